@@ -1,0 +1,50 @@
+# Two commands do everything from a bare checkout: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint docs bench quality wheel clean
+
+help:             ## list the targets
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# torch goes first and pinned: whatever depends on it then finds it installed.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gcig needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)    ## the main job on shipped data
+	$(BIN)/gcig demo
+
+test: $(READY)    ## all tests, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term -n 2
+
+test-fast: $(READY)  ## the tests that take seconds
+	$(BIN)/python -m pytest -m 'not slow' -n 2
+
+lint: $(READY)    ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: $(READY)    ## the documentation, as HTML under docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: $(READY)   ## what the penalty and the library cost, as ratios
+	$(BIN)/python -m benchmarks
+
+quality: $(READY) ## how good FairX is on the five datasets (5 folds)
+	$(BIN)/python -m benchmarks.quality
+
+wheel: $(READY)   ## build the sdist and the wheel
+	$(BIN)/python -m build --no-isolation
+
+clean:            ## remove what the other targets made
+	rm -rf $(VENV) dist build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

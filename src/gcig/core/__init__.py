@@ -1,0 +1,1 @@
+"""The mathematics of group counterfactual attributions: torch only."""
