@@ -1,0 +1,1 @@
+"""Tables: the shipped datasets, their registry, splitting, and the encoding into tensors."""

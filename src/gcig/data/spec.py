@@ -1,0 +1,175 @@
+"""The declaration of a dataset: facts that are known before a row is read.
+
+pandas is not imported here: listing the declarations must stay quick.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Names become parts of file names in results, so nothing that a path could trip over.
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class ProtectedAttribute:
+    """A protected attribute on offer: what it is called, and how the groups follow from the table.
+
+    Parameters
+    ----------
+    name
+        What users ask for with ``sensitive=``.
+    description
+        One sentence for the card.
+    columns
+        The columns it is derived from, which ``include_sensitive=False`` drops from the inputs.
+        Empty means the column called ``name``.
+    groups
+        Table -> one group name per row (a Series, or an array in the order of the rows). None takes
+        the values of the only column as they are.
+
+    Examples
+    --------
+    >>> ProtectedAttribute("sex").columns
+    ('sex',)
+    """
+
+    name: str
+    description: str = ""
+    columns: tuple[str, ...] = ()
+    groups: Callable[[pd.DataFrame], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", (self.name,))
+        if self.groups is None and len(self.columns) != 1:
+            raise ValueError(
+                f"protected attribute {self.name!r}: {len(self.columns)} columns need a function "
+                f"`groups` that says how they make groups"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """The declaration of a dataset: where it comes from, what is predicted, and whom it can hurt.
+
+    Only the first five parameters are needed; the others fill the card.
+
+    Parameters
+    ----------
+    name
+        Lower-case letters, digits, ``.``, ``_`` and ``-``.
+    load
+        Function without arguments that returns a pandas DataFrame: inputs and target. It is called once.
+    target
+        The column to predict. It has two values.
+    positive
+        The value of the target that becomes 1; the other becomes 0.
+    protected
+        The attributes on offer.
+    default
+        Name of the attribute taken when the user names none; the first one if empty.
+    inputs
+        The columns to predict from; all but the target if None.
+    rows
+        The declared number of rows. Loading fails when the table has another.
+    title, positive_means, source, licence, citation
+        Words for the card.
+    sha256
+        Name of a raw file -> its SHA-256.
+    traps
+        What misleads those who do not know the data.
+    harms
+        What is known to be wrong with using it.
+    """
+
+    name: str
+    load: Callable[[], pd.DataFrame] = field(repr=False)
+    target: str
+    positive: str | int | bool = 1
+    protected: tuple[ProtectedAttribute, ...]
+    default: str = ""
+    inputs: tuple[str, ...] | None = None
+    rows: int | None = None
+    title: str = ""
+    positive_means: str = ""
+    source: str = "not stated"
+    licence: str = "not stated"
+    citation: str = "not stated"
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    traps: tuple[str, ...] = ()
+    harms: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"name: {self.name!r} does not serve as a file name; use lower-case letters, digits, "
+                f"'.', '_' and '-', such as 'loans-2024'"
+            )
+        names = [attribute.name for attribute in self.protected]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"protected: dataset {self.name!r} offers {names}; give at least one ProtectedAttribute, "
+                f"each with a name of its own"
+            )
+        for missing, words in (("default", names[0]), ("title", self.name)):
+            if not getattr(self, missing):
+                object.__setattr__(self, missing, words)
+        if not self.positive_means:
+            object.__setattr__(self, "positive_means", f"{self.target} is {self.positive}")
+        self.attribute(self.default)
+        if self.inputs is not None and self.target in self.inputs:
+            raise ValueError(f"inputs: dataset {self.name!r} has its target {self.target!r} among its inputs")
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Names of the protected attributes on offer."""
+        return tuple(attribute.name for attribute in self.protected)
+
+    def attribute(self, name: str) -> ProtectedAttribute:
+        """The protected attribute of that name."""
+        for attribute in self.protected:
+            if attribute.name == name:
+                return attribute
+        raise ValueError(
+            f"sensitive: dataset {self.name!r} has no protected attribute {name!r}; "
+            f"on offer: {', '.join(self.offered)}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is declared, ready for JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "rows": self.rows,
+            "columns": None if self.inputs is None else len(self.inputs),
+            "inputs": None if self.inputs is None else list(self.inputs),
+            "target": self.target,
+            "positive_means": self.positive_means,
+            "protected": {attribute.name: attribute.description for attribute in self.protected},
+            "default": self.default,
+            "source": self.source,
+            "licence": self.licence,
+            "citation": self.citation,
+            "sha256": dict(self.sha256),
+            "traps": list(self.traps),
+            "harms": list(self.harms),
+        }
+
+
+def two_groups(member: pd.Series[bool], inside: str, outside: str) -> pd.Series[str]:
+    """Two named groups from a condition on the rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> two_groups(pd.Series([31, 22]) > 25, "over 25", "25 or younger").tolist()
+    ['over 25', '25 or younger']
+    """
+    return member.map({True: inside, False: outside})
