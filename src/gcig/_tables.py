@@ -1,0 +1,242 @@
+"""A user's data as pandas columns of known types, and the errors for what cannot be one.
+
+Nothing here writes to the caller's memory. No message repeats a cell of the caller's table: messages hold
+column, class and group names, types and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types as pt
+
+MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here, and not every one beyond
+
+
+class InputError(ValueError):
+    """The user's input cannot be used as it is; the message says why and what to do."""
+
+
+class InputTypeError(InputError, TypeError):
+    """The user's input has a type that cannot be used."""
+
+
+class InputWarning(UserWarning):
+    """The user's input can be used, but deserves a look."""
+
+
+def check_lengths(**inputs: Any) -> int:
+    """The number of rows that all ``inputs`` share; None stands for an input that was not given.
+
+    pandas indexes must agree as well: rows that are only in another order would be paired silently.
+    """
+    given = {name: values for name, values in inputs.items() if values is not None}
+    sizes = {name: _count_rows(values, name) for name, values in given.items()}
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise InputError(f"Found input variables with inconsistent numbers of samples: {found} rows.")
+    indexed = {k: v.index for k, v in given.items() if isinstance(v, pd.DataFrame | pd.Series)}
+    for name, index in indexed.items():
+        first = next(iter(indexed))
+        if index is not indexed[first] and not index.equals(indexed[first]):
+            raise InputError(
+                f"The pandas indexes of {first} and {name} disagree, so that rows may be paired with the "
+                "wrong rows. If both are in the same order call .reset_index(drop=True) on each; otherwise "
+                f"align them: {name} = {name}.loc[{first}.index]."
+            )
+    return next(iter(sizes.values()), 0)
+
+
+def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.DataFrame:
+    """Whatever holds a table (or, when ``flat``, one column) as a DataFrame."""
+    if isinstance(values, pd.DataFrame):
+        return values
+    if hasattr(values, "tocoo"):
+        raise InputTypeError(f"{name} is a sparse matrix, which is not supported: pass {name}.toarray().")
+    if isinstance(values, Mapping):
+        check_lengths(**{f"{name}[{key!r}]": column for key, column in values.items()})
+        frames = {k: to_frame(v, f"{name}[{k!r}]", prefix=prefix, flat=True) for k, v in values.items()}
+        return pd.DataFrame({key: frame.iloc[:, 0].array for key, frame in frames.items()})
+    try:
+        native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise InputError(f"{name} has several columns of the same name: names must be unique.") from error
+    if isinstance(native, nw.DataFrame):
+        # Column by column through NumPy: polars' own to_pandas needs pyarrow.
+        return pd.DataFrame({c: _from_narwhals(native[c], f"Column {c!r} of {name}") for c in native.columns})
+    if isinstance(values, list | tuple) and values:
+        if all(isinstance(row, list | tuple | np.ndarray) for row in values):
+            widths = sorted({len(row) for row in values})
+            if len(widths) > 1:
+                raise InputError(
+                    f"{name} has rows of different lengths, from {widths[0]} to {widths[-1]} cells."
+                )
+            return pd.DataFrame(list(values), columns=numbered(prefix, widths[0]))
+        values = pd.Series(values, dtype=object)  # NumPy would read [1, "a"] as text
+    if flat and isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        column = pd.Series(values)
+        return column.to_frame(prefix if column.name is None else column.name)
+    if flat and isinstance(native, nw.Series):
+        return pd.DataFrame({native.name or prefix: _from_narwhals(native, name)})
+    array = to_array(values, name)
+    if flat and array.ndim == 1:
+        return pd.DataFrame(array[:, np.newaxis], columns=[prefix], copy=False)
+    if array.ndim != 2:
+        hint = f"Reshape your data: {name}.reshape(-1, 1) is one column, {name}.reshape(1, -1) is one row."
+        if isinstance(values, str):
+            hint = "Pass the values themselves, not the name of a column or file."
+        if hasattr(values, "collect"):
+            hint = "Call .collect() first: a lazy table has no rows yet."
+        expected = "1D or 2D" if flat else "2D"
+        raise InputError(
+            f"{name}: expected {expected} data, got {array.ndim}D of shape {array.shape}. {hint}"
+        )
+    return pd.DataFrame(array, columns=numbered(prefix, array.shape[1]), copy=False)
+
+
+def _from_narwhals(column: nw.Series[Any], where: str) -> NDArray[Any]:
+    if column.dtype.is_integer() and column.null_count() < len(column):
+        _reject_huge(column.max(), column.min(), where)  # missing cells turn integers into floats below
+    return column.to_numpy()
+
+
+def to_array(values: Any, name: str) -> NDArray[Any]:
+    """The values as an array of numbers, text or objects, without a copy where NumPy needs none."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} of type {type(values).__name__} cannot be read as an array.") from error
+    if array.dtype.kind in "SV":
+        raise InputError(f"{name} is an array of type {array.dtype}: pass numbers or text.")
+    return array
+
+
+def checked_column(column: pd.Series[Any], where: str) -> pd.Series[Any]:
+    """The column as numbers, booleans, text or a categorical; anything else is an error."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        if pt.is_object_dtype(dtype.categories.dtype):
+            _checked_objects(pd.Series(dtype.categories, dtype=object), where)
+        return column
+    if isinstance(dtype, pd.SparseDtype):
+        raise InputTypeError(f"{where} is sparse, which is not supported: use .sparse.to_dense().")
+    if pt.is_complex_dtype(dtype):
+        raise InputError(f"Complex data not supported: {where} has type {dtype}.")
+    if pt.is_numeric_dtype(dtype):
+        return _checked_numbers(column, where)
+    if pt.is_string_dtype(dtype) and not pt.is_object_dtype(dtype):
+        return column
+    return _checked_objects(column.astype(object), where)
+
+
+def _checked_numbers(column: pd.Series[Any], where: str) -> pd.Series[Any]:
+    """Numbers of any width, nullable or not, as NumPy numbers that float64 can hold."""
+    dtype = column.dtype
+    if pt.is_integer_dtype(dtype) and column.notna().any():
+        _reject_huge(column.max(), column.min(), where)
+    if isinstance(dtype, np.dtype) and (dtype.kind != "f" or dtype.itemsize in (4, 8)):
+        return column
+    if (pt.is_bool_dtype(dtype) or pt.is_integer_dtype(dtype)) and not column.isna().any():
+        return column.astype(bool if pt.is_bool_dtype(dtype) else np.int64)
+    return pd.Series(column.to_numpy(np.float64, na_value=np.nan), index=column.index, name=column.name)
+
+
+def _checked_objects(column: pd.Series[Any], where: str) -> pd.Series[Any]:
+    """An object column as text or numbers, by the types of its cells."""
+    kind = pt.infer_dtype(column, skipna=True)
+    if kind == "string":
+        return column
+    if any(word in kind for word in ("date", "time", "period", "interval")):
+        raise InputError(
+            f"{where} holds dates or times ({kind}): turn them into numbers, such as days since a fixed day, "
+            "or drop the column."
+        )
+    present = column[column.notna()]
+    types = set(map(type, present))
+    if any(issubclass(t, complex) for t in types):
+        raise InputError(f"Complex data not supported: {where} holds complex numbers.")
+    other = {t for t in types if not issubclass(t, Real | Decimal | np.bool_)}
+    if not other:
+        if integers := [value for value in present if isinstance(value, Integral)]:
+            _reject_huge(max(integers), min(integers), where)
+        if types and types <= {bool, np.bool_} and len(present) == len(column):
+            return column.astype(bool)
+        if len(integers) == len(column):
+            return column.astype(np.int64)
+        return column.where(column.notna(), np.nan).astype(np.float64)
+    if other == {str}:
+        raise InputError(
+            f"{where} mixes numbers and text: make it a category with .astype(str), or numbers with "
+            "pandas.to_numeric(..., errors='coerce')."
+        )
+    names = ", ".join(sorted(t.__name__ for t in other))
+    raise InputTypeError(
+        f"{where} holds cells of type {names}: every cell argument must be a string or a number. Spread "
+        "nested values over columns of their own."
+    )
+
+
+def _reject_huge(largest: Any, smallest: Any, where: str) -> None:
+    if max(int(largest), -int(smallest)) > MAX_EXACT_INTEGER:
+        raise InputError(
+            f"{where} holds integers beyond 2**53, which float64 cannot tell apart. If it is an identifier "
+            "drop it; otherwise rescale it, or pass it as text to make it a category."
+        )
+
+
+def has_infinity(column: pd.Series[Any]) -> bool:
+    """Whether a checked column holds plus or minus infinity."""
+    return pt.is_float_dtype(column.dtype) and bool(np.isinf(column.to_numpy()).any())
+
+
+def level_codes(column: pd.Series[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Codes (n,) of a checked column, -1 where missing, and the levels that occur, sorted, as text."""
+    codes, values = factorise(column)
+    return codes, tuple(level_name(value) for value in values)
+
+
+def level_name(value: Any) -> str:
+    """A level as text; 1.0 is "1", so that a column read as integers or as floats has the same levels."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def factorise(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """Codes (n,) of a checked column, -1 where missing, and the values that occur, sorted."""
+    codes, uniques = pd.factorize(column)
+    values = [v.item() if isinstance(v, np.generic) else v for v in uniques]
+    try:
+        order = sorted(range(len(values)), key=values.__getitem__)
+    except TypeError:  # categories without an order of their own
+        order = sorted(range(len(values)), key=lambda j: str(values[j]))
+    rank = np.full(len(values) + 1, -1, dtype=np.int64)  # the last entry is for code -1, a missing cell
+    rank[order] = np.arange(len(values))
+    return rank[codes], [values[j] for j in order]
+
+
+def _count_rows(values: Any, name: str) -> int:
+    if isinstance(values, Mapping):
+        return _count_rows(next(iter(values.values()), ()), name)
+    shape = getattr(values, "shape", None)
+    shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape
+    shape = to_array(values, name).shape if shape is None else shape
+    if not shape or isinstance(values, str):
+        raise InputError(f"{name} of type {type(values).__name__} has no rows: expected one entry per row.")
+    return int(shape[0])
+
+
+def numbered(prefix: str, size: int) -> list[str]:
+    """The names of columns that came without."""
+    return [f"{prefix}{j}" for j in range(size)]
+
+
+def listed(values: Iterable[Any], limit: int = 10) -> str:
+    """Names for a message, quoted so that spaces show, and not too many of them."""
+    shown = [repr(value) for value in values]
+    return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "")

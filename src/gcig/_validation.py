@@ -1,0 +1,331 @@
+"""The one place where X, y and sensitive_features are checked, and its messages."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types as pt
+
+from gcig._tables import (
+    InputError,
+    InputTypeError,
+    InputWarning,
+    check_lengths,
+    checked_column,
+    factorise,
+    has_infinity,
+    level_codes,
+    level_name,
+    listed,
+    numbered,
+    to_array,
+    to_frame,
+)
+
+__all__ = [
+    "Groups",
+    "InputError",
+    "InputTypeError",
+    "InputWarning",
+    "Labels",
+    "check_cells",
+    "check_features",
+    "check_groups",
+    "check_labels",
+    "check_lengths",
+    "check_sample_weight",
+    "level_codes",
+    "match_columns",
+    "warn_if_sensitive_in",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Binary labels: ``codes`` (n,) of 0 and 1, and the two ``classes`` that they stand for."""
+
+    codes: NDArray[np.int64]
+    classes: tuple[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Protected groups: ``codes`` (n,) into ``names``, and the ``attribute`` that defines them."""
+
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+    attribute: str
+
+
+def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
+    """A table as a pandas DataFrame of numbers, booleans, text and categoricals, with text names.
+
+    Takes pandas, polars and other eager frames, pyarrow tables, arrays, lists of rows and dicts of columns;
+    columns without names are called x0, x1, ... Missing cells are allowed, infinity is not. An object column
+    is read as numbers when every cell is one. A column that mixes numbers and text is an error, since both
+    readings are plausible; so are integers beyond 2**53, since float64 would merge neighbours.
+
+    Examples
+    --------
+    >>> check_features([[30, "a"], [41, None]]).columns.to_list()
+    ['x0', 'x1']
+    """
+    frame = to_frame(X, name, prefix="x")
+    names = [str(column) for column in frame.columns]
+    if repeated := [column for column, count in Counter(names).items() if count > 1]:
+        raise InputError(f"{name} has several columns called {listed(repeated)}: names must be unique.")
+    for size, what in zip(frame.shape, ("sample(s)", "feature(s)"), strict=True):
+        if size == 0:
+            shape = f"0 {what} (shape={frame.shape}) while a minimum of 1 is required."
+            raise InputError(f"{name} is empty: found array with {shape}")
+    columns = [frame.iloc[:, j] for j in range(len(names))]
+    checked = [checked_column(c, f"Column {n!r} of {name}") for n, c in zip(names, columns, strict=True)]
+    if infinite := [n for n, c in zip(names, checked, strict=True) if has_infinity(c)]:
+        raise InputError(
+            f"Input {name} contains infinity (inf) in column {listed(infinite)}. Replace it by a finite "
+            "number, or by NaN where the value is not known: NaN is imputed."
+        )
+    if all(after is before for after, before in zip(checked, columns, strict=True)):
+        return frame.set_axis(names, axis=1)
+    return pd.DataFrame(dict(zip(names, checked, strict=True)), copy=False)
+
+
+def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "the model") -> pd.DataFrame:
+    """The columns of a checked table in the order that ``model`` was trained with.
+
+    Reordered columns are put in order; a table without names (an array) is taken by position.
+    """
+    given, expected = list(frame.columns), list(names)
+    if set(given) == set(expected):
+        return frame if given == expected else frame[expected]
+    if given == numbered("x", len(given)):
+        if len(given) != len(expected):
+            sizes = f"X has {len(given)} features, but {model} is expecting {len(expected)} features as input"
+            raise InputError(f"{sizes}: pass the columns of training.")
+        warnings.warn(
+            f"X does not have valid feature names, but {model} was fitted with feature names: the columns "
+            "are taken by position. Pass a table with the names of training to have them checked.",
+            InputWarning,
+            stacklevel=3,
+        )
+        return frame.set_axis(expected, axis=1)
+    unseen, missing = sorted(set(given) - set(expected)), sorted(set(expected) - set(given))
+    message = "The feature names should match those that were passed during fit.\n"
+    for title, columns in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", missing)):
+        shown = columns[:5] + ["..."] * (len(columns) > 5)
+        message += f"Feature names {title}:\n" + "".join(f"- {c}\n" for c in shown) if columns else ""
+    raise InputError(f"{message}Pass exactly the {len(expected)} columns that {model} was trained with.")
+
+
+def check_labels(
+    y: Any,
+    *,
+    n_rows: int | None = None,
+    classes: Sequence[Any] | None = None,
+    warning: type[Warning] = InputWarning,
+) -> Labels:
+    """Binary labels as 0 and 1: the two values in sorted order, so that the second is positive.
+
+    With ``classes`` (those of training) one class alone is fine, and a label outside them is an error. A
+    column vector is flattened with a ``warning`` of the given category.
+
+    Examples
+    --------
+    >>> labels = check_labels(["yes", "no", "yes"])
+    >>> labels.codes.tolist(), labels.classes
+    ([1, 0, 1], ('no', 'yes'))
+    """
+    if y is None:
+        raise InputError("This model requires y to be passed, but the target y is None.")
+    frame = to_frame(y, "y", prefix="y", flat=True)
+    if frame.shape[1] != 1:
+        raise InputError(f"y should be a 1d array, got an array of shape {frame.shape} instead.")
+    if len(np.shape(y)) == 2:
+        text = "A column-vector y was passed when a 1d array was expected: use y.ravel()."
+        warnings.warn(text, warning, stacklevel=2)
+    column = _complete(checked_column(frame.iloc[:, 0], "y"), "y", n_rows, "leave those rows out")
+    if pt.is_float_dtype(column.dtype) and not np.array_equal(column, np.round(column)):
+        raise InputError("Unknown label type: continuous. y must hold two classes, not measurements.")
+    codes, values = factorise(column)
+    _reject_spellings(values, "y")
+    known = values if classes is None else list(classes)
+    if classes is None and len(values) != 2:
+        if len(values) == 1:
+            raise InputError(f"y has only one class ({values[0]!r}): a classifier needs rows of two.")
+        found = f" ({listed(values)})" if len(values) <= 10 else ""
+        raise InputError(
+            "Only binary classification is supported. The type of the target is multiclass: y has "
+            f"{len(values)} classes{found}. Keep two of them, or say which are positive: y = (y == positive)."
+        )
+    position = {value: code for code, value in enumerate(known)}
+    if unknown := [value for value in values if value not in position]:
+        types = " and ".join(sorted({type(value).__name__ for value in known}))
+        raise InputError(
+            f"y holds {len(unknown)} labels that were not in training ({listed(unknown)}); known are "
+            f"{listed(known)}, of type {types}."
+        )
+    lookup = np.array([position[value] for value in values], dtype=np.int64)
+    return Labels(lookup[codes], (known[0], known[1]))
+
+
+def check_groups(
+    sensitive_features: Any,
+    *,
+    n_rows: int,
+    min_cell: int | None = None,
+    max_groups: int = 50,
+    names: Sequence[str] | None = None,
+) -> Groups:
+    """Protected groups as codes; several columns are crossed into groups "sex=Female & race=Black".
+
+    Groups are sorted. With ``names`` (the groups of training) the codes point into them, one group alone is
+    fine, and a group outside them is an error. ``min_cell`` is the least number of rows of a group.
+
+    Examples
+    --------
+    >>> groups = check_groups(["Male", "Female", "Male"], n_rows=3)
+    >>> groups.codes.tolist(), groups.names
+    ([1, 0, 1], ('Female', 'Male'))
+    """
+    what = "sensitive_features"
+    if sensitive_features is None:
+        raise InputError(f"{what} is None: pass one value per row, the protected attribute of that person.")
+    frame = to_frame(sensitive_features, what, prefix="group", flat=True)
+    if frame.shape[1] == 0:
+        raise InputError(f"{what} has no columns.")
+    codes, found = np.zeros(n_rows, dtype=np.int64), [""]
+    for j, attribute in enumerate(map(str, frame.columns)):
+        where = f"{what} (column {attribute!r})" if frame.shape[1] > 1 else what
+        fix = "leave those rows out, or give them a group of their own (.fillna('unknown'))"
+        column = _complete(checked_column(frame.iloc[:, j], where), where, n_rows, fix)
+        own, values = factorise(column)
+        _reject_spellings(values, where)
+        levels = [level_name(v) for v in values]
+        if frame.shape[1] > 1:
+            levels = [f"{attribute}={level}" for level in levels]
+        if len(levels) <= max_groups:
+            occurring, codes = np.unique(codes * len(levels) + own, return_inverse=True)
+            pairs = (divmod(int(cell), len(levels)) for cell in occurring)
+            found = [" & ".join(filter(None, (found[before], levels[level]))) for before, level in pairs]
+        if (count := max(len(levels), len(found))) > max_groups:
+            raise InputError(
+                f"{where} has {count} groups (at most {max_groups}): an identifier or a measurement was "
+                "probably given. Pass a category, or bin the numbers first (pandas.cut)."
+            )
+    if names is None and len(found) == 1:
+        raise InputError(f"{what} has one group only ({found[0]!r}): fairness compares at least two.")
+    sizes = np.bincount(codes, minlength=len(found))
+    if small := [f"{g!r} ({n} rows)" for g, n in zip(found, sizes, strict=True) if n < (min_cell or 0)]:
+        raise InputError(
+            f"{len(small)} groups of {what} have fewer than {min_cell} rows: {', '.join(small[:10])}. Merge "
+            "them into larger groups, cross fewer columns, or lower the minimum."
+        )
+    known = found if names is None else list(names)
+    if unseen := [group for group in found if group not in known]:
+        raise InputError(
+            f"{what} holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. "
+            "Leave those rows out, or train with them."
+        )
+    lookup = np.array([known.index(group) for group in found], dtype=np.int64)
+    return Groups(lookup[codes], tuple(known), " & ".join(map(str, frame.columns)))
+
+
+def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
+    """Rows per (label, group) cell, of shape (2, groups); a cell under ``minimum`` is an error.
+
+    A cell of one row gets a warning: the mean of the cell *is* that person's record.
+    """
+    n_groups = len(groups.names)
+    counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=2 * n_groups).reshape(2, n_groups)
+
+    def named(cells: NDArray[np.bool_]) -> str:
+        pairs = [(labels.classes[label], groups.names[group]) for label, group in np.argwhere(cells)]
+        shown = ", ".join(f"(label {label!r}, group {group!r})" for label, group in pairs[:10])
+        return shown + (f" and {len(pairs) - 10} more" if len(pairs) > 10 else "")
+
+    if (counts < minimum).any():
+        raise InputError(
+            f"Each label needs at least {minimum} row(s) in each group, but there are fewer in "
+            f"{named(counts < minimum)}. Merge small groups, leave them out, or add data."
+        )
+    if (counts == 1).any():
+        warnings.warn(
+            f"One row only in {named(counts == 1)}: the baseline of such a cell is that person's record, and "
+            "stays in the model. Merge small groups or leave them out.",
+            InputWarning,
+            stacklevel=2,
+        )
+    return counts.astype(np.int64)
+
+
+def check_sample_weight(
+    sample_weight: Any, n_rows: int, *, labels: Labels | None = None
+) -> NDArray[np.float64] | None:
+    """Weights (n,) that are finite, not negative and not all zero (nor zero for a whole class)."""
+    if sample_weight is None:
+        return None
+    weight = to_array(sample_weight, "sample_weight")
+    if weight.shape != (n_rows,) or not np.can_cast(weight.dtype, np.float64, casting="same_kind"):
+        found = f"shape {weight.shape} and type {weight.dtype}"
+        raise InputError(f"sample_weight needs one number per row ({n_rows},), got {found}.")
+    weight = weight.astype(np.float64)
+    if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
+        raise InputError(
+            "sample_weight must be finite, not negative (no NaN, no inf) and not zero everywhere."
+        )
+    if labels is not None and (np.bincount(labels.codes, weights=weight, minlength=2) == 0).any():
+        raise InputError("sample_weight is zero for all rows of one class: only one class is left.")
+    return weight
+
+
+def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
+    """Warn when a column of a checked table is the protected attribute, or a function of it."""
+    same = [str(name) for name in frame.columns if _is_determined(frame[name], groups.codes)]
+    if same:
+        warnings.warn(
+            f"Column {listed(same)} of X tells the protected attribute ({groups.attribute}): the model can "
+            "read the group from it. Drop it (X.drop(columns=...)), or ignore this if it is meant to stay.",
+            InputWarning,
+            stacklevel=2,
+        )
+
+
+def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
+    """Whether all rows of a group share one value, and the groups do not all share the same."""
+    for rows in (slice(0, 1000), slice(None)):  # the first rows rule out nearly every column
+        codes, of_group = pd.factorize(column.iloc[rows])[0].astype(np.int64) + 1, groups[rows]
+        pairs = np.unique(of_group * (codes.max() + 1) + codes)
+        if len(pairs) > len(np.unique(of_group)):
+            return False
+    return bool(codes.min() < codes.max())
+
+
+def _complete(column: pd.Series[Any], where: str, n_rows: int | None, fix: str) -> pd.Series[Any]:
+    """The column, when it has ``n_rows`` rows and a usable value in each."""
+    if n_rows is not None and len(column) != n_rows:
+        found = f"X has {n_rows} rows, {where} has {len(column)}"
+        raise InputError(f"Found input variables with inconsistent numbers of samples: {found}.")
+    if len(column) == 0:
+        raise InputError(f"{where} is empty: found array with 0 sample(s) while a minimum of 1 is required.")
+    if missing := int(column.isna().sum()):
+        raise InputError(f"Input {where} contains NaN or None in {missing} of {len(column)} rows: {fix}.")
+    if has_infinity(column):
+        raise InputError(f"Input {where} contains infinity (inf): {fix}.")
+    return column
+
+
+def _reject_spellings(values: Sequence[Any], where: str) -> None:
+    spellings: dict[str, str] = {}
+    for value in values:
+        if isinstance(value, str) and spellings.setdefault(value.strip(), value) != value:
+            raise InputError(
+                f"{where} holds {spellings[value.strip()]!r} beside {value!r}: the same name up to spaces. "
+                "Strip the text first (.str.strip() in pandas)."
+            )
