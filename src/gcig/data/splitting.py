@@ -1,0 +1,171 @@
+"""Splits of the rows of a table, stratified by label x group.
+
+Within each (label, group) cell the rows are shuffled and dealt out, so that every part has its share of every
+cell to within one row. All index arrays are sorted, and the same ``random_state`` gives the same split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gcig._validation import InputError, check_lengths
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers of three disjoint parts that together are the whole table."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+
+
+def train_validation_test(
+    y: Any,
+    groups: Any = None,
+    *,
+    fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
+    random_state: int | np.random.Generator | None = 0,
+) -> Split:
+    """Three parts of the given fractions; a part of fraction 0 is empty.
+
+    Examples
+    --------
+    >>> split = train_validation_test([0, 1] * 50, ["a"] * 40 + ["b"] * 60)
+    >>> len(split.train), len(split.validation), len(split.test)
+    (60, 20, 20)
+    """
+    return Split(*_deal_fractions(_cells(y, groups), fractions, random_state))
+
+
+def hold_out(
+    y: Any,
+    groups: Any = None,
+    *,
+    fraction: float,
+    random_state: int | np.random.Generator | None = 0,
+    strict: bool = True,
+) -> tuple[Rows, Rows]:
+    """Two parts, (rest, held), where ``held`` has the given fraction of the rows.
+
+    A cell of one row cannot be in both: an error, or with ``strict=False`` it stays in the rest.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"fraction must be between 0 and 1, got {fraction}.")
+    rest, held = _deal_fractions(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
+    return rest, held
+
+
+def k_folds(
+    y: Any,
+    groups: Any = None,
+    *,
+    n_splits: int = 5,
+    random_state: int | np.random.Generator | None = 0,
+) -> list[tuple[Rows, Rows]]:
+    """Pairs (training, test) in which every row is tested once; test folds differ by at most one row.
+
+    So do the counts of every cell. Each cell needs ``n_splits`` rows.
+    """
+    cells = _cells(y, groups)
+    if n_splits < 2:
+        raise InputError(f"n_splits must be at least 2, got {n_splits}.")
+    _reject_small(cells, n_splits, f"{n_splits} folds")
+    # One deal over all cells, one after the other: the next cell starts where the last one stopped.
+    order = np.concatenate(_shuffled(cells, random_state))
+    fold = np.empty(len(order), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % n_splits
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
+
+
+def _cells(y: Any, groups: Any) -> dict[str, Rows]:
+    """The rows of each (label, group) cell that occurs, by a name for messages."""
+    n_rows = check_lengths(y=y, groups=groups)
+    codes, labels = _factorised(y, "y")
+    names = [f"label {value!s}" for value in labels]
+    if groups is not None:
+        of_group, values = _factorised(groups, "groups")
+        codes = np.where((codes < 0) | (of_group < 0), -1, codes * len(values) + of_group)
+        names = [f"{name}, group {value!s}" for name in names for value in values]
+    if n_rows == 0 or (codes < 0).any():
+        raise InputError(
+            "A split needs at least one row, and a label and a group for each row (no NaN or None)."
+        )
+    order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(names))
+    rows = np.split(order, np.cumsum(sizes)[:-1])
+    return {name: own for name, own in zip(names, rows, strict=True) if len(own)}
+
+
+def _factorised(values: Any, name: str) -> tuple[Rows, list[Any]]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one value per row, got an array of shape {array.shape}.")
+    codes, levels = pd.factorize(array, sort=True)
+    return codes.astype(np.int64), list(levels)
+
+
+def _shuffled(cells: dict[str, Rows], random_state: int | np.random.Generator | None) -> list[Rows]:
+    rng = np.random.default_rng(random_state)
+    return [rng.permutation(rows) for rows in cells.values()]
+
+
+def _deal_fractions(
+    cells: dict[str, Rows],
+    fractions: Sequence[float],
+    random_state: int | np.random.Generator | None,
+    strict: bool = True,
+) -> list[Rows]:
+    """Deal every cell out in the given fractions: each share is rounded up or down, and none is empty."""
+    shares = np.asarray(fractions, dtype=np.float64)
+    if not np.isclose(shares.sum(), 1) or (shares < 0).any() or shares[0] <= 0:
+        raise InputError(
+            f"fractions must be at least 0, the first above 0, with sum 1; got {tuple(fractions)}."
+        )
+    wanted = shares > 0
+    if strict:
+        _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
+    parts: list[list[Rows]] = [[] for _ in shares]
+    owed = np.zeros_like(shares)  # what rounding has kept from each part so far, so that totals fit as well
+    for rows in _shuffled(cells, random_state):
+        exact = shares * len(rows)
+        counts = np.floor(exact + 1e-9).astype(np.int64)
+        cut = exact - counts  # only a share that was rounded down may be rounded up
+        most_owed = np.argsort(-np.where(cut > 1e-9, cut + owed, -np.inf), kind="stable")
+        counts[most_owed[: len(rows) - counts.sum()]] += 1
+        counts = _none_empty(counts, wanted) if len(rows) >= wanted.sum() else _all_first(counts)
+        owed += exact - counts
+        for part, own in zip(parts, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+            part.append(own)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
+    """Counts with at least one row for each part that is wanted, taken from the largest."""
+    counts = counts.copy()
+    for part in np.flatnonzero(wanted & (counts == 0)):
+        counts[np.argmax(counts)] -= 1
+        counts[part] += 1
+    return counts
+
+
+def _all_first(counts: Rows) -> Rows:
+    whole = np.zeros_like(counts)
+    whole[0] = counts.sum()
+    return whole
+
+
+def _reject_small(cells: dict[str, Rows], minimum: int, what: str) -> None:
+    if small := [f"({name}): {len(rows)}" for name, rows in cells.items() if len(rows) < minimum]:
+        more = f" and {len(small) - 10} more" if len(small) > 10 else ""
+        raise InputError(
+            f"Too few rows for {what}, which need {minimum} in each cell: {', '.join(small[:10])}{more}. "
+            "Merge small groups, leave them out, or ask for fewer parts."
+        )
