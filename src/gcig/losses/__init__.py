@@ -1,0 +1,25 @@
+"""Terms of the training objective: what the outcome terms penalise, and how terms are weighed."""
+
+from gcig.losses.equalized_odds import (
+    OUTCOME_LOSSES,
+    DemographicParityLoss,
+    EqualizedOddsLoss,
+    EqualOpportunityLoss,
+    OutcomeLoss,
+    cell_membership,
+    rate_disparity,
+)
+from gcig.losses.objective import Breakdown, Objective, Term
+
+__all__ = [
+    "OUTCOME_LOSSES",
+    "Breakdown",
+    "DemographicParityLoss",
+    "EqualOpportunityLoss",
+    "EqualizedOddsLoss",
+    "Objective",
+    "OutcomeLoss",
+    "Term",
+    "cell_membership",
+    "rate_disparity",
+]
