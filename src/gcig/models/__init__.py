@@ -1,0 +1,5 @@
+"""The network that every method trains."""
+
+from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
+
+__all__ = ["ACTIVATIONS", "MLP", "make_mlp", "mlp_from_architecture"]

@@ -1,0 +1,190 @@
+"""The shared architecture: a multi-layer perceptron with one logit."""
+
+import difflib
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "softplus": nn.Softplus,
+    "sigmoid": nn.Sigmoid,
+    "leaky_relu": nn.LeakyReLU,
+}
+
+
+class MLP(nn.Module):
+    """Linear maps with an activation between them: (n, inputs) -> (n,) logits.
+
+    ``layers`` is ``Linear, activation, ..., Linear`` (with a `~torch.nn.Dropout` after each activation
+    when ``dropout`` is not 0), so that code which knows layered networks can read it. `make_mlp`
+    describes the parameters and initialises the weights; this constructor leaves weights on
+    ``device="meta"`` unset.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        hidden_sizes: Iterable[int] = (64, 32),
+        activation: str = "silu",
+        *,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_inputs = _as_size(n_inputs, "n_inputs")
+        self.hidden_sizes = _as_sizes(hidden_sizes)
+        self.activation = _as_activation(activation)
+        self.dropout = _as_dropout(dropout)
+        self.layers = nn.Sequential(*self._modules_in_order(generator, device))
+
+    def _modules_in_order(
+        self, generator: torch.Generator | None, device: torch.device | str | None
+    ) -> Iterator[nn.Module]:
+        sizes = (self.n_inputs, *self.hidden_sizes, 1)
+        for index, (n_in, n_out) in enumerate(pairwise(sizes)):
+            if index:
+                yield ACTIVATIONS[self.activation]()
+                if self.dropout:
+                    yield nn.Dropout(self.dropout)
+            yield _make_linear(n_in, n_out, generator, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (n,) of inputs (n, inputs)."""
+        logits: Tensor = self.layers(x).squeeze(-1)
+        return logits
+
+    def architecture(self) -> dict[str, Any]:
+        """What `mlp_from_architecture` needs, in types that JSON has."""
+        return {
+            "n_inputs": self.n_inputs,
+            "hidden_sizes": list(self.hidden_sizes),
+            "activation": self.activation,
+            "dropout": self.dropout,
+        }
+
+
+def make_mlp(
+    n_inputs: int,
+    hidden_sizes: Iterable[int] = (64, 32),
+    activation: str = "silu",
+    *,
+    dropout: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> MLP:
+    r"""A multi-layer perceptron with one logit, its weights drawn from ``generator``.
+
+    Weights and biases are uniform on :math:`\pm 1/\sqrt{\text{fan in}}`, the default of
+    `torch.nn.Linear`: the same seed gives the weights that a chain of those would have.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Number of input columns.
+    hidden_sizes : iterable of int
+        Widths of the hidden layers; ``()`` gives a linear model.
+    activation : str
+        A key of `ACTIVATIONS`.
+    dropout : float
+        Probability, in [0, 1), of zeroing a hidden unit in training. Its draws come from torch's
+        global generator, as those of every `torch.nn.Dropout` do.
+    generator : torch.Generator, optional
+        Source of the initial weights; by default torch's global one. With it, the global one is
+        neither read nor advanced.
+
+    Examples
+    --------
+    >>> import torch
+    >>> mlp = make_mlp(3, (4,), generator=torch.Generator().manual_seed(0))
+    >>> mlp.layers
+    Sequential(
+      (0): Linear(in_features=3, out_features=4, bias=True)
+      (1): SiLU()
+      (2): Linear(in_features=4, out_features=1, bias=True)
+    )
+    >>> mlp(torch.zeros(5, 3)).shape
+    torch.Size([5])
+    """
+    return MLP(n_inputs, hidden_sizes, activation, dropout=dropout, generator=generator)
+
+
+def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, Tensor]) -> MLP:
+    """The network that `MLP.architecture` described, with the weights of a ``state_dict``.
+
+    Memory is taken for the weights that are given, never for the sizes that the description claims;
+    no random number is drawn.
+
+    Examples
+    --------
+    >>> import torch
+    >>> mlp = make_mlp(3)
+    >>> twin = mlp_from_architecture(mlp.architecture(), mlp.state_dict())
+    >>> x = torch.ones(1, 3)
+    >>> torch.equal(twin(x), mlp(x))
+    True
+    """
+    expected = {"n_inputs", "hidden_sizes", "activation", "dropout"}
+    if architecture.keys() != expected:
+        raise ValueError(f"architecture must have the keys {sorted(expected)}; got {sorted(architecture)}")
+    try:
+        mlp = MLP(**architecture, device="meta")
+        mlp.load_state_dict({name: value.detach().clone() for name, value in state.items()}, assign=True)
+    except (RuntimeError, TypeError, OverflowError) as error:  # the types torch has for impossible sizes
+        raise ValueError(f"state does not fit the architecture {dict(architecture)}: {error}") from error
+    return mlp
+
+
+def _make_linear(
+    n_in: int, n_out: int, generator: torch.Generator | None, device: torch.device | str | None
+) -> nn.Linear:
+    # On "meta" the constructor draws nothing, so the global generator stays where it is.
+    linear = nn.Linear(n_in, n_out, device="meta")
+    if device is not None and torch.device(device).type == "meta":
+        return linear
+    linear = linear.to_empty(device=device or torch.get_default_device())
+    bound = 1 / math.sqrt(n_in)
+    nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+    return linear
+
+
+def _as_size(size: int, name: str) -> int:
+    if isinstance(size, bool):
+        raise TypeError(f"{name} must be a positive integer; got {size}")
+    try:
+        value = operator.index(size)
+    except TypeError:
+        raise TypeError(f"{name} must be a positive integer; got {type(size).__name__}") from None
+    if value < 1:
+        raise ValueError(f"{name} must be a positive integer; got {value}")
+    return value
+
+
+def _as_sizes(hidden_sizes: Iterable[int]) -> tuple[int, ...]:
+    if isinstance(hidden_sizes, str) or not isinstance(hidden_sizes, Iterable):
+        raise TypeError(f"hidden_sizes must be a sequence of integers such as (64, 32); got {hidden_sizes!r}")
+    return tuple(_as_size(size, f"hidden_sizes[{index}]") for index, size in enumerate(hidden_sizes))
+
+
+def _as_activation(activation: str) -> str:
+    if isinstance(activation, str) and activation in ACTIVATIONS:
+        return activation
+    close = difflib.get_close_matches(str(activation).lower(), ACTIVATIONS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(ACTIVATIONS)}"
+    raise ValueError(f"unknown activation {activation!r}: {hint}")
+
+
+def _as_dropout(dropout: float) -> float:
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be in [0, 1); got {dropout}")
+    return float(dropout)
