@@ -1,0 +1,551 @@
+"""Folders of JSON and tensors: exact round trips, whole writes, and refusal of everything odd."""
+
+import errno
+import hashlib
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gcig import persistence
+from gcig.persistence import PersistenceError, load_folder, save_folder
+
+DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
+TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}
+FILES = {"manifest.json", "model.json", "tensors.safetensors"}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    save_folder(tmp_path / "model", DOCUMENT, TENSORS, kind="fairx")
+    return tmp_path / "model"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def canonical(value):
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def seal(folder, **changes):
+    """Rewrite the manifest so that it fits the files: what someone does who knows the format."""
+    manifest = json.loads((folder / "manifest.json").read_bytes()) | changes
+    del manifest["sha256"]
+    if "files" not in changes:
+        for name in manifest["files"]:
+            data = (folder / name).read_bytes()
+            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    digest = hashlib.sha256(canonical(manifest)).hexdigest()
+    (folder / "manifest.json").write_bytes(canonical(manifest | {"sha256": digest}))
+
+
+# --- round trips --------------------------------------------------------------------------------------
+
+
+def test_round_trip(saved):
+    document, tensors = load_folder(saved, kind="fairx")
+    assert document == DOCUMENT
+    assert torch.equal(tensors["layers.0.weight"], TENSORS["layers.0.weight"])
+    assert tensors["mean"].dtype == torch.float64
+    assert tensors["mean"].numpy().tobytes() == TENSORS["mean"].tobytes()
+    assert contents(saved).keys() == FILES
+
+
+def test_manifest_says_what_and_by_whom(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    assert manifest["kind"] == "fairx"
+    assert manifest["format_version"] == 1
+    assert manifest["versions"].keys() == {"gcig", "python", "torch"}
+    for name, listed in manifest["files"].items():
+        data = (saved / name).read_bytes()
+        assert listed == {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(document=st.dictionaries(st.text(), plain, max_size=4))
+def test_any_plain_document_comes_back_exactly(tmp_path_factory, document):
+    path = tmp_path_factory.mktemp("any") / "model"
+    save_folder(path, document, {}, kind="x")
+    loaded, tensors = load_folder(path)
+    assert repr(sort(loaded)) == repr(sort(document))  # repr tells -0.0 from 0.0, and 1 from 1.0
+    assert tensors == {}
+
+
+def sort(value):
+    if isinstance(value, dict):
+        return {key: sort(value[key]) for key in sorted(value)}
+    return [sort(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "bool", ">f8"],
+)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 2), (2, 3)])
+def test_arrays_of_any_shape_and_dtype_come_back(tmp_path, dtype, shape):
+    array = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    array.flags.writeable = False
+    save_folder(tmp_path / "m", {}, {"a": array}, kind="x")
+    loaded = load_folder(tmp_path / "m")[1]["a"]
+    assert loaded.shape == shape
+    assert loaded.numpy().dtype == array.dtype.newbyteorder("=")
+    assert np.array_equal(loaded.numpy(), array)
+
+
+def test_views_shared_memory_and_graphs_are_stored_as_values(tmp_path):
+    base = torch.randn(4, 3, requires_grad=True)
+    save_folder(tmp_path / "m", {}, {"base": base, "turned": base.T, "half": base[::2].bfloat16()}, kind="x")
+    tensors = load_folder(tmp_path / "m")[1]
+    assert torch.equal(tensors["turned"], base.T)
+    assert torch.equal(tensors["half"], base[::2].bfloat16())
+    assert not tensors["base"].requires_grad
+    tensors["base"].zero_()  # writable, and nobody else's memory
+    assert tensors["turned"].any()
+
+
+def test_equal_content_gives_equal_bytes(saved, tmp_path):
+    reordered = dict(reversed(DOCUMENT.items())), dict(reversed(TENSORS.items()))
+    save_folder(tmp_path / "twin", *reordered, kind="fairx")
+    assert contents(tmp_path / "twin") == contents(saved)
+
+
+def test_numpy_scalars_and_tuples_become_plain(tmp_path):
+    document = {
+        "a": np.float32(0.1),
+        "b": np.int64(3),
+        "c": (1, np.bool_(True)),
+        "d": np.float64(0.1),
+        "e": np.str_("x"),
+    }
+    save_folder(tmp_path / "m", document, {}, kind="x")
+    assert load_folder(tmp_path / "m")[0] == {
+        "a": float(np.float32(0.1)),
+        "b": 3,
+        "c": [1, True],
+        "d": 0.1,
+        "e": "x",
+    }
+
+
+# --- what cannot be stored ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"a": [1, {"b": math.nan}]}, r"document\['a'\]\[1\]\['b'\] is nan"),
+        ({"a": -math.inf}, r"document\['a'\] is -inf"),
+        ({"a": {1: 2}}, r"document\['a'\] has keys of type int"),
+        ({"a": {1, 2}}, r"document\['a'\] is a set"),
+        ({"a": np.zeros(2)}, r"document\['a'\] is a ndarray: .* tensors"),
+        ({"a": np.datetime64("2020-01-01")}, r"document\['a'\] is a date"),
+        ({"a": print}, r"document\['a'\] is a builtin_function_or_method"),
+    ],
+)
+def test_documents_that_json_cannot_hold(tmp_path, document, message):
+    with pytest.raises(PersistenceError, match=message):
+        save_folder(tmp_path / "m", document, {}, kind="x")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "array", [np.array(["a"]), np.array([object()]), torch.eye(2).to_sparse(), torch.zeros(2, device="meta")]
+)
+def test_arrays_that_are_no_dense_numbers(tmp_path, array):
+    with pytest.raises(PersistenceError, match="tensor"):
+        save_folder(tmp_path / "m", {}, {"a": array}, kind="x")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "../a", "a/b", "a\\b", "a..b", "a\nb", ".a", "a\0b", "__metadata__"]
+)
+def test_tensor_names_are_no_paths(tmp_path, name):
+    with pytest.raises(PersistenceError, match="a tensor may not be called"):
+        save_folder(tmp_path / "m", {}, {name: torch.zeros(1)}, kind="x")
+
+
+@pytest.mark.parametrize("kind", ["", "../x", "a b", "<script>", "x" * 65])
+def test_kinds_are_short_words(tmp_path, kind):
+    with pytest.raises(PersistenceError, match="kind must be"):
+        save_folder(tmp_path / "m", {}, {}, kind=kind)
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setitem(persistence._MAX_BYTES, "model.json", 100)
+    with pytest.raises(PersistenceError, match=r"model.json would have \d+ bytes; at most 100"):
+        save_folder(tmp_path / "m", {"a": "x" * 100}, {}, kind="x")
+    assert not any(tmp_path.iterdir())
+
+
+# --- replacing ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["exchange", "rename"])
+def both_ways(request, monkeypatch):
+    """In one step where the system can, and in two where it cannot."""
+    if request.param == "rename":
+        monkeypatch.setattr(persistence, "_exchange", lambda *_: False)
+    return request.param
+
+
+def test_a_saved_model_is_replaced(saved, both_ways):
+    save_folder(saved, {"new": 1}, {}, kind="other")
+    assert load_folder(saved, kind="other") == ({"new": 1}, {})
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_an_empty_folder_is_filled_and_parents_are_made(tmp_path, both_ways):
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "a" / "b" / "model"):
+        save_folder(path, DOCUMENT, {}, kind="x")
+        assert load_folder(path)[0] == DOCUMENT
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "a"}
+
+
+def test_a_relative_path_with_a_slash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_folder("model/", DOCUMENT, {}, kind="x")
+    assert load_folder("model/")[0] == DOCUMENT
+
+
+def test_other_folders_and_files_are_never_replaced(tmp_path):
+    photos, file, link = tmp_path / "photos", tmp_path / "file", tmp_path / "link"
+    photos.mkdir()
+    (photos / "cat.jpg").write_bytes(b"cat")
+    file.write_bytes(b"data")
+    link.symlink_to(photos)
+    for path, message in [(photos, "holds no saved model"), (file, "is a file"), (link, "is a link")]:
+        with pytest.raises(PersistenceError, match=message):
+            save_folder(path, DOCUMENT, {}, kind="x")
+    assert contents(photos) == {"cat.jpg": b"cat"}
+    assert file.read_bytes() == b"data"
+
+
+def test_a_foreign_manifest_does_not_make_a_model_folder(tmp_path):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "manifest.json").write_text('{"name": "app"}')
+    with pytest.raises(PersistenceError, match="does not describe a saved gcig model"):
+        save_folder(tmp_path / "web", DOCUMENT, {}, kind="x")
+
+
+def test_files_that_users_put_into_a_model_folder_are_not_lost(saved, both_ways):
+    (saved / "report.html").write_text("report")
+    with pytest.raises(PersistenceError, match=r"holds more than a saved model \('report.html'\)"):
+        save_folder(saved, {"new": 1}, {}, kind="x")
+    assert load_folder(saved)[0] == DOCUMENT
+    save_folder(saved, {"new": 1}, {}, kind="x", replaces=["report.html"])
+    assert contents(saved).keys() == FILES
+
+
+# --- crashes and disks --------------------------------------------------------------------------------
+
+
+def fail_at(patch, step, error):
+    """Let the call with this number, counted over three functions of the system, raise an error."""
+    calls = []
+
+    def counted(function):
+        def call(*args, **kwargs):
+            calls.append(function.__name__)
+            if len(calls) == step:
+                raise error
+            return function(*args, **kwargs)
+
+        return call
+
+    for function in (os.mkdir, os.fsync, os.rename):
+        patch.setattr(os, function.__name__, counted(function))
+    return calls
+
+
+# The first call makes the parent, which exists; the last ones are never reached in one of the two ways.
+@pytest.mark.parametrize("step", range(2, 11))
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()],
+    ids=["full", "interrupt"],
+)
+def test_a_failure_at_any_step_leaves_a_whole_model_and_no_rubbish(
+    saved, monkeypatch, both_ways, step, error
+):
+    before = contents(saved)
+    with monkeypatch.context() as patch:
+        calls = fail_at(patch, step, error)
+        try:
+            save_folder(saved, {"new": 1}, {}, kind="x")
+        except (PersistenceError, KeyboardInterrupt) as raised:
+            failed = str(raised)
+        else:
+            failed = None
+    assert (failed is not None) == (len(calls) >= step)
+    if failed is not None and isinstance(error, OSError):
+        assert "No space left on device; a model that was there before is still whole" in failed
+    document, _ = load_folder(saved)
+    assert document in (DOCUMENT, {"new": 1})
+    if document == DOCUMENT:
+        assert contents(saved) == before
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_full_disk_leaves_nothing_where_nothing_was(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        fail_at(patch, 3, OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(PersistenceError, match="No space left on device"):
+            save_folder(tmp_path / "model", DOCUMENT, TENSORS, kind="x")
+    assert not any(tmp_path.iterdir())
+
+
+SAVE_FOR_EVER = """
+import sys, numpy as np
+from gcig.persistence import save_folder
+turn = 0
+while True:
+    save_folder(sys.argv[1], {"turn": turn}, {"turn": np.full(50_000, turn)}, kind="x")
+    if turn == 0:
+        print("saved", flush=True)
+    turn += 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="needs a system that swaps folders in one step"
+)
+@pytest.mark.parametrize("delay", [0.01, 0.037, 0.1])
+def test_a_killed_process_leaves_a_whole_model(tmp_path, delay):
+    path = tmp_path / "model"
+    command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
+    environment = os.environ | {"PYTHONPATH": str(Path(persistence.__file__).parents[1])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout.readline() == b"saved\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+    document, tensors = load_folder(path)
+    assert (tensors["turn"] == document["turn"]).all()
+
+
+# --- what is refused on loading -----------------------------------------------------------------------
+
+
+def test_missing_things(saved, tmp_path):
+    with pytest.raises(PersistenceError, match="the path does not exist"):
+        load_folder(tmp_path / "nowhere")
+    with pytest.raises(PersistenceError, match="is a file, not a folder"):
+        load_folder(saved / "model.json")
+    for name in FILES:
+        data = (saved / name).read_bytes()
+        (saved / name).unlink()
+        with pytest.raises(PersistenceError, match=f"{name} is missing"):
+            load_folder(saved)
+        (saved / name).write_bytes(data)
+
+
+def test_another_kind(saved):
+    with pytest.raises(PersistenceError, match="holds a 'fairx' where a 'hardt' is expected"):
+        load_folder(saved, kind="hardt")
+
+
+@pytest.mark.parametrize("name", ["model.json", "tensors.safetensors"])
+@pytest.mark.parametrize(
+    "change", [lambda d: d[:-1], lambda d: d + b" ", lambda d: d[:-2] + bytes([d[-2] ^ 1]) + d[-1:]]
+)
+def test_a_changed_or_torn_file_is_named(saved, name, change):
+    (saved / name).write_bytes(change((saved / name).read_bytes()))
+    with pytest.raises(PersistenceError, match=f"{name} is not the file that was saved"):
+        load_folder(saved)
+
+
+def test_every_byte_of_the_manifest_counts_or_changes_nothing(saved):
+    data = (saved / "manifest.json").read_bytes()
+    expected = load_folder(saved)[0]
+    for position in range(len(data)):
+        (saved / "manifest.json").write_bytes(
+            data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
+        )
+        with pytest.raises(PersistenceError, match=r"manifest\.json"):
+            load_folder(saved)
+        (saved / "manifest.json").write_bytes(data[:position])
+        if position < len(data) - 1:  # the last byte is the end of the line
+            with pytest.raises(PersistenceError, match=r"manifest\.json"):
+                load_folder(saved)
+    (saved / "manifest.json").write_bytes(data)
+    assert load_folder(saved)[0] == expected
+
+
+def test_an_edited_manifest(saved):
+    text = (saved / "manifest.json").read_text()
+    (saved / "manifest.json").write_text(text.replace('"fairx"', '"hardt"'))
+    with pytest.raises(PersistenceError, match=r"manifest\.json was changed after it was written"):
+        load_folder(saved)
+
+
+@pytest.mark.parametrize("version", [2, 0, None, "1"])
+def test_an_unknown_format_version(saved, version):
+    seal(saved, format_version=version)
+    with pytest.raises(PersistenceError, match=f"has format version {version!r}; gcig .* reads 1"):
+        load_folder(saved)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"../outside.json": {}},
+        {"model.json": {}, "tensors.safetensors": {}, "../../etc/passwd": {}},
+        {"model.json": {}},
+        ["model.json", "tensors.safetensors"],
+        None,
+    ],
+)
+def test_a_manifest_that_lists_other_files(saved, files):
+    seal(saved, files=files)
+    with pytest.raises(
+        PersistenceError, match=r"must list the files model.json and tensors.safetensors, and no others"
+    ):
+        load_folder(saved)
+
+
+@pytest.mark.parametrize("listed", [None, {}, {"sha256": 1, "size": "x"}, []])
+def test_a_manifest_without_checksums(saved, listed):
+    seal(saved, files={"model.json": listed, "tensors.safetensors": listed})
+    with pytest.raises(PersistenceError, match=r"model\.json is not the file that was saved"):
+        load_folder(saved)
+
+
+@pytest.mark.parametrize("kind", [None, 3, "<script>"])
+def test_a_manifest_without_a_kind(saved, kind):
+    seal(saved, kind=kind)
+    with pytest.raises(PersistenceError, match="names no kind of model"):
+        load_folder(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("manifest.json", 2**20), ("model.json", 2**26), ("tensors.safetensors", 2**32)]
+)
+def test_huge_files_are_refused_before_they_are_read(saved, monkeypatch, name, limit):
+    os.truncate(saved / name, 10 * 2**30)  # sparse: takes no disk
+    reads = []
+    real = os.fstat
+    monkeypatch.setattr(
+        os, "fstat", lambda descriptor: reads.append(os.lseek(descriptor, 0, os.SEEK_CUR)) or real(descriptor)
+    )
+    with pytest.raises(PersistenceError, match=f"{name} has {10 * 2**30} bytes; at most {limit} are read"):
+        load_folder(saved)
+    assert set(reads) == {0}
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_links_pipes_and_folders_are_not_followed(saved, name):
+    moved = saved.parent / "elsewhere"
+    (saved / name).rename(moved)
+    (saved / name).symlink_to(moved)
+    with pytest.raises(PersistenceError, match=f"{name} is a link"):
+        load_folder(saved)
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    with pytest.raises(PersistenceError, match=f"{name} is not a plain file"):
+        load_folder(saved)
+    (saved / name).unlink()
+    (saved / name).mkdir()
+    with pytest.raises(PersistenceError, match=name):
+        load_folder(saved)
+
+
+def test_a_link_to_a_whole_folder_is_the_users_own_choice(saved):
+    link = saved.parent / "current"
+    link.symlink_to(saved)
+    assert load_folder(link)[0] == DOCUMENT
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_pickle_is_refused_and_never_run(saved):
+    crater = saved.parent / "crater"
+    bomb = pickle.dumps(Bomb(crater))
+    (saved / "tensors.safetensors").write_bytes(bomb)
+    seal(saved)
+    with pytest.raises(
+        PersistenceError, match=r"tensors.safetensors is not a safetensors file .* no other format"
+    ):
+        load_folder(saved)
+    torch.save({"a": torch.zeros(1)}, saved / "tensors.safetensors")
+    seal(saved)
+    with pytest.raises(PersistenceError, match="is not a safetensors file"):
+        load_folder(saved)
+    assert not crater.exists()
+    pickle.loads(bomb)
+    assert crater.exists()  # the bomb was live
+
+
+def test_hostile_tensor_names_and_headers(saved):
+    (saved / "tensors.safetensors").write_bytes(safetensors.torch.save({"../a": torch.zeros(1)}))
+    seal(saved)
+    with pytest.raises(PersistenceError, match=r"a tensor may not be called '\.\./a'"):
+        load_folder(saved)
+    for header in (b"{}" * 9, b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}', b"[" * 10_000, b""):
+        (saved / "tensors.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+        seal(saved)
+        with pytest.raises(PersistenceError, match="is not a safetensors file"):
+            load_folder(saved)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"a": NaN}', "a number is not finite"),
+        (b'{"a": -Infinity}', "a number is not finite"),
+        (b'{"a": 1e999}', "a number is not finite"),
+        (b'{"a": {"b": 1, "b": 2}}', "a key occurs twice"),
+        (b"[1, 2]", "must hold a JSON object; it holds a list"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not the JSON"),
+        (b'{"a": "\xff"}', "not the JSON"),
+        (b'{"a": 1', "not the JSON"),
+        (b"", "not the JSON"),
+        (b'\xef\xbb\xbf{"a": 1}', "not the JSON"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.json", "manifest.json"])
+def test_json_that_gcig_does_not_write(saved, name, text, message):
+    (saved / name).write_bytes(text)
+    if name == "model.json":
+        seal(saved)
+    with pytest.raises(PersistenceError, match=f"{name}.*{message}"):
+        load_folder(saved)
+
+
+def test_errors_are_value_errors():
+    assert issubclass(PersistenceError, ValueError)
