@@ -1,0 +1,159 @@
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import gcig
+from gcig import cli
+from gcig.cli import main
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Add a command to the shell that runs a given function, for one test."""
+    commands = dict(cli.shell.commands)
+    monkeypatch.setattr(cli.shell, "commands", commands)
+
+    def add(function):
+        cli.shell.command("probe")(function)
+
+    return add
+
+
+def test_without_arguments_it_shows_the_help(capsys):
+    assert main([]) == 0
+    bare = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == bare
+    assert "datasets" in bare
+    assert "Exit codes" in bare
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert gcig.__version__ in capsys.readouterr().out
+
+
+def test_datasets_lists_all(capsys):
+    assert main(["datasets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:4] == ["name", "rows", "columns", "target"]
+    assert [line.split()[0] for line in lines[1 : 1 + len(gcig.list_datasets())]] == gcig.list_datasets()
+    assert lines[1].split() == ["adult", "45,222", "14", "income", "sex,", "race"]
+    assert max(map(len, lines)) <= 100
+
+
+def test_datasets_lists_all_as_json(capsys):
+    assert main(["datasets", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in listed] == gcig.list_datasets()
+    assert listed[1]["rows"] == 1000
+    assert listed[1]["columns"] == 20
+
+
+def test_datasets_shows_a_card(capsys):
+    assert main(["datasets", "bank"]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == str(gcig.load_dataset("bank").card)
+    assert main(["datasets", "bank", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == gcig.load_dataset("bank").card.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["datasets", "adlt"], "Did you mean 'adult'?"),
+        (["dataset"], "Did you mean 'datasets'?"),
+        (["xyzzy"], "There are: datasets, demo"),
+        (["datasets", "--foo"], "gcig datasets --help"),
+        (["demo", "--seed", "one"], "'one' is not a valid integer"),
+        (["demo", "--dataset", "bank", "--sensitive", "sex"], "on offer: age, marital"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(arguments, words, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("gcig: error: ")
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(capsys):
+    assert main(["--debug", "datasets", "adlt"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_internal_error_is_exit_code_4_and_quotes_no_values(command, capsys):
+    command(lambda: int("Jane Doe"))
+    # int() raises here, in the test's own module: not a message that gcig wrote.
+    assert main(["probe"]) == 4
+    line = capsys.readouterr().err
+    assert line.startswith("gcig: error: internal error (ValueError)")
+    assert "Jane" not in line
+    assert "--debug" in line
+
+
+def test_missing_file_is_bad_input(command, capsys):
+    command(lambda: Path("no/such/file.csv").read_text())
+    assert main(["probe"]) == 2
+    assert capsys.readouterr().err == "gcig: error: no/such/file.csv: No such file or directory\n"
+
+
+def test_a_command_returns_its_exit_code(command):
+    command(lambda: cli.ExitCode.ABOVE_LIMIT)
+    assert main(["probe"]) == 1
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_of_gcig_is_one_line_and_others_stay_with_python(command, capsys):
+    class OwnWarning(UserWarning):
+        __module__ = "gcig.somewhere"
+
+    def warn():
+        warnings.warn("two\nlines", OwnWarning, stacklevel=1)
+        warnings.warn("a library's", FutureWarning, stacklevel=1)
+
+    command(warn)
+    with pytest.warns(FutureWarning, match="a library's") as seen:
+        assert main(["probe"]) == 0
+    assert [each.category for each in seen] == [FutureWarning]
+    assert capsys.readouterr().err == "gcig: warning: two lines\n"
+
+
+def test_ctrl_c_is_exit_code_130(command, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    command(interrupt)
+    assert main(["probe"]) == 130
+    assert capsys.readouterr().err.strip() == "gcig: stopped"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes break differently elsewhere")
+def test_a_reader_that_left_is_not_an_error():
+    code = "import sys; from gcig.cli import main; sys.exit(main(['datasets', '--json']))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+def test_demo_says_what_it_did(capsys):
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    assert "German Credit (Statlog): 1,000 rows, 20 columns" in printed
+    assert "600 rows to train, 200 to validate, 200 to test" in printed
+    assert "20 columns become" in printed
+
+
+def test_demo_takes_other_data(capsys):
+    assert main(["demo", "--dataset", "compas", "--sensitive", "sex"]) == 0
+    printed = capsys.readouterr().out
+    assert "Protected attribute sex" in printed
+    assert "1,175 rows" in printed

@@ -1,0 +1,36 @@
+"""What is imported when; a regression here is felt at every `gcig --help`."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "sklearn", "pandas", "numpy", "scipy", "fairlearn", "jinja2")
+
+
+def imported_by(code):
+    """The heavy packages that a fresh interpreter has loaded after running the code."""
+    probe = (
+        f"{code}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gcig",
+        "import gcig; dir(gcig); gcig.__version__",
+        "import gcig.cli",
+        "from gcig.cli import main; assert main(['--help']) == 0",
+        "import gcig; assert 'adult' in gcig.list_datasets()",
+        "from gcig.cli import main; assert main(['datasets']) == 0",
+    ],
+)
+def test_nothing_heavy_is_imported(code):
+    assert imported_by(code) == []
+
+
+def test_the_probe_sees_a_heavy_import():
+    assert "numpy" in imported_by("import numpy")
