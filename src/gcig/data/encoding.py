@@ -1,0 +1,265 @@
+"""Table -> numbers: standardised numbers and one-hot categories, fitted on the training part only.
+
+The encoder remembers which encoded columns came from which column of the table, and is stored as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types as pt
+
+from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
+
+MISSING = "<missing>"
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """One standardised column, (value - mean) / scale, and an indicator when training had missing cells.
+
+    The median, ``fill``, stands for a missing value. ``mean`` and ``scale`` are those of the filled training
+    column. A constant column has scale 0 and is encoded as zeros.
+    """
+
+    unforeseen: ClassVar[str] = "Missing cells where training had none, encoded as the median of training"
+
+    kind: str  # "number" or "boolean"
+    fill: float
+    mean: float
+    scale: float
+    indicator: bool
+
+    @classmethod
+    def fit(cls, column: pd.Series[Any]) -> Self:
+        """Learn from the training part of a checked column."""
+        kind = "boolean" if pt.is_bool_dtype(column.dtype) else "number"
+        values = column.to_numpy(np.float64)
+        missing = np.isnan(values)
+        if missing.all():
+            return cls(kind, 0.0, 0.0, 0.0, indicator=False)
+        indicator = bool(missing.any())
+        fill = float(np.median(values[~missing]))
+        values = np.where(missing, fill, values)
+        low, high = float(values.min()), float(values.max())
+        if low == high:  # a computed standard deviation may miss zero by rounding
+            return cls(kind, fill, low, 0.0, indicator)
+        # A power of two as the unit is exact, and keeps the squares within the range of float64.
+        exponent = int(np.frexp(max(-low, high))[1])
+        values = np.ldexp(values, -exponent)
+        mean, scale = (float(np.ldexp(v, exponent)) for v in (values.mean(), values.std()))
+        return cls(kind, fill, mean, scale, indicator)
+
+    @property
+    def constant(self) -> bool:
+        """Whether training saw one value only."""
+        return self.scale == 0 and not self.indicator
+
+    def names(self, column: str) -> list[str]:
+        """Names of the encoded columns."""
+        return [column, f"{column}=missing"] if self.indicator else [column]
+
+    def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
+        """Encode into ``out`` (n, width) of zeros; the number of missing cells where training had none."""
+        if not pt.is_numeric_dtype(column.dtype):
+            raise InputError(f"Column {column.name!r} of X holds text, but in training it held {self.kind}s.")
+        values = column.to_numpy(np.float64)
+        missing = np.isnan(values)
+        if self.scale:
+            with np.errstate(over="ignore"):
+                scaled = (np.where(missing, self.fill, values) - self.mean) / self.scale
+            if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
+                raise InputError(
+                    f"Column {column.name!r} of X holds values too far from training for float32."
+                )
+            out[:, 0] = scaled
+        if self.indicator:
+            out[:, 1] = missing
+        return 0 if self.indicator or self.constant else int(missing.sum())
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """One 0/1 column per level; missing is a level of its own where training had it."""
+
+    unforeseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
+
+    kind: str  # "category"
+    levels: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, column: pd.Series[Any]) -> Self:
+        """Learn the levels from the training part of a checked column."""
+        codes, levels = level_codes(column)
+        if len(levels) > 100 and len(levels) > 0.5 * len(column):
+            raise InputError(
+                f"Column {column.name!r} of X has {len(levels)} categories in {len(column)} rows: it looks "
+                "like an identifier or free text. Drop it, or group its values into few categories."
+            )
+        if alike := len(levels) - len({level.strip() for level in levels}):
+            warnings.warn(
+                f"Column {column.name!r} of X has {alike} categories that differ from another one by spaces "
+                "alone: they are kept apart. Strip the text first (.str.strip() in pandas).",
+                InputWarning,
+                stacklevel=3,
+            )
+        if (codes < 0).any() and MISSING not in levels:
+            levels = (*levels, MISSING)
+        return cls("category", levels)
+
+    @property
+    def constant(self) -> bool:
+        """Whether training saw one level only."""
+        return len(self.levels) == 1
+
+    def names(self, column: str) -> list[str]:
+        """Names of the encoded columns."""
+        return [f"{column}={level}" for level in self.levels]
+
+    def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
+        """Encode into ``out`` (n, levels) of zeros; the number of rows whose level training did not see."""
+        codes, levels = level_codes(column)
+        position = {level: j for j, level in enumerate(self.levels)}
+        places = np.array([position.get(level, -1) for level in (*levels, MISSING)])[
+            codes
+        ]  # code -1: missing
+        rows = np.flatnonzero(places >= 0)
+        out[rows, places[rows]] = 1
+        return len(places) - len(rows)
+
+
+class TableEncoder:
+    """Encode a table as a float32 array, the way the training part was encoded.
+
+    Numbers and booleans are standardised, with the median for missing cells and an indicator column where
+    training had any; categories are one-hot, with all their levels. At prediction a category that training
+    did not see is encoded as zeros, and a missing number as the median, both with a warning.
+
+    Attributes
+    ----------
+    feature_names_in_ : tuple of str
+        Columns of the table.
+    encoded_names_ : tuple of str
+        Columns of the encoded array, such as "age", "age=missing" and "sex=Male".
+    origin_ : int64 array (n_features_out_,)
+        The column of the table that each encoded column came from.
+    kinds_ : tuple of str
+        "number", "boolean" or "category", per column of the table.
+    constant_ : tuple of str
+        Columns that had a single value in training.
+
+    Examples
+    --------
+    >>> encoder = TableEncoder()
+    >>> encoder.fit_transform({"age": [20, 40], "sex": ["F", "M"]}).tolist()
+    [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    >>> encoder.encoded_names_
+    ('age', 'sex=F', 'sex=M')
+    """
+
+    feature_names_in_: tuple[str, ...]
+    encoded_names_: tuple[str, ...]
+    origin_: NDArray[np.int64]
+    kinds_: tuple[str, ...]
+    constant_: tuple[str, ...]
+    columns_: tuple[NumberColumn | CategoryColumn, ...]
+
+    def fit(self, X: Any) -> Self:
+        """Learn the encoding of every column of ``X``, the training part."""
+        frame = check_features(X)
+        columns = {str(name): _fit_column(frame[name]) for name in frame.columns}
+        self._set_columns(columns)
+        if self.constant_:
+            warnings.warn(
+                f"{len(self.constant_)} columns have a single value in training and tell the model nothing: "
+                f"{', '.join(map(repr, self.constant_[:10]))}.",
+                InputWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Encode ``X``, whose columns may be in another order than in training."""
+        if not hasattr(self, "columns_"):
+            raise RuntimeError("This TableEncoder is not fitted yet: call fit first.")
+        frame = match_columns(check_features(X), self.feature_names_in_)
+        out = np.zeros((len(frame), self.n_features_out_), dtype=np.float32)
+        unforeseen: dict[str, list[str]] = {}
+        start = 0
+        for name, column in zip(self.feature_names_in_, self.columns_, strict=True):
+            stop = start + len(column.names(name))
+            if count := column.write(frame[name], out[:, start:stop]):
+                unforeseen.setdefault(column.unforeseen, []).append(f"{name!r} ({count} rows)")
+            start = stop
+        for what, where in unforeseen.items():
+            warnings.warn(f"{what}: column {', '.join(where)}.", InputWarning, stacklevel=2)
+        return out
+
+    def fit_transform(self, X: Any) -> NDArray[np.float32]:
+        """Learn the encoding of ``X`` and apply it."""
+        return self.fit(X).transform(X)
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of encoded columns."""
+        return len(self.encoded_names_)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fitted encoder as plain values; ``from_dict`` gives it back exactly, also through JSON."""
+        columns = [
+            {"name": n, **asdict(c)} for n, c in zip(self.feature_names_in_, self.columns_, strict=True)
+        ]
+        return {"columns": [{k: list(v) if k == "levels" else v for k, v in c.items()} for c in columns]}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """The encoder that ``to_dict`` described; anything else is an error."""
+        try:
+            entries = list(stored["columns"])
+            columns = {entry["name"]: _stored_column(entry) for entry in entries}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"Not a stored encoder: {type(error).__name__} while reading it.") from error
+        if not columns or len(columns) < len(entries):
+            raise InputError("Not a stored encoder: it has no columns, or two of the same name.")
+        encoder = cls()
+        encoder._set_columns(columns)
+        return encoder
+
+    def _set_columns(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> None:
+        names = [column.names(name) for name, column in columns.items()]
+        self.feature_names_in_ = tuple(columns)
+        self.columns_ = tuple(columns.values())
+        self.encoded_names_ = tuple(name for block in names for name in block)
+        self.origin_ = np.repeat(np.arange(len(names), dtype=np.int64), [len(block) for block in names])
+        self.kinds_ = tuple(column.kind for column in columns.values())
+        self.constant_ = tuple(name for name, column in columns.items() if column.constant)
+
+
+def _fit_column(column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
+    return (NumberColumn if pt.is_numeric_dtype(column.dtype) else CategoryColumn).fit(column)
+
+
+def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
+    """A column from a file that anyone may have edited."""
+    fields = {key: value for key, value in entry.items() if key != "name"}
+    if fields["kind"] == "category":
+        levels = fields.pop("levels")
+        sound = isinstance(levels, list) and all(isinstance(level, str) for level in levels)
+        sound = sound and len(set(levels)) == len(levels) > 0
+        column: NumberColumn | CategoryColumn = CategoryColumn(levels=tuple(levels), **fields)
+    else:
+        column = NumberColumn(**fields)
+        numbers = (column.fill, column.mean, column.scale)
+        sound = all(isinstance(v, float | int) and math.isfinite(v) for v in numbers) and column.scale >= 0
+        sound = sound and column.kind in ("number", "boolean") and isinstance(column.indicator, bool)
+    if not sound or not isinstance(entry["name"], str):
+        raise InputError(f"Not a stored encoder: column {entry['name']!r} has values that no encoder has.")
+    return column

@@ -1,0 +1,241 @@
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from gcig._validation import InputError, InputWarning
+from gcig.data.encoding import TableEncoder
+
+
+@pytest.fixture
+def people():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, 200),
+            "sex": rng.choice(["Female", "Male"], 200),
+            "income": np.where(rng.random(200) < 0.1, np.nan, rng.lognormal(size=200)),
+            "job": pd.Categorical(np.where(rng.random(200) < 0.1, None, rng.choice(list("abc"), 200))),
+            "member": rng.random(200) < 0.3,
+        }
+    )
+
+
+def test_names_origin_and_kinds_follow_the_table(people):
+    encoder = TableEncoder()
+    encoded = encoder.fit_transform(people)
+    assert encoder.feature_names_in_ == ("age", "sex", "income", "job", "member")
+    assert encoder.encoded_names_ == (
+        *("age", "sex=Female", "sex=Male", "income", "income=missing"),
+        *("job=a", "job=b", "job=c", "job=<missing>", "member"),
+    )
+    assert encoder.origin_.tolist() == [0, 1, 1, 2, 2, 3, 3, 3, 3, 4]
+    assert encoder.origin_.dtype == np.int64
+    assert encoder.kinds_ == ("number", "category", "number", "category", "boolean")
+    assert encoder.constant_ == ()
+    assert encoded.shape == (200, encoder.n_features_out_)
+    assert encoded.dtype == np.float32
+    assert encoded.flags.c_contiguous
+
+
+def test_scikit_learn_encodes_the_same(people):
+    names = ["age", "income", "member"]
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    table = people.astype({"member": float})
+    expected = make_column_transformer((numbers, names), (OneHotEncoder(sparse_output=False), ["sex", "job"]))
+    expected = expected.fit(table[:150]).transform(table)
+    encoder = TableEncoder().fit(people[:150])
+    encoded = encoder.transform(people)
+    assert encoder.encoded_names_[4] == "income=missing"
+    np.testing.assert_array_equal(encoded[:, 4], people["income"].isna())
+    np.testing.assert_allclose(encoded[:, [0, 3, 9, 1, 2, 5, 6, 7, 8]], expected, rtol=1e-6, atol=1e-7)
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 30), st.integers(1, 3)),
+        elements=st.one_of(
+            st.just(np.nan),
+            st.floats(-1e300, 1e300),
+            st.floats(-1, 1).map(lambda v: v * 1e-300),
+            st.integers(-2, 2).map(float),
+        ),
+    )
+)
+@pytest.mark.filterwarnings("ignore::gcig._validation.InputWarning")  # constant columns
+def test_training_columns_have_mean_zero_and_deviation_one(values):
+    encoder = TableEncoder()
+    encoded = encoder.fit_transform(values).astype(np.float64)
+    assert np.isfinite(encoded).all()
+    for j, name in enumerate(encoder.encoded_names_):
+        column = encoded[:, j]
+        filled = values[:, encoder.origin_[j]]
+        filled = np.where(np.isnan(filled), np.nanmedian(filled) if not np.isnan(filled).all() else 0, filled)
+        if name.endswith("=missing"):
+            np.testing.assert_array_equal(column, np.isnan(values[:, encoder.origin_[j]]))
+        elif np.ptp(filled / max(np.abs(filled).max(), 1e-323)) == 0:
+            assert not column.any()
+        else:
+            assert abs(column.mean()) < 1e-5
+            np.testing.assert_allclose(column.std(), 1, rtol=1e-5)
+
+
+def test_a_constant_is_exactly_zero_whatever_comes_later():
+    # The computed standard deviation of ten times 0.1 is 1.4e-17, not 0.
+    with pytest.warns(InputWarning, match="1 columns have a single value in training .*'rate'"):
+        encoder = TableEncoder().fit({"rate": [0.1] * 10, "age": range(10)})
+    assert encoder.constant_ == ("rate",)
+    assert encoder.transform({"rate": [0.1, 7.0, None], "age": [1, 2, 3]})[:, 0].tolist() == [0, 0, 0]
+
+
+def test_all_missing_columns_are_constant():
+    with pytest.warns(InputWarning, match="2 columns have a single value"):
+        encoder = TableEncoder().fit({"a": [None, None], "b": pd.Categorical([None, None]), "c": [1, 2]})
+    assert encoder.encoded_names_ == ("a", "b=<missing>", "c")
+    assert encoder.transform({"a": [1.0], "b": [None], "c": [1]}).tolist() == [[0, 1, -1]]
+
+
+def test_missing_numbers_where_training_had_none_become_the_median(people):
+    encoder = TableEncoder().fit(people)
+    people = people.astype({"age": float})
+    people.loc[[3, 4], "age"] = np.nan
+    with pytest.warns(InputWarning, match=r"Missing cells where training had none.*'age' \(2 rows\)"):
+        encoded = encoder.transform(people)
+    expected = (encoder.columns_[0].fill - encoder.columns_[0].mean) / encoder.columns_[0].scale
+    np.testing.assert_allclose(encoded[[3, 4], 0], expected, rtol=1e-6)
+
+
+def test_unseen_categories_are_zeros_and_are_counted_but_not_shown(people):
+    encoder = TableEncoder().fit(people)
+    people = people.astype({"sex": object, "job": object})
+    people.loc[0, "sex"] = "secret"
+    people.loc[[1, 2], "job"] = "z"
+    with pytest.warns(InputWarning, match=r"did not see.*'sex' \(1 rows\), 'job' \(2 rows\)") as caught:
+        encoded = encoder.transform(people)
+    assert "secret" not in str(caught[0].message)
+    assert not encoded[0, 1:3].any()
+    assert not encoded[1:3, 5:9].any()
+    assert encoded[3, 1:3].sum() == 1
+
+
+def test_a_missing_category_where_training_had_none_is_unseen():
+    encoder = TableEncoder().fit({"a": ["x", "y"]})
+    with pytest.warns(InputWarning, match=r"'a' \(1 rows\)"):
+        assert encoder.transform({"a": [None, "y"]}).tolist() == [[0, 0], [0, 1]]
+
+
+def test_levels_match_whether_read_as_numbers_or_text():
+    encoder = TableEncoder().fit({"code": pd.Categorical([1, 2, 10])})
+    assert encoder.encoded_names_ == ("code=1", "code=2", "code=10")
+    for column in ([10, 1], [10.0, 1.0], ["10", "1"]):
+        assert encoder.transform({"code": column}).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_intervals_are_categories():
+    ages = pd.cut(pd.Series([5, 15, 7]), [0, 10, 20])
+    assert TableEncoder().fit({"age": ages}).encoded_names_ == ("age=(0, 10]", "age=(10, 20]")
+
+
+def test_categories_that_differ_by_spaces_are_pointed_out():
+    with pytest.warns(InputWarning, match="Column 'sex' of X has 1 categories that differ .* by spaces"):
+        TableEncoder().fit({"sex": ["Male", " Male", "Female"]})
+
+
+def test_text_where_training_had_numbers_is_an_error():
+    encoder = TableEncoder().fit({"a": [1, 2]})
+    with pytest.raises(InputError, match="Column 'a' of X holds text, but in training it held numbers"):
+        encoder.transform({"a": ["1", "?"]})
+    assert encoder.transform({"a": [True]}).tolist() == [[-1]]
+
+
+def test_a_value_that_float32_cannot_hold_is_an_error():
+    encoder = TableEncoder().fit({"a": [1, 2]})
+    with pytest.raises(InputError, match="Column 'a' of X holds values too far from training"):
+        encoder.transform({"a": [1e300]})
+
+
+def test_an_identifier_is_an_error():
+    with pytest.raises(InputError, match="Column 'id' of X has 101 categories in 101 rows"):
+        TableEncoder().fit({"id": [f"p{i}" for i in range(101)]})
+    many = {"city": [f"c{i % 150}" for i in range(450)]}
+    assert TableEncoder().fit(many).n_features_out_ == 150
+
+
+def test_tables_of_other_kinds_encode_the_same(people):
+    encoder = TableEncoder().fit(people)
+    columns = {
+        name: people[name].astype(object).where(people[name].notna(), None).tolist() for name in people
+    }
+    reordered = pl.DataFrame(columns).select(["member", "job", "income", "sex", "age"])
+    np.testing.assert_array_equal(encoder.transform(reordered), encoder.transform(people))
+
+
+def test_nothing_is_written_to_the_caller(people):
+    before = people.copy(deep=True)
+    TableEncoder().fit_transform(people)
+    pd.testing.assert_frame_equal(people, before)
+
+
+def test_json_gives_the_same_encoder_back_exactly(people):
+    encoder = TableEncoder().fit(people)
+    stored = encoder.to_dict()
+    assert json.loads(json.dumps(stored)) == stored
+    again = TableEncoder.from_dict(json.loads(json.dumps(stored)))
+    assert again.columns_ == encoder.columns_
+    assert again.encoded_names_ == encoder.encoded_names_
+    assert again.kinds_ == encoder.kinds_
+    np.testing.assert_array_equal(again.origin_, encoder.origin_)
+    np.testing.assert_array_equal(again.transform(people), encoder.transform(people))
+
+
+NUMBER = {"name": "a", "kind": "number", "fill": 0.0, "mean": 0.0, "scale": 1.0, "indicator": False}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"columns": []},
+        {"columns": 3},
+        {"columns": [NUMBER, NUMBER]},
+        {"columns": [{**NUMBER, "mean": float("nan")}]},
+        {"columns": [{**NUMBER, "mean": "0"}]},
+        {"columns": [{**NUMBER, "scale": -1.0}]},
+        {"columns": [{**NUMBER, "kind": "text"}]},
+        {"columns": [{**NUMBER, "indicator": 1}]},
+        {"columns": [{**NUMBER, "more": 1}]},
+        {"columns": [{**NUMBER, "name": 1}]},
+        {"columns": [{**NUMBER, "name": []}]},
+        {"columns": [{"name": "a", "kind": "category", "levels": []}]},
+        {"columns": [{"name": "a", "kind": "category", "levels": ["x", "x"]}]},
+        {"columns": [{"name": "a", "kind": "category", "levels": "xy"}]},
+        {"columns": [{"name": "a", "kind": "category", "levels": [1, 2]}]},
+        {"columns": ["a"]},
+    ],
+)
+def test_an_edited_file_is_refused(stored):
+    with pytest.raises(InputError, match="Not a stored encoder"):
+        TableEncoder.from_dict(stored)
+
+
+def test_transform_before_fit_says_so():
+    with pytest.raises(RuntimeError, match="not fitted yet"):
+        TableEncoder().transform([[1]])
+
+
+def test_predicting_one_row_of_training_is_silent(people):
+    encoder = TableEncoder().fit(people)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(encoder.transform(people[:1]), encoder.transform(people)[:1])
