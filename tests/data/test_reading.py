@@ -1,0 +1,236 @@
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcig._validation import InputError, InputWarning
+from gcig.data.reading import examine_table, read_table
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="table.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_separators_and_line_ends_are_found(write, separator, newline):
+    lines = ["age sex note", '30 F "a, b; c"', '41 M "x\ty|z"', "", "50 F c"]
+    reading = examine_table(write(newline.join(line.replace(" ", separator) for line in lines)))
+    assert reading.separator == separator
+    assert reading.frame["age"].tolist() == [30, 41, 50]
+    assert reading.frame["sex"].tolist() == ["F", "M", "F"]
+    assert reading.frame["note"].tolist()[2] == "c"
+    assert reading.notes == ()
+
+
+def test_one_column_needs_no_separator(write):
+    assert read_table(write("age\n1\n2\n"))["age"].tolist() == [1, 2]
+
+
+def test_line_ends_inside_quotes_belong_to_the_cell(write):
+    frame = read_table(write('a,b\n"x\ny",1\n"z ""q""",2\n'))
+    assert frame["a"].tolist() == ["x\ny", 'z "q"']
+
+
+def test_columns_are_chosen_and_put_in_order(write):
+    path = write("a,b,c\n1,2,3\n")
+    assert read_table(path, columns=["c", "a"]).to_dict("list") == {"c": [3], "a": [1]}
+    with pytest.raises(InputError, match="has no column 'z'; it has 'a', 'b', 'c'"):
+        read_table(path, columns=["a", "z"])
+
+
+def test_options_win_over_what_would_be_found(write):
+    path = write("a;b\n1,234;x\n2,345;y\n")
+    with pytest.raises(InputError, match="may be thousands or a fraction"):
+        read_table(path)
+    assert read_table(path, decimal=",")["a"].tolist() == [1.234, 2.345]
+    assert read_table(path, decimal=".")["a"].tolist() == [1234, 2345]
+    assert list(read_table(write("a;b\nc;d\n"), separator=",").columns) == ["a;b"]
+    assert read_table(write("a\nä\n".encode("cp437")), encoding="cp437")["a"].tolist() == ["ä"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"separator": ";;"}, "separator must be one character"),
+        ({"decimal": "x"}, "decimal must be"),
+        ({"decimal": ",", "separator": ","}, "not the separator"),
+        ({"encoding": "klingon"}, "'klingon' is not known"),
+        ({"encoding": "ascii"}, "cannot be read as CSV in ascii"),
+    ],
+)
+def test_impossible_options_are_named(write, options, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write("a\nä\n"), **options)
+
+
+def test_decimal_commas_beside_thousands(write):
+    reading = examine_table(
+        write("a;b;when\n1,5;1.000;01.02.2024\n-2,25;12.500;03.04.2024\n;NA;05.06.2024\n")
+    )
+    assert reading.decimal == ","
+    np.testing.assert_array_equal(reading.frame["a"], [1.5, -2.25, np.nan])
+    np.testing.assert_array_equal(reading.frame["b"], [1000, 12500, np.nan])
+    assert reading.frame["when"].tolist() == ["01.02.2024", "03.04.2024", "05.06.2024"]
+
+
+def test_decimal_commas_beside_decimal_points_are_an_error(write):
+    with pytest.raises(InputError, match="has decimal commas, but column 'b' has decimal points"):
+        read_table(write("a;b\n1,5;2.5\n"))
+
+
+def test_text_with_commas_is_text(write):
+    reading = examine_table(write("a;b\n1,5;2\nabout 2,5;3\n"))
+    assert reading.decimal == "."
+    assert reading.frame["a"].tolist() == ["1,5", "about 2,5"]
+
+
+def test_quoted_thousands_are_numbers(write):
+    assert read_table(write('a,b\n"1,234",x\n"12,345,678.5",y\n'))["a"].tolist() == [1234, 12345678.5]
+
+
+@pytest.mark.parametrize("token", ["NA", "nan", "NULL", "None", "?", "#N/A"])
+def test_signs_for_missing_are_missing_among_numbers_and_text_among_text(write, token):
+    reading = examine_table(write(f"n,t\n1.5,a\n{token},{token}\n,\n"))
+    np.testing.assert_array_equal(reading.frame["n"], [1.5, np.nan, np.nan])
+    assert reading.frame["t"].tolist()[:2] == ["a", token]
+    assert reading.frame["t"].isna().tolist() == [False, False, True]
+    assert reading.notes == ("column 'n': 1 cells such as NA or ? among numbers read as missing",)
+
+
+def test_digits_that_float64_would_lose_stay_text(write):
+    assert read_table(write("id\n123456789012345678901\n123456789012345678902\nNA\n"))["id"].nunique() == 3
+
+
+def test_uniform_spaces_are_taken_off_with_a_note(write):
+    reading = examine_table(write("age, sex\n 39, F\n 40, M\n 41, \n"))
+    assert list(reading.frame.columns) == ["age", "sex"]
+    assert reading.frame["sex"].tolist()[:2] == ["F", "M"]
+    assert reading.frame["sex"].isna().tolist() == [False, False, True]
+    assert reading.frame["age"].tolist() == [39, 40, 41]
+    assert reading.notes == ("column 'sex': spaces around 3 cells taken off",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (b"a,b\n", "a header line but no rows"),
+        (b"a,b,a\n1,2,3\n", "several columns called 'a'"),
+        (b"a, a\n1,2\n", "several columns called 'a'"),
+        (b"a,,c\n1,2,3\n", "column 2 has no name"),
+        (b",b\nx,2\ny,3\n", "the first column has no name"),
+        (b"5.1,3.5,setosa\n4.9,3.0,setosa\n", "first line holds numbers"),
+        (
+            b"a,b\n1,2,3\n4,5,6\n",
+            "line 2: 3 fields where the header has 2.* The header lacks the name of one column",
+        ),
+        (b'a,b\n1,"2\n3,4\n', "cannot be read as CSV|fields where the header"),
+        (b"\x1f\x8b\x08\x00", "gzip"),
+        (b"PK\x03\x04", "Excel"),
+    ],
+)
+def test_broken_files_are_named(write, content, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write(content))
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"There is no file .*nowhere\.csv"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        read_table(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_table(tmp_path / ("x" * 300))
+
+
+def test_a_saved_index_is_left_out(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
+    frame.to_csv(tmp_path / "t.csv")
+    with pytest.warns(InputWarning, match="row numbers without a name, was left out"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_table(tmp_path / "t.csv", columns=["a"])["a"].tolist() == [1.5, 2.5]
+
+
+CELLS = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8).map(str.strip),
+    st.sampled_from(['"', ",", ";", "a,b", "NA", "None", "ä", "x\ny"]),
+)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, st.floats(-1e9, 1e9)), min_size=1, max_size=20))
+def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
+    frame = pd.DataFrame(rows, columns=["a", "b", "n"])
+    frame[["a", "b"]] = "t" + frame[["a", "b"]] + "t"  # text, whatever was drawn
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    frame.to_csv(path, index=False)
+    read = read_table(path)
+    assert read["a"].tolist() == frame["a"].tolist()
+    assert read["b"].tolist() == frame["b"].tolist()
+    np.testing.assert_allclose(read["n"], frame["n"], rtol=1e-15)
+
+
+# --- Parquet --------------------------------------------------------------------------------------------
+
+
+def test_parquet_is_known_by_its_first_bytes(tmp_path):
+    frame = pd.DataFrame({"a": [1, 2], "b": ["NA", None]}, index=[7, 8])
+    frame.to_parquet(tmp_path / "table.dat")
+    reading = examine_table(tmp_path / "table.dat")
+    assert reading.frame["a"].tolist() == [1, 2]
+    assert reading.frame["b"].isna().tolist() == [False, True]
+    assert list(reading.frame.columns) == ["a", "b"]
+    assert reading.notes == ("the saved pandas index was left out",)
+    assert (reading.separator, reading.encoding, reading.decimal) == (None, None, None)
+    assert list(read_table(tmp_path / "table.dat", columns=["b"]).columns) == ["b"]
+
+
+def test_a_named_index_is_a_column(tmp_path):
+    pd.DataFrame({"a": [1]}, index=pd.Index([5], name="id")).to_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").to_dict("list") == {"a": [1], "id": [5]}
+
+
+def test_broken_parquet_is_named(write, tmp_path):
+    with pytest.raises(InputError, match="not a Parquet file, although its name says so"):
+        read_table(write("a,b\n1,2\n", "t.parquet"))
+    with pytest.raises(InputError, match="damaged Parquet file"):
+        read_table(write(b"PAR1 and then nothing", "t.parquet"))
+    pd.DataFrame({"a": []}).to_parquet(tmp_path / "e.parquet")
+    with pytest.raises(InputError, match="no rows"):
+        read_table(tmp_path / "e.parquet")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="has no column 'z'"):
+        read_table(tmp_path / "a.parquet", columns=["z"])
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path):
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "t.parquet")
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from gcig.data.reading import read_table\n"
+        f"read_table({str(tmp_path / 't.parquet')!r})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "InputError: Parquet files need pyarrow: pip install 'gcig[big]'" in done.stderr
+
+
+def test_half_a_million_rows_are_read_whole(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"n{j}": rng.integers(0, 99, 500_000) for j in range(6)})
+    frame["sex"] = rng.choice(["Female", "Male"], len(frame))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), frame)
