@@ -1,0 +1,1 @@
+"""Metrics of utility, of outcome fairness and of procedural fairness."""

@@ -1,0 +1,136 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import UndefinedMetricWarning
+
+from gcig._validation import InputError
+from gcig.metrics import outcome
+from gcig.metrics.confusion import Confusion
+from gcig.metrics.rates import calibration_by_group, ratio, spread, warn_missing
+
+Y = [1, 1, 0, 0, 1, 1, 0, 0]
+D = [1, 1, 1, 0, 1, 0, 0, 0]
+SEX = ["f"] * 4 + ["m"] * 4
+
+
+def test_gap_is_the_sum_or_the_larger_difference() -> None:
+    assert outcome.delta_tpr(Y, D, sensitive_features=SEX) == 0.5
+    assert outcome.delta_fpr(Y, D, sensitive_features=SEX) == 0.5
+    assert outcome.equalized_odds_gap(Y, D, sensitive_features=SEX) == 1.0
+    assert outcome.equalized_odds_gap(Y, D, sensitive_features=SEX, agg="worst") == 0.5
+
+
+def test_three_groups_use_the_extremes() -> None:
+    y = [1] * 12 + [0] * 3
+    d = [1] * 4 + [1, 1, 0, 0] + [1, 0, 0, 0] + [0] * 3
+    groups = ["a"] * 4 + ["b"] * 4 + ["c"] * 4 + ["a", "b", "c"]
+    assert outcome.delta_tpr(y, d, sensitive_features=groups) == 0.75
+    assert outcome.equalized_odds_gap(y, d, sensitive_features=groups) == 0.75
+
+
+def test_integer_weights_are_repeated_rows() -> None:
+    rng = np.random.default_rng(0)
+    y, d, g = rng.integers(0, 2, (3, 200))
+    w = rng.integers(1, 4, 200)
+    repeated = [np.repeat(v, w) for v in (y, d, g)]
+    for name in ("equalized_odds_gap", "demographic_parity_difference", "selection_rate_ratio"):
+        metric = getattr(outcome, name)
+        expected = metric(repeated[0], repeated[1], sensitive_features=repeated[2])
+        assert metric(y, d, sensitive_features=g, sample_weight=w) == pytest.approx(expected)
+
+
+def test_weights_of_one_size_leave_the_noise_floor_alone() -> None:
+    rng = np.random.default_rng(0)
+    y, d, g = rng.integers(0, 2, (3, 80))
+    plain = outcome.eo_noise_floor(y, d, sensitive_features=g)
+    assert outcome.eo_noise_floor(
+        y, d, sensitive_features=g, sample_weight=np.full(80, 7.0)
+    ) == pytest.approx(plain)
+    uneven = np.where(np.arange(80) % 2, 1.0, 0.05)
+    assert outcome.eo_noise_floor(y, d, sensitive_features=g, sample_weight=uneven) > plain
+
+
+def test_noise_floor_matches_simulated_fair_models() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 0, 1, 1], [38, 22, 100, 40])
+    g = np.repeat([0, 1, 0, 1], [38, 22, 100, 40])
+    d = np.concatenate([np.arange(60) % 2, (np.arange(140) % 25 < 22).astype(int)])
+    rates = d[y == 0].mean(), d[y == 1].mean()
+    gaps = [
+        outcome.equalized_odds_gap(y, (rng.random(200) < np.take(rates, y)).astype(int), sensitive_features=g)
+        for _ in range(1500)
+    ]
+    error = np.std(gaps) / math.sqrt(len(gaps))
+    assert outcome.eo_noise_floor(y, d, sensitive_features=g) == pytest.approx(np.mean(gaps), abs=4 * error)
+    assert outcome.eo_noise_floor(y, d, sensitive_features=g, agg="worst") < np.mean(gaps)
+
+
+def test_missing_cell_is_nan_and_named() -> None:
+    y, d = [1, 0, 1, 1], [1, 0, 1, 0]
+    with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'm'"):
+        assert math.isnan(outcome.equalized_odds_gap(y, d, sensitive_features=["f", "f", "m", "m"]))
+    with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'm'"):
+        assert math.isnan(
+            outcome.equalized_odds_gap(y, d, sensitive_features=["f", "f", "m", "m"], agg="worst")
+        )
+    with pytest.warns(UndefinedMetricWarning):
+        assert math.isnan(outcome.eo_noise_floor(y, d, sensitive_features=["f", "f", "m", "m"]))
+    assert (
+        outcome.delta_tpr(y, d, sensitive_features=["f", "f", "m", "m"]) == 0.5
+    )  # needs no row with label 0
+
+
+def test_zero_weight_empties_a_cell() -> None:
+    with pytest.warns(UndefinedMetricWarning, match="label 1 in group 'f'"):
+        gap = outcome.delta_tpr(Y, D, sensitive_features=SEX, sample_weight=[0, 0, 1, 1, 1, 1, 1, 1])
+    assert math.isnan(gap)
+
+
+def test_nobody_selected_has_no_ratio() -> None:
+    assert math.isnan(outcome.selection_rate_ratio(Y, [0] * 8, sensitive_features=SEX))
+    assert outcome.demographic_parity_difference(Y, [0] * 8, sensitive_features=SEX) == 0
+
+
+def test_class_names_and_pandas_are_taken() -> None:
+    names = np.array(["no", "yes"])
+    gap = outcome.equalized_odds_gap(
+        pd.Series(names[Y], index=range(10, 18)),
+        list(names[D]),
+        sensitive_features=pd.Series(SEX, index=range(10, 18)),
+    )
+    assert gap == 1.0
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="agg must be 'sum' or 'worst', received 'max'"):
+        outcome.equalized_odds_gap(Y, D, sensitive_features=SEX, agg="max")  # type: ignore[arg-type]
+    with pytest.raises(InputError):
+        outcome.equalized_odds_gap(Y, D[:-1], sensitive_features=SEX)
+    with pytest.raises(InputError):
+        outcome.equalized_odds_gap(Y, [0.3] * 8, sensitive_features=SEX)
+
+
+def test_group_rates() -> None:
+    rates = outcome.group_rates(Y, D, sensitive_features=SEX)
+    assert list(rates) == ["f", "m"]
+    assert (rates["f"].n_rows, rates["f"].base_rate, rates["f"].selection_rate) == (4, 0.5, 0.75)
+    assert (rates["f"].tpr, rates["f"].fpr, rates["f"].ppv) == (1.0, 0.5, pytest.approx(2 / 3))
+    assert math.isnan(rates["f"].mean_score)
+
+
+def test_calibration_of_each_group() -> None:
+    y = np.array([0, 1, 0, 1])
+    p = np.array([0.25, 0.25, 1.0, 0.95])
+    mean, error = calibration_by_group(y, p, np.array([0, 0, 1, 1]), 2)
+    np.testing.assert_allclose(mean, [0.25, 0.975])
+    np.testing.assert_allclose(error, [0.25, 0.475])  # one bin each: |0.25 - 0.5| and |0.975 - 0.5|
+
+
+def test_rates_of_absent_groups_are_nan() -> None:
+    confusion = Confusion.count(np.array([0, 1]), np.array([0, 1]), np.array([0, 0]), 2)
+    assert math.isnan(spread(confusion.selection_rate))
+    assert math.isnan(ratio(confusion.selection_rate))
+    with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'b', label 1 in group 'b'"):
+        warn_missing(confusion, ["a", "b"])

@@ -1,0 +1,115 @@
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from gcig.records import Evaluation, GroupRates
+
+RATES = GroupRates("<b>f</b>", 10, 0.5, 0.4, 0.8, math.nan, 1.0)
+EVALUATION = Evaluation(
+    n_rows=10,
+    threshold=0.5,
+    f1=0.7,
+    auc=math.nan,
+    accuracy=0.75,
+    balanced_accuracy=0.7,
+    log_loss=0.4,
+    selection_rate=0.4,
+    eo_gap=0.1,
+    eo_worst=0.1,
+    eo_noise_floor=0.2,
+    eo_worst_noise_floor=0.15,
+    delta_tpr=0.1,
+    delta_fpr=0.0,
+    demographic_parity_difference=0.2,
+    selection_rate_ratio=0.8,
+    collapsed=False,
+    groups=(RATES, dataclasses.replace(RATES, group="m")),
+    gcig=0.25,
+    undefined_rows=3,
+    gcig_groups={"<b>f</b>": 0.1, "m": 0.3125},
+    gcig_columns={"age": 0.2},
+    definition={"norm": "l1", "n_steps": 4},
+)
+
+
+def test_json_round_trip_keeps_every_field_and_nan() -> None:
+    text = EVALUATION.to_json()
+    json.loads(text, parse_constant=pytest.fail)  # no NaN or Infinity literals, which JSON does not have
+    back = Evaluation.from_json(text)
+    assert back == EVALUATION
+    assert math.isnan(back.auc)
+    assert math.isnan(back.groups[0].fpr)
+    assert isinstance(back.groups[1], GroupRates)
+    assert back.undefined_rows == 3
+
+
+def test_integral_json_number_becomes_float() -> None:
+    data = EVALUATION.to_dict() | {"f1": 1}
+    assert isinstance(Evaluation.from_dict(data).f1, float)
+
+
+def test_equality_sees_a_difference() -> None:
+    assert dataclasses.replace(EVALUATION, f1=0.71) != EVALUATION
+    assert hash(dataclasses.replace(EVALUATION)) == hash(EVALUATION)
+
+
+def test_scalars_are_the_columns_of_a_results_table() -> None:
+    scalars = EVALUATION.scalars()
+    assert scalars["gcig"] == 0.25
+    assert "groups" not in scalars
+    assert "gcig_columns" not in scalars
+    assert list(scalars)[:3] == ["n_rows", "threshold", "f1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"surplus": 1}, "unknown entries: surplus"),
+        ({"f1": "0.7"}, "f1: expected float, received str"),
+        ({"collapsed": 1}, "collapsed: expected bool"),
+        ({"n_rows": 1.5}, "n_rows: expected int"),
+        ({"groups": [1]}, "GroupRates: expected a mapping"),
+        ({"gcig_columns": {"age": "x"}}, "gcig_columns: expected float"),
+    ],
+)
+def test_from_dict_refuses_what_to_dict_never_writes(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Evaluation.from_dict(EVALUATION.to_dict() | change)
+
+
+def test_from_dict_names_missing_entries() -> None:
+    data = EVALUATION.to_dict()
+    del data["f1"]
+    with pytest.raises(ValueError, match="missing entries: f1"):
+        Evaluation.from_dict(data)
+
+
+def test_a_value_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(TypeError, match="definition"):
+        dataclasses.replace(EVALUATION, definition={"norm": object()}).to_dict()
+
+
+def test_html_escapes_names() -> None:
+    html = EVALUATION._repr_html_()
+    assert "&lt;b&gt;f&lt;/b&gt;" in html
+    assert "<b>" not in html
+
+
+def test_text_shows_numbers_groups_and_collapse() -> None:
+    text = str(EVALUATION)
+    assert "gcig" in text
+    assert "0.2500" in text
+    assert "undefined" in text  # the AUC
+    assert "0.3125" in text  # GCIG of the second group
+    assert "has collapsed" not in text
+    assert "has collapsed" in str(dataclasses.replace(EVALUATION, collapsed=True))
+
+
+def test_records_import_without_heavy_libraries() -> None:
+    heavy = ("torch", "sklearn", "pandas", "numpy")
+    code = f"import sys, gcig.records; sys.exit(any(name in sys.modules for name in {heavy}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
