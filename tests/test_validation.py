@@ -8,8 +8,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from gcig._validation import (
     InputError,
@@ -138,7 +140,7 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         (np.zeros((12, 0)), r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1 is required\."),
         ({}, r"0 sample\(s\)"),
         (np.zeros(3), "Reshape your data"),
-        (np.zeros((2, 2, 2)), "expected 2D data, got 3D of shape"),
+        (np.zeros((2, 2, 2)), r"expected 2D data, got 3D data \(ndarray of shape \(2, 2, 2\)\)"),
         (3.5, "expected 2D data, got 0D"),
         ("adult.csv", "not the name of a column"),
         ([1, 2, 3], "Reshape your data"),
@@ -146,6 +148,8 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         ([[1, 2], [3]], "rows of different lengths, from 1 to 2 cells"),
         ({"a": [1, 2], "b": [1]}, r"inconsistent numbers of samples: X\['a'\] has 2, X\['b'\] has 1"),
         ({"a": [1], "b": 2}, "has no rows"),
+        (torch.ones(2, 2, requires_grad=True), "X of type Tensor cannot be read as an array"),
+        (sparse.dok_array((2, 2)), "sparse matrix"),
         (pl.LazyFrame({"a": [1]}), r"Call \.collect\(\) first"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "several columns called 'a'"),
         (pd.DataFrame([[1, 2]], columns=["1", 1]), "several columns called '1'"),
@@ -157,6 +161,9 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         ({"a": pd.arrays.SparseArray([0, 1])}, "sparse"),
         (np.array([[b"a"]]), "pass numbers or text"),
         (np.array([[1j]], dtype=object), "Complex data not supported"),
+        (pl.DataFrame({"a": [{"x": 1}]}), "Column 'a' of X holds cells of type Struct"),
+        (pl.DataFrame({"a": [[1], [2]]}), "Column 'a' of X holds cells of type List"),
+        (pl.DataFrame({"a": [2**60, None]}), "integers beyond"),
         (pd.DataFrame({"a": [{1}, {2}]}), "Column 'a' of X holds cells of type set"),
     ],
 )
@@ -381,6 +388,10 @@ def test_lengths_are_taken_from_whatever_has_rows():
     }
     assert check_lengths(**inputs, nothing=None) == 2
     assert check_lengths() == 0
+
+
+def test_a_sparse_matrix_has_rows():
+    assert check_lengths(X=sparse.dok_array((2, 3)), y=[0, 1]) == 2
 
 
 def test_equal_indexes_agree_and_arrays_have_none():

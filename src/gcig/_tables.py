@@ -95,13 +95,14 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
         if hasattr(values, "collect"):
             hint = "Call .collect() first: a lazy table has no rows yet."
         expected = "1D or 2D" if flat else "2D"
-        raise InputError(
-            f"{name}: expected {expected} data, got {array.ndim}D of shape {array.shape}. {hint}"
-        )
+        found = f"{array.ndim}D data ({type(values).__name__} of shape {array.shape})"
+        raise InputError(f"{name}: expected {expected} data, got {found}. {hint}")
     return pd.DataFrame(array, columns=numbered(prefix, array.shape[1]), copy=False)
 
 
 def _from_narwhals(column: nw.Series[Any], where: str) -> NDArray[Any]:
+    if column.dtype.is_nested():
+        raise _nested(where, str(column.dtype))
     if column.dtype.is_integer() and column.null_count() < len(column):
         _reject_huge(column.max(), column.min(), where)  # missing cells turn integers into floats below
     return column.to_numpy()
@@ -177,8 +178,12 @@ def _checked_objects(column: pd.Series[Any], where: str) -> pd.Series[Any]:
             "pandas.to_numeric(..., errors='coerce')."
         )
     names = ", ".join(sorted(t.__name__ for t in other))
-    raise InputTypeError(
-        f"{where} holds cells of type {names}: every cell argument must be a string or a number. Spread "
+    raise _nested(where, names)
+
+
+def _nested(where: str, types: str) -> InputTypeError:
+    return InputTypeError(
+        f"{where} holds cells of type {types}: every cell argument must be a string or a number. Spread "
         "nested values over columns of their own."
     )
 
@@ -211,17 +216,14 @@ def factorise(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes (n,) of a checked column, -1 where missing, and the values that occur, sorted."""
     codes, uniques = pd.factorize(column)
     values = [v.item() if isinstance(v, np.generic) else v for v in uniques]
-    try:
-        order = sorted(range(len(values)), key=values.__getitem__)
-    except TypeError:  # categories without an order of their own
-        order = sorted(range(len(values)), key=lambda j: str(values[j]))
+    order = sorted(range(len(values)), key=values.__getitem__)
     rank = np.full(len(values) + 1, -1, dtype=np.int64)  # the last entry is for code -1, a missing cell
     rank[order] = np.arange(len(values))
     return rank[codes], [values[j] for j in order]
 
 
 def _count_rows(values: Any, name: str) -> int:
-    if isinstance(values, Mapping):
+    if isinstance(values, Mapping) and not hasattr(values, "shape"):  # one kind of sparse matrix is a mapping
         return _count_rows(next(iter(values.values()), ()), name)
     shape = getattr(values, "shape", None)
     shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape

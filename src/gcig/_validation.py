@@ -147,7 +147,7 @@ def check_labels(
     frame = to_frame(y, "y", prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"y should be a 1d array, got an array of shape {frame.shape} instead.")
-    if len(np.shape(y)) == 2:
+    if len(getattr(y, "shape", ())) == 2:
         text = "A column-vector y was passed when a 1d array was expected: use y.ravel()."
         warnings.warn(text, warning, stacklevel=2)
     column = _complete(checked_column(frame.iloc[:, 0], "y"), "y", n_rows, "leave those rows out")
