@@ -1,0 +1,144 @@
+r"""Group conditional baselines: the typical member of each (label, group) cell.
+
+:math:`b_{y,g}` is the mean of the rows with label y in group g. In training it follows the mini-batches
+as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. Baselines are fixed
+reference points: nothing is ever differentiated through them.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+__all__ = ["CellSums", "GroupBaselines", "cell_sums"]
+
+
+class CellSums(NamedTuple):
+    """Sums and counts of rows by cell; those of several processes are added up with ``+``."""
+
+    sums: Tensor  # (labels, groups, ...)
+    counts: Tensor  # (labels, groups)
+
+    def __add__(self, other: object) -> "CellSums":
+        if not isinstance(other, CellSums):
+            return NotImplemented
+        return CellSums(self.sums + other.sums, self.counts + other.counts)
+
+    @property
+    def means(self) -> Tensor:
+        """Means by cell; zero, not NaN, where a cell is empty."""
+        return self.sums / _spread(self.counts.clamp(min=1), self.sums)
+
+
+def cell_sums(inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2) -> CellSums:
+    """Sums of rows by (label, group) cell, in one product.
+
+    Parameters
+    ----------
+    inputs : Tensor of shape (n, ...)
+    labels, groups : Tensor of shape (n,)
+        Integer codes.
+    n_groups, n_labels : int
+        How many codes there are; a cell may have no rows.
+
+    >>> sums = cell_sums(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]),
+    ...                  torch.tensor([1, 1, 0]), n_groups=2)
+    >>> sums.means[0, 1], sums.counts.tolist()
+    (tensor([2.]), [[0, 2], [1, 0]])
+    """
+    membership = one_hot(labels * n_groups + groups, n_labels * n_groups)
+    flat = membership.T.to(inputs.dtype) @ inputs.flatten(1)
+    sums = flat.view(n_labels, n_groups, *inputs.shape[1:])
+    return CellSums(sums, membership.sum(0).view(n_labels, n_groups))
+
+
+def _spread(cells: Tensor, like: Tensor) -> Tensor:
+    """Append dimensions to (labels, groups) until it broadcasts over `like`."""
+    return cells.view(*cells.shape, *[1] * (like.dim() - cells.dim()))
+
+
+class GroupBaselines(nn.Module):
+    """Baselines of all (label, group) cells, with moving averages for training.
+
+    Parameters
+    ----------
+    values : Tensor of shape (labels, groups, ...)
+        Where the averages start.
+    rate : float
+        The paper's gamma, the share of a mini-batch's mean in an update.
+
+    Attributes
+    ----------
+    values : Tensor of shape (labels, groups, ...)
+        The baselines; a buffer, so that they are saved, moved and loaded with a module.
+    n_empty : Tensor of shape (labels, groups)
+        How often a cell had no rows in a mini-batch, so that its baseline stayed as it was.
+
+    Examples
+    --------
+    >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
+    >>> baselines = GroupBaselines.from_data(x, y, groups)
+    >>> baselines.values[1, 0]
+    tensor([2., 3.])
+    >>> baselines.of(y).shape  # groups, rows, columns
+    torch.Size([2, 4, 2])
+    """
+
+    values: Tensor
+    n_empty: Tensor
+
+    def __init__(self, values: Tensor, *, rate: float = 0.1) -> None:
+        super().__init__()
+        if values.dim() < 3 or values.shape[1] < 2:
+            raise ValueError(
+                f"values must have shape (labels, groups, ...) with at least two groups, not {tuple(values.shape)}"
+            )
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate must lie in [0, 1], not {rate}")
+        self.rate = rate
+        self.register_buffer("values", values.detach().clone())
+        self.register_buffer("n_empty", torch.zeros(values.shape[:2], dtype=torch.int64, device=values.device))
+
+    @classmethod
+    def from_data(
+        cls, x: Tensor, y: Tensor, groups: Tensor, *, n_groups: int | None = None, rate: float = 0.1
+    ) -> "GroupBaselines":
+        """Start from the means of all rows; every cell must have at least one."""
+        n_groups = int(groups.max()) + 1 if n_groups is None else n_groups
+        # Sums of many rows lose digits in single precision.
+        exact = x.detach().to(torch.float64) if x.device.type != "mps" else x.detach()
+        sums = cell_sums(exact, y.long(), groups.long(), n_groups=n_groups)
+        if (sums.counts == 0).any():
+            empty = [tuple(cell) for cell in (sums.counts == 0).nonzero().tolist()]
+            raise ValueError(f"no rows in the (label, group) cells {empty}: there is no baseline for them")
+        return cls(sums.means.to(x.dtype), rate=rate)
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups."""
+        return self.values.shape[1]
+
+    @torch.no_grad()
+    def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
+        """Move the averages by one mini-batch; returns its sums, to be added up across processes."""
+        sums = cell_sums(x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values))
+        self.update_from(sums)
+        return sums
+
+    @torch.no_grad()
+    def update_from(self, sums: CellSums) -> None:
+        """Move the averages by the means of cell sums; a cell without rows stays as it is and is counted."""
+        present = sums.counts > 0
+        share = _spread((self.rate * present).to(self.values.dtype), self.values)
+        self.values.lerp_(sums.means.to(self.values.dtype), share)
+        self.n_empty += ~present
+
+    def of(self, labels: Tensor) -> Tensor:
+        """The baselines of each row's label, under every group: shape (groups, n, ...)."""
+        return self.values.transpose(0, 1)[:, labels]
+
+    def extra_repr(self) -> str:
+        """Shape and rate."""
+        labels, groups, *shape = self.values.shape
+        return f"labels={labels}, groups={groups}, inputs={tuple(shape)}, rate={self.rate}"

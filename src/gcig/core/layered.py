@@ -1,0 +1,89 @@
+"""Recognise networks of the form Linear, activation, ..., Linear, which have fast attributions."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from gcig.core.activations import Activation, find_activation
+
+__all__ = ["LayeredNetwork"]
+
+
+@dataclass(frozen=True)
+class LayeredNetwork:
+    """The weights of ``x -> W_L s(... s(W_1 x + c_1) ...) + c_L`` with one output, and its activations.
+
+    Attributes
+    ----------
+    weights : tuple of Tensor
+        One (outputs, inputs) matrix a layer; the last has one row.
+    biases : tuple of Tensor or None
+        One vector a layer, None where the layer has none.
+    activations : tuple of Activation
+        One fewer than there are layers.
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor | None, ...]
+    activations: tuple[Activation, ...]
+
+    @property
+    def n_hidden(self) -> int:
+        """The number of hidden layers."""
+        return len(self.activations)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether every activation has a continuous derivative."""
+        return all(activation.smooth for activation in self.activations)
+
+    @classmethod
+    def recognise(cls, module: nn.Module) -> "LayeredNetwork | None":
+        """Read a module as a layered network, or return None when it is not certainly one.
+
+        ``nn.Sequential`` (nested, or a subclass that keeps its forward) of ``Linear`` and known
+        activations in turn, ending in one output. Dropout is skipped: attributions are those of the
+        network in evaluation mode. A final ``Flatten(0)`` turns (n, 1) into (n,) and is skipped too.
+        A module with hooks or parametrisations is left to the general path.
+
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.1), nn.Linear(4, 1))
+        >>> LayeredNetwork.recognise(net).n_hidden
+        1
+        >>> LayeredNetwork.recognise(nn.Sequential(nn.Linear(5, 4), nn.SiLU())) is None
+        True
+        """
+        steps = _flatten(module)
+        if steps is None:
+            return None
+        if steps and type(steps[-1]) is nn.Flatten and steps[-1].start_dim == 0:
+            steps = steps[:-1]
+        steps = [step for step in steps if type(step) not in (nn.Dropout, nn.Identity)]
+        linear, between = steps[0::2], steps[1::2]
+        if len(linear) != len(between) + 1 or any(type(step) is not nn.Linear for step in linear):
+            return None
+        if linear[-1].out_features != 1:
+            return None
+        activations = [find_activation(step) for step in between]
+        known = tuple(activation for activation in activations if activation is not None)
+        if len(known) != len(activations):
+            return None
+        return cls(
+            weights=tuple(step.weight for step in linear),
+            biases=tuple(step.bias for step in linear),
+            activations=known,
+        )
+
+
+def _flatten(module: nn.Module) -> list[nn.Module] | None:
+    """The steps of nested Sequentials in order, or None where something may change what they compute."""
+    if module._forward_hooks or module._forward_pre_hooks or hasattr(module, "parametrizations"):
+        return None
+    if isinstance(module, nn.Sequential):
+        if type(module).forward is not nn.Sequential.forward:
+            return None
+        nested = [_flatten(step) for step in module]
+        if any(steps is None for steps in nested):
+            return None
+        return [step for steps in nested for step in steps or []]
+    return [module]

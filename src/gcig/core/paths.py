@@ -1,0 +1,85 @@
+"""Integrated gradients of some rows under all groups at once: three ways of computing the same integral.
+
+Each function takes inputs (n, ...) and references (groups, n, ...), and returns attributions of the shape
+of the references. They are differentiable with respect to the parameters where `create_graph` says so, or
+because they are made of ordinary operations (the layered ones).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from gcig.core.layered import LayeredNetwork
+from gcig.core.modes import Score, logits
+from gcig.core.quadrature import Quadrature
+from gcig.core.secant import secants, sharpness
+
+__all__ = ["general_attributions", "node_attributions", "secant_attributions"]
+
+
+def general_attributions(
+    module: nn.Module,
+    inputs: Tensor,
+    references: Tensor,
+    rule: Quadrature,
+    *,
+    create_graph: bool = False,
+    score: Score | None = None,
+) -> Tensor:
+    """For any module: gradients at all nodes of all paths in one batch."""
+    nodes, weights = rule.to(inputs)
+    shape = (len(nodes), *[1] * references.dim())
+    points = torch.lerp(references, inputs, nodes.view(shape)).detach().requires_grad_()
+    with torch.enable_grad():
+        outputs = logits(module, points.flatten(0, 2), score)
+        if not outputs.requires_grad:
+            raise ValueError(
+                "the module's output does not depend differentiably on its inputs, so it has no gradients "
+                "to explain it with"
+            )
+        (gradients,) = torch.autograd.grad(outputs.sum(), points, create_graph=create_graph)
+    return (inputs - references) * torch.tensordot(weights, gradients, dims=1)
+
+
+def node_attributions(
+    network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature
+) -> Tensor:
+    """For layered networks, at the same nodes: products with the first layer only at the ends of the paths."""
+    nodes, weights = rule.to(inputs)
+    first, bias = network.weights[0], network.biases[0]
+    start, stop = linear(references, first, bias), linear(inputs, first, bias)
+    slopes = []
+    values = torch.lerp(start, stop, nodes.view(-1, 1, 1, 1))
+    for index, activation in enumerate(network.activations):
+        if index:
+            values = linear(values, network.weights[index], network.biases[index])
+        values, slope, _ = activation.derivatives(values)
+        slopes.append(slope)
+    down = _multiply_down(network, slopes)
+    return (inputs - references) * (torch.tensordot(weights, down, dims=1) @ first)
+
+
+def secant_attributions(network: LayeredNetwork, inputs: Tensor, references: Tensor, n_segments: int) -> Tensor:
+    """For layered networks, with slopes between path nodes: exact for one hidden layer, always complete."""
+    nodes = torch.linspace(0, 1, n_segments + 1, dtype=inputs.dtype, device=inputs.device)
+    first, bias = network.weights[0], network.biases[0]
+    start, stop = linear(references, first, bias), linear(inputs, first, bias)
+    slopes = []
+    values = torch.lerp(start, stop, nodes.view(-1, 1, 1, 1))
+    for index, activation in enumerate(network.activations):
+        if index:
+            values = linear(values, network.weights[index], network.biases[index])
+        runs = values[1:] - values[:-1]
+        values, slope, _ = activation.derivatives(values)
+        differences = torch.stack([runs, values[1:] - values[:-1], slope[1:] + slope[:-1]])
+        slopes.append(secants(differences, sharpness(inputs.dtype, smooth=activation.smooth)).slope)
+    return (inputs - references) * (_multiply_down(network, slopes).mean(0) @ first)
+
+
+def _multiply_down(network: LayeredNetwork, slopes: list[Tensor]) -> Tensor:
+    """The output's slopes with respect to the first layer's pre-activations."""
+    upper = network.weights[-1][0]
+    for weight, slope in zip(reversed(network.weights[:-1]), reversed(slopes), strict=True):
+        down = slope * upper
+        upper = down @ weight if slope is not slopes[0] else down
+    return upper
