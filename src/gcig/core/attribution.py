@@ -14,7 +14,17 @@ from gcig.core.modes import Score, evaluating, logits
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
 from gcig.core.quadrature import quadrature
 
-__all__ = ["Attribution", "KinkWarning", "Method", "attributions", "choose_method", "training_method"]
+__all__ = [
+    "Attribution",
+    "KinkWarning",
+    "Method",
+    "attributions",
+    "bytes_per_row",
+    "choose_method",
+    "compute_attributions",
+    "training_method",
+    "warn_of_kinks",
+]
 
 MAX_BYTES = 1 << 28
 _PROBE_ROWS = 128
@@ -132,9 +142,8 @@ def attributions(
         )
         if create_graph:
             warn_of_kinks(module, method)
-        compute = _computation(module, method, score)
-        size = _rows_per_chunk(module, method, references, max_bytes, score)
-        values = _in_chunks(compute, module, inputs, references, size, create_graph)
+        size = max(1, max_bytes // bytes_per_row(module, method, references, score))
+        values = compute_attributions(module, inputs, references, method, size, create_graph, score)
         with torch.no_grad():
             residual = _residual(module, inputs, references, values, size, score)
     return Attribution(values, residual, method.rule, method.n_steps, method.exact)
@@ -186,7 +195,7 @@ def training_method(module: nn.Module, *, rule: str, n_steps: int | str, fast: b
     nodes for any other module.
     """
     network = LayeredNetwork.recognise(module) if fast and tabular else None
-    method = _with_rule(network, rule)
+    method = _with_rule(network, "secant" if rule == "auto" and network is not None else rule)
     if n_steps != "auto":
         return replace(method, n_steps=int(n_steps))
     if method.rule == "secant" and network is not None:
@@ -233,30 +242,34 @@ Computation = Callable[[Tensor, Tensor, bool], Tensor]
 def _computation(module: nn.Module, method: Method, score: Score | None) -> Computation:
     """The chosen way as a function of inputs, references and create_graph."""
     network = method.network
-    if network is None:
-        rule = quadrature(method.rule, method.n_steps)
-        return lambda x, b, graph: general_attributions(module, x, b, rule, create_graph=graph, score=score)
-    if network.n_hidden == 0:
-        return lambda x, b, graph: (x - b) * network.weights[0][0]
-    if method.rule == "secant":
-        return lambda x, b, graph: secant_attributions(network, x, b, method.n_steps)
-    rule = quadrature(method.rule, method.n_steps)
-    return lambda x, b, graph: node_attributions(network, x, b, rule)
+
+    def compute(inputs: Tensor, references: Tensor, create_graph: bool) -> Tensor:
+        if network is None:
+            rule = quadrature(method.rule, method.n_steps)
+            return general_attributions(
+                module, inputs, references, rule, create_graph=create_graph, score=score
+            )
+        # Differences of slopes do not survive half precision.
+        with torch.autocast(inputs.device.type, enabled=False):
+            if network.n_hidden == 0:
+                return (inputs - references) * network.weights[0][0]
+            if method.rule == "secant":
+                return secant_attributions(network, inputs, references, method.n_steps)
+            return node_attributions(network, inputs, references, quadrature(method.rule, method.n_steps))
+
+    return compute
 
 
-def _rows_per_chunk(
-    module: nn.Module, method: Method, references: Tensor, max_bytes: int, score: Score | None
-) -> int:
+def bytes_per_row(module: nn.Module, method: Method, references: Tensor, score: Score | None = None) -> int:
+    """About how much memory one row takes in the forward and the backward pass together."""
     groups, per_item = len(references), references.element_size()
     if method.network is not None:
         units = sum(len(weight) for weight in method.network.weights)
         nodes = method.n_steps + 1 if method.rule == "secant" else len(quadrature(method.rule, method.n_steps))
         # Values, slopes and products at every node, and as much again for their gradients.
-        per_row = per_item * groups * (16 * nodes * units + 6 * references.shape[-1])
-    else:
-        nodes = len(quadrature(method.rule, method.n_steps))
-        per_row = groups * nodes * _bytes_per_point(module, references[0, :1], score)
-    return max(1, max_bytes // per_row)
+        return per_item * groups * (16 * nodes * units + 6 * references.shape[-1])
+    nodes = len(quadrature(method.rule, method.n_steps))
+    return groups * nodes * _bytes_per_point(module, references[0, :1], score)
 
 
 def _bytes_per_point(module: nn.Module, point: Tensor, score: Score | None) -> int:
@@ -279,9 +292,17 @@ def _bytes_per_point(module: nn.Module, point: Tensor, score: Score | None) -> i
     return max(4 * point.nbytes, kept)
 
 
-def _in_chunks(
-    compute: Computation, module: nn.Module, inputs: Tensor, references: Tensor, size: int, create_graph: bool
+def compute_attributions(
+    module: nn.Module,
+    inputs: Tensor,
+    references: Tensor,
+    method: Method,
+    size: int,
+    create_graph: bool,
+    score: Score | None = None,
 ) -> Tensor:
+    """Attributions by a given method, `size` rows at a time; the module is taken in the mode it is in."""
+    compute = _computation(module, method, score)
     if len(inputs) <= size:
         with torch.set_grad_enabled(create_graph):
             return compute(inputs, references, create_graph)

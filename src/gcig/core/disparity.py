@@ -34,6 +34,7 @@ _CHOICES = {
     "rule": ("auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"),
     "columns": ("encoded", "original"),
     "label_weights": ("empirical", "equal", "sum"),
+    "pairs": ("all", "random"),
 }
 
 
@@ -55,7 +56,7 @@ class Definition:
         How the two labels' means are put together: by their frequencies, one half each, or added.
     eps : float
         Added to the norms.
-    rows, every, pairs : float, int, int or None
+    rows, every, pairs : float, int, {"all", "random"}
         What the penalty used of each mini-batch; see `gcig.GCIGPenalty`.
 
     Examples
@@ -72,7 +73,7 @@ class Definition:
     eps: float = EPS
     rows: float = 1.0
     every: int = 1
-    pairs: int | None = None
+    pairs: str = "all"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -86,8 +87,6 @@ class Definition:
             raise ValueError(f"rows must lie in (0, 1], not {self.rows}")
         if self.every < 1:
             raise ValueError(f"every must be at least 1, not {self.every}")
-        if self.pairs is not None and self.pairs < 1:
-            raise ValueError(f"pairs must be at least 1 or None, not {self.pairs}")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
