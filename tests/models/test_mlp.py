@@ -18,19 +18,18 @@ def seeded(seed=0):
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 def test_layers_alternate_and_logits_are_a_vector(activation):
     mlp = make_mlp(5, (8, 4), activation, generator=seeded())
-    kinds = [type(layer) for layer in mlp.layers]
+    kinds = [type(layer) for layer in mlp]
     middle = ACTIVATIONS[activation]
-    assert kinds == [nn.Linear, middle, nn.Linear, middle, nn.Linear]
-    assert [(m.in_features, m.out_features) for m in mlp.layers if isinstance(m, nn.Linear)] == [
+    assert kinds == [nn.Linear, middle, nn.Linear, middle, nn.Linear, nn.Flatten]
+    assert [(m.in_features, m.out_features) for m in mlp if isinstance(m, nn.Linear)] == [
         (5, 8),
         (8, 4),
         (4, 1),
     ]
     x = torch.randn(7, 5)
     assert mlp(x).shape == (7,)
-    assert torch.equal(mlp(x), mlp.layers(x)[:, 0])
     assert mlp(x[:1]).shape == (1,)
-    assert mlp.layers[1] is not mlp.layers[3]
+    assert mlp[1] is not mlp[3]
 
 
 def test_defaults_are_64_32_silu():
@@ -44,7 +43,7 @@ def test_defaults_are_64_32_silu():
 
 def test_no_hidden_layer_gives_a_linear_model():
     mlp = make_mlp(3, (), generator=seeded())
-    (linear,) = mlp.layers
+    linear, _ = mlp
     x = torch.randn(4, 3)
     torch.testing.assert_close(mlp(x), x @ linear.weight[0] + linear.bias)
 
@@ -68,20 +67,20 @@ def test_weights_are_those_of_a_chain_of_torch_linears():
     finally:
         torch.set_rng_state(state)
     for mlp in (unseeded, make_mlp(4, generator=seeded(5))):
-        for ours, theirs in zip([mlp.layers[0], mlp.layers[2], mlp.layers[4]], chain, strict=True):
+        for ours, theirs in zip([mlp[0], mlp[2], mlp[4]], chain, strict=True):
             torch.testing.assert_close(ours.weight, theirs.weight)
             torch.testing.assert_close(ours.bias, theirs.bias)
 
 
 def test_initial_weights_fill_their_range():
-    weight = make_mlp(100, (200,), generator=seeded()).layers[0].weight
+    weight = make_mlp(100, (200,), generator=seeded())[0].weight
     assert weight.abs().max() <= 1 / math.sqrt(100)
     assert weight.std().item() == pytest.approx(1 / math.sqrt(300), rel=0.02)
 
 
 def test_dropout_follows_each_activation_and_acts_in_training_only():
     mlp = make_mlp(3, (16, 8), dropout=0.5, generator=seeded())
-    kinds = [type(layer) for layer in mlp.layers]
+    kinds = [type(layer) for layer in mlp]
     assert kinds == [nn.Linear, nn.SiLU, nn.Dropout, nn.Linear, nn.SiLU, nn.Dropout, nn.Linear]
     x = torch.randn(50, 3)
     assert not torch.equal(mlp(x), mlp(x))
@@ -105,8 +104,8 @@ def test_description_and_weights_rebuild_the_network_through_json():
     assert twin.architecture() == mlp.architecture()
     assert all(parameter.requires_grad for parameter in twin.parameters())
     with torch.no_grad():
-        twin.layers[0].weight.zero_()
-    assert mlp.layers[0].weight.any()  # the twin has its own memory
+        twin[0].weight.zero_()
+    assert mlp[0].weight.any()  # the twin has its own memory
 
 
 @pytest.mark.parametrize(

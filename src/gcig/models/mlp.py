@@ -3,7 +3,7 @@
 import difflib
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,12 +22,12 @@ ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
 }
 
 
-class MLP(nn.Module):
+class MLP(nn.Sequential):
     """Linear maps with an activation between them: (n, inputs) -> (n,) logits.
 
-    ``layers`` is ``Linear, activation, ..., Linear`` (with a `~torch.nn.Dropout` after each activation
-    when ``dropout`` is not 0), so that code which knows layered networks can read it. `make_mlp`
-    describes the parameters and initialises the weights; this constructor leaves weights on
+    The modules are ``Linear, activation, ..., Linear, Flatten`` in order (with a `~torch.nn.Dropout` after
+    each activation when ``dropout`` is not 0), so that code which knows layered networks can read it.
+    `make_mlp` describes the parameters and initialises the weights; this constructor leaves weights on
     ``device="meta"`` unset.
     """
 
@@ -41,28 +41,18 @@ class MLP(nn.Module):
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__()
-        self.n_inputs = _as_size(n_inputs, "n_inputs")
-        self.hidden_sizes = _as_sizes(hidden_sizes)
-        self.activation = _as_activation(activation)
-        self.dropout = _as_dropout(dropout)
-        self.layers = nn.Sequential(*self._modules_in_order(generator, device))
-
-    def _modules_in_order(
-        self, generator: torch.Generator | None, device: torch.device | str | None
-    ) -> Iterator[nn.Module]:
-        sizes = (self.n_inputs, *self.hidden_sizes, 1)
-        for index, (n_in, n_out) in enumerate(pairwise(sizes)):
+        n_inputs, hidden_sizes = _as_size(n_inputs, "n_inputs"), _as_sizes(hidden_sizes)
+        activation, dropout = _as_activation(activation), _as_dropout(dropout)
+        steps: list[nn.Module] = []
+        for index, (n_in, n_out) in enumerate(pairwise((n_inputs, *hidden_sizes, 1))):
             if index:
-                yield ACTIVATIONS[self.activation]()
-                if self.dropout:
-                    yield nn.Dropout(self.dropout)
-            yield _make_linear(n_in, n_out, generator, device)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (n,) of inputs (n, inputs)."""
-        logits: Tensor = self.layers(x).squeeze(-1)
-        return logits
+                steps.append(ACTIVATIONS[activation]())
+                if dropout:
+                    steps.append(nn.Dropout(dropout))
+            steps.append(_make_linear(n_in, n_out, generator, device))
+        super().__init__(*steps, nn.Flatten(0))
+        self.n_inputs, self.hidden_sizes = n_inputs, hidden_sizes
+        self.activation, self.dropout = activation, dropout
 
     def architecture(self) -> dict[str, Any]:
         """What `mlp_from_architecture` needs, in types that JSON has."""
@@ -106,11 +96,12 @@ def make_mlp(
     --------
     >>> import torch
     >>> mlp = make_mlp(3, (4,), generator=torch.Generator().manual_seed(0))
-    >>> mlp.layers
-    Sequential(
+    >>> mlp
+    MLP(
       (0): Linear(in_features=3, out_features=4, bias=True)
       (1): SiLU()
       (2): Linear(in_features=4, out_features=1, bias=True)
+      (3): Flatten(start_dim=0, end_dim=-1)
     )
     >>> mlp(torch.zeros(5, 3)).shape
     torch.Size([5])
