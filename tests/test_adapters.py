@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from gcig._validation import InputError
-from gcig.adapters import adapt, call_with_groups, eval_mode
+from gcig.adapters import adapt, call_with_groups
 from gcig.core.layered import LayeredNetwork
 
 RNG = np.random.default_rng(0)
@@ -52,12 +52,6 @@ class TestTorch:
         np.testing.assert_array_equal(adapted.predict_proba(X), adapted.predict_proba(X))
         assert modes(model) == before
         assert torch.equal(model[1].running_mean, statistics)
-
-    def test_modes_are_restored_after_an_error(self) -> None:
-        model = nn.Dropout()
-        with pytest.raises(RuntimeError), eval_mode(model):
-            model(torch.zeros(2, 3)).reshape(4)
-        assert model.training
 
     def test_names_of_a_table_are_kept(self) -> None:
         adapted = adapt(nn.Linear(4, 1), pd.DataFrame(X, columns=list("abcd")))

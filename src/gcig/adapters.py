@@ -2,8 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._validation import InputError, check_features
+from gcig.core.modes import Score, evaluating
 
-__all__ = ["AdaptedModel", "Score", "adapt", "call_with_groups", "eval_mode", "to_tensor"]
+__all__ = ["AdaptedModel", "adapt", "call_with_groups", "to_tensor"]
 
-Score = Callable[[Any], Tensor]
 Rows = NDArray[np.floating[Any]]
 CHUNK_ROWS = 65_536
 
@@ -65,7 +64,7 @@ class AdaptedModel(ABC):
     def logits(self, encoded: Rows) -> Rows:
         """Output of ``module`` for encoded rows, in evaluation mode and in chunks: (n,)."""
         chunks = (encoded[i : i + CHUNK_ROWS] for i in range(0, len(encoded), CHUNK_ROWS))
-        with eval_mode(self.module), torch.no_grad():
+        with evaluating(self.module), torch.no_grad():
             parts = [self.module(to_tensor(chunk, self.module)) for chunk in chunks]
         return torch.cat(parts).cpu().numpy()
 
@@ -214,18 +213,6 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None) -> AdaptedMo
     )
 
 
-@contextmanager
-def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Dropout off and BatchNorm fixed inside the block; afterwards every part is in the mode it was in."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
 class _Scored(nn.Module):
     """A module followed by a function."""
 
@@ -252,7 +239,7 @@ def _first_parameter(module: nn.Module) -> Tensor:
 def _check_output(module: nn.Module, rows: Rows) -> int:
     """Number of dimensions (1 or 2) of one logit per row; an error where the output is something else."""
     inputs = to_tensor(rows, module).requires_grad_()
-    with eval_mode(module), torch.enable_grad():
+    with evaluating(module), torch.enable_grad():
         output = module(inputs)
         if not isinstance(output, Tensor) or tuple(output.shape) not in ((2,), (2, 1)):
             got = (

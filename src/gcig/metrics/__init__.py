@@ -1,1 +1,29 @@
 """Metrics of utility, of outcome fairness and of procedural fairness."""
+
+from gcig.metrics.evaluation import evaluate, gcig_score
+from gcig.metrics.outcome import (
+    delta_fpr,
+    delta_tpr,
+    demographic_parity_difference,
+    eo_noise_floor,
+    equalized_odds_gap,
+    group_rates,
+    selection_rate_ratio,
+)
+from gcig.metrics.predictions import evaluate_predictions
+from gcig.metrics.scorers import equalized_odds_scorer, gcig_scorer
+
+__all__ = [
+    "delta_fpr",
+    "delta_tpr",
+    "demographic_parity_difference",
+    "eo_noise_floor",
+    "equalized_odds_gap",
+    "equalized_odds_scorer",
+    "evaluate",
+    "evaluate_predictions",
+    "gcig_score",
+    "gcig_scorer",
+    "group_rates",
+    "selection_rate_ratio",
+]

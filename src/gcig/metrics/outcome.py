@@ -157,12 +157,12 @@ def group_rates(
     return {rates.group: rates for rates in rates_by_group(confusion, names)}
 
 
-def check_binary(y: ArrayLike) -> Labels:
+def check_binary(y: ArrayLike, *, n_rows: int | None = None) -> Labels:
     """Labels of two classes, where 0 and 1 are taken as such even if only one of them occurs."""
     try:
-        return check_labels(y, classes=(0, 1))
+        return check_labels(y, n_rows=n_rows, classes=(0, 1))
     except InputError:
-        return check_labels(y)
+        return check_labels(y, n_rows=n_rows)
 
 
 def _counted(

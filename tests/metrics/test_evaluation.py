@@ -1,0 +1,291 @@
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from torch import nn
+
+from gcig._validation import InputError
+from gcig.core.disparity import Definition
+from gcig.metrics import evaluate, evaluate_predictions, gcig_score
+from gcig.records import Evaluation
+
+
+@pytest.fixture
+def sample() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 400)
+    X = pd.DataFrame(
+        rng.normal(size=(400, 3)) + np.outer(sex == "m", [0.8, 0, 0]), columns=["age", "pay", "job"]
+    )
+    y = (X.sum(axis=1) + rng.normal(size=400) > 0.4).astype(int).to_numpy()
+    return X, y, sex
+
+
+def gcig_by_hand(model, X, y, groups, reference=None) -> np.ndarray:
+    """Disparity of each row for two groups and a linear model, whose attributions are (x - b) w."""
+    names = np.unique(groups)
+    X, (bx, by, bg) = np.asarray(X), (X, y, groups) if reference is None else reference
+    bx = np.asarray(bx)
+    baselines = np.array([[bx[(by == label) & (bg == g)].mean(axis=0) for label in (0, 1)] for g in names])
+    raw = (X - baselines[:, y]) * model.coef_[0]
+    unit = raw / np.abs(raw).sum(axis=2, keepdims=True)
+    return np.sqrt(((unit[0] - unit[1]) ** 2).sum(axis=1))
+
+
+def test_linear_model_matches_brute_force(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    rows = gcig_by_hand(model, X, y, sex)
+    result = evaluate(model, X, y, sensitive_features=sex)
+    assert result.gcig == pytest.approx(rows.mean())
+    assert gcig_score(model, X, y, sensitive_features=sex) == pytest.approx(rows.mean())
+    assert (result.gcig_label0, result.gcig_label1) == pytest.approx(
+        (rows[y == 0].mean(), rows[y == 1].mean())
+    )
+    assert result.gcig_groups == pytest.approx({g: rows[sex == g].mean() for g in ("f", "m")})
+    assert result.undefined_rows == 0
+    assert result.completeness < 1e-10
+    assert list(result.gcig_columns) == ["age", "pay", "job"]
+    assert max(result.gcig_columns, key=result.gcig_columns.__getitem__) == "age"
+    assert 1 < result.effective_columns <= 3
+
+
+def test_interval_is_the_bootstrap_of_the_mean(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    rows = gcig_by_hand(model, X, y, sex)
+    result = evaluate(model, X, y, sensitive_features=sex)
+    draws = np.random.default_rng(9).choice(rows, size=(4000, 400)).mean(axis=1)
+    width = np.subtract(*np.quantile(draws, [0.975, 0.025]))
+    assert result.gcig_high - result.gcig_low == pytest.approx(width, rel=0.1)
+    assert result.gcig_low < result.gcig < result.gcig_high
+    again = evaluate(model, X, y, sensitive_features=sex)
+    assert again == result
+    other = evaluate(model, X, y, sensitive_features=sex, random_state=1)
+    assert other.gcig_low != result.gcig_low
+    assert math.isnan(evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).gcig_low)
+
+
+def test_outcomes_are_those_of_the_predictions(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    ours = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).to_dict()
+    plain = evaluate_predictions(y, model.predict_proba(X)[:, 1], sensitive_features=sex).to_dict()
+    shared = [name for name in plain if "gcig" not in name and plain[name] not in (None, {})]
+    assert len(shared) > 15
+    assert {name: ours[name] for name in shared} == {name: plain[name] for name in shared}
+
+
+def test_record_survives_json(sample) -> None:
+    X, y, sex = sample
+    result = evaluate(LogisticRegression().fit(X, y), X, y, sensitive_features=sex, n_bootstrap=10)
+    assert Evaluation.from_json(result.to_json()) == result
+    assert result.definition["norm"] == "l1"
+
+
+def test_definition_decides_what_gcig_is(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    plain = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
+    l2 = evaluate(model, X, y, sensitive_features=sex, definition=Definition(norm="l2"), n_bootstrap=0)
+    assert l2.gcig == l2.gcig_l2 == plain.gcig_l2 != plain.gcig
+    equal = Definition(label_weights="equal")
+    assert gcig_score(model, X, y, sensitive_features=sex, definition=equal) == pytest.approx(
+        (plain.gcig_label0 + plain.gcig_label1) / 2
+    )
+
+
+def test_weights_are_repeated_rows(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    w = np.random.default_rng(1).integers(1, 4, 400)
+    rows = np.repeat(np.arange(400), w)
+    reference = (X, y, sex)
+    weighted = evaluate(
+        model, X, y, sensitive_features=sex, sample_weight=w, reference=reference, n_bootstrap=0
+    )
+    repeated = evaluate(
+        model, X.iloc[rows], y[rows], sensitive_features=sex[rows], reference=reference, n_bootstrap=0
+    )
+    for name in ("gcig", "gcig_l2", "gcig_label1", "auc", "eo_gap", "f1", "effective_columns"):
+        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name)), name
+    assert weighted.gcig_columns == pytest.approx(repeated.gcig_columns)
+
+
+def test_reference_gives_the_baselines(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    reference = (X[:250], y[:250], sex[:250])
+    rows = gcig_by_hand(model, X[250:], y[250:], sex[250:], (X[:250].to_numpy(), y[:250], sex[:250]))
+    score = gcig_score(model, X[250:], y[250:], sensitive_features=sex[250:], reference=reference)
+    assert score == pytest.approx(rows.mean())
+
+
+def test_group_that_the_reference_lacks_is_an_error(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    other = np.where(np.arange(400) < 3, "x", sex)
+    with pytest.raises(InputError, match="'x'"):
+        gcig_score(model, X, y, sensitive_features=other, reference=(X, y, sex))
+    with pytest.raises(InputError, match="tuple"):
+        gcig_score(model, X, y, sensitive_features=sex, reference=(X, y))  # type: ignore[arg-type]
+
+
+def test_missing_baseline_is_nan_and_named(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    rows = ~((y == 1) & (sex == "f"))
+    with pytest.warns(UndefinedMetricWarning, match=r"label 1 in group 'f'.*reference="):
+        score = gcig_score(model, X[rows], y[rows], sensitive_features=sex[rows])
+    assert math.isnan(score)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        result = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows])
+    assert math.isnan(result.gcig)
+    assert math.isnan(result.gcig_high)
+    assert result.gcig_label0 > 0
+    with pytest.warns(UndefinedMetricWarning, match="rates of these cells"):
+        known = evaluate(
+            model, X[rows], y[rows], sensitive_features=sex[rows], reference=(X, y, sex), n_bootstrap=5
+        )
+    assert known.gcig > 0
+
+
+def test_classes_of_the_model_or_codes(sample) -> None:
+    X, y, sex = sample
+    names = np.array(["no", "yes"])[y]
+    model = LogisticRegression().fit(X, names)
+    by_name = evaluate(model, X, names, sensitive_features=sex, n_bootstrap=0)
+    assert evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0) == by_name
+    with pytest.raises(InputError, match="'maybe'"):
+        evaluate(model, X, np.where(y == 1, "maybe", "no"), sensitive_features=sex)
+
+
+def test_threshold_replaces_the_decision_rule(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    result = evaluate(model, X, y, sensitive_features=sex, threshold=0.9, n_bootstrap=0)
+    assert result.threshold == 0.9
+    assert result.selection_rate == np.mean(model.predict_proba(X)[:, 1] >= 0.9)
+
+
+def test_a_score_without_probabilities(sample) -> None:
+    X, y, sex = sample
+    model = RidgeClassifier().fit(X, y)
+    result = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
+    assert result.auc > 0.7
+    assert math.isnan(result.log_loss)
+    assert math.isnan(result.groups[0].calibration_error)
+    assert result.gcig > 0
+    with pytest.raises(InputError, match="threshold"):
+        evaluate(model, X, y, sensitive_features=sex, threshold=0.5)
+
+
+def test_torch_module_equals_the_linear_model_that_it_is(sample) -> None:
+    X, y, sex = sample
+    model = LogisticRegression().fit(X, y)
+    module = nn.Linear(3, 1, dtype=torch.float64)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(model.coef_))
+        module.bias.copy_(torch.tensor(model.intercept_))
+    module.train()
+    ours = evaluate(module, X, y, sensitive_features=sex).to_dict()
+    theirs = evaluate(model, X, y, sensitive_features=sex).to_dict()
+    for mine, other in zip(ours.pop("groups"), theirs.pop("groups"), strict=True):
+        assert mine == pytest.approx(other)
+    for name in ("definition", "gcig_columns", "gcig_columns_original", "gcig_groups"):
+        assert ours.pop(name) == pytest.approx(theirs.pop(name))
+    assert ours == pytest.approx(theirs)
+    assert module.training
+
+
+def test_two_outputs_with_a_score(sample) -> None:
+    X, y, sex = sample
+    torch.manual_seed(0)
+    module = nn.Linear(3, 2)
+    with pytest.raises(InputError, match="score="):
+        gcig_score(module, X, y, sensitive_features=sex)
+    score = gcig_score(module, X, y, sensitive_features=sex, score=lambda out: out[:, 1] - out[:, 0])
+    joined = nn.Linear(3, 1)
+    with torch.no_grad():
+        joined.weight.copy_(module.weight[1:] - module.weight[:1])
+    assert score == pytest.approx(gcig_score(joined, X, y, sensitive_features=sex), rel=1e-5)
+
+
+class Estimator:
+    """The fitted attributes of a gcig estimator with one-hot columns, and training groups a, b, c."""
+
+    classes_ = np.array([0, 1])
+    groups_ = ("a", "b", "c")
+    encoder_ = SimpleNamespace(
+        encoded_names_=("age", "job=x", "job=y"),
+        origin_=np.array([0, 1, 1]),
+        feature_names_in_=("age", "job"),
+    )
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.explained_score = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1), nn.Flatten(0))
+        self.baselines_ = np.random.default_rng(5).normal(size=(2, 3, 3)).astype(np.float32)
+        self.seen_groups = None
+
+    def encode(self, X):
+        return np.asarray(X, dtype=np.float32)
+
+    def predict(self, X, *, sensitive_features=None):
+        self.seen_groups = sensitive_features
+        return (self.predict_proba(X)[:, 1] > 0.5).astype(int)
+
+    def predict_proba(self, X):
+        with torch.no_grad():
+            positive = torch.sigmoid(self.explained_score(torch.tensor(self.encode(X)))).numpy()
+        return np.stack([1 - positive, positive], axis=1)
+
+
+class TestGcigEstimator:
+    X = np.random.default_rng(1).normal(size=(90, 3))
+    y = np.random.default_rng(2).integers(0, 2, 90)
+    groups = np.array(["a", "b", "c"] * 30)
+
+    def test_training_baselines_are_used(self) -> None:
+        model = Estimator()
+        before = gcig_score(model, self.X, self.y, sensitive_features=self.groups)
+        model.baselines_ = model.baselines_ + 1
+        assert gcig_score(model, self.X, self.y, sensitive_features=self.groups) != before
+
+    def test_encoded_and_original_columns(self) -> None:
+        result = evaluate(Estimator(), self.X, self.y, sensitive_features=self.groups, n_bootstrap=0)
+        assert list(result.gcig_columns) == ["age", "job=x", "job=y"]
+        assert list(result.gcig_columns_original) == ["age", "job"]
+        assert result.gcig_original != result.gcig
+        assert result.gcig_l2_original != result.gcig_l2
+        original = Definition(columns="original")
+        by_original = evaluate(
+            Estimator(), self.X, self.y, sensitive_features=self.groups, definition=original, n_bootstrap=0
+        )
+        assert by_original.gcig == by_original.gcig_original == result.gcig_original
+
+    def test_groups_reach_a_predict_that_takes_them(self) -> None:
+        model = Estimator()
+        evaluate(model, self.X, self.y, sensitive_features=self.groups, n_bootstrap=0)
+        np.testing.assert_array_equal(model.seen_groups, self.groups)
+
+    def test_unknown_group_is_an_error(self) -> None:
+        with pytest.raises(InputError, match="'d'"):
+            evaluate(Estimator(), self.X, self.y, sensitive_features=["a", "b", "d"] * 30)
+
+    def test_group_without_rows_is_said(self) -> None:
+        with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'c', label 1 in group 'c'"):
+            result = evaluate(Estimator(), self.X, self.y, sensitive_features=["a", "b"] * 45, n_bootstrap=0)
+        assert math.isnan(result.eo_gap)
+        assert math.isnan(result.gcig_groups["c"])
+        assert result.gcig > 0  # all three baselines are those of training
+
+    def test_one_group_alone_can_be_explained(self) -> None:
+        assert gcig_score(Estimator(), self.X, self.y, sensitive_features=["a"] * 90) > 0
