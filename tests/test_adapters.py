@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
@@ -193,9 +194,16 @@ class TestGcig:
         np.testing.assert_allclose(adapted.logits(X), X.sum(axis=1), rtol=1e-5)
 
     def test_unfitted(self) -> None:
-        model = SimpleNamespace(encode=None, explained_score=None)
-        with pytest.raises(InputError, match="not fitted"):
-            adapt(model)
+        class Unfitted:
+            def encode(self, X):
+                return X
+
+            @property
+            def explained_score(self):
+                raise NotFittedError("not fitted")
+
+        with pytest.raises(InputError, match="this Unfitted is not fitted"):
+            adapt(Unfitted())
 
 
 def test_other_models_are_refused_with_what_is_accepted() -> None:

@@ -104,6 +104,7 @@ def test_text_shows_numbers_groups_and_collapse() -> None:
     assert "gcig" in text
     assert "0.2500" in text
     assert "undefined" in text  # the AUC
+    assert "1.5e-07" in str(dataclasses.replace(EVALUATION, completeness=1.5e-7))
     assert "0.3125" in text  # GCIG of the second group
     assert "has collapsed" not in text
     assert "has collapsed" in str(dataclasses.replace(EVALUATION, collapsed=True))

@@ -78,7 +78,7 @@ class GcigModel(AdaptedModel):
         """Read the fitted attributes."""
         if not hasattr(model, "baselines_"):
             raise InputError(f"model: this {type(model).__name__} is not fitted. Call fit(...) first.")
-        score = model.explained_score
+        score, baselines = model.explained_score, model.baselines_
         return cls(
             model=model,
             module=score if isinstance(score, nn.Module) else _Scored(nn.Identity(), score),
@@ -87,7 +87,7 @@ class GcigModel(AdaptedModel):
             original_names=tuple(model.encoder_.feature_names_in_),
             classes=np.asarray(model.classes_),
             groups=tuple(model.groups_),
-            baselines=np.asarray(model.baselines_),
+            baselines=baselines.cpu().numpy() if isinstance(baselines, Tensor) else np.asarray(baselines),
             threshold=float(getattr(model, "threshold", np.nan)),
         )
 
@@ -200,7 +200,8 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None) -> AdaptedMo
     >>> adapted.columns, adapted.predict_proba(np.zeros((4, 3))).shape
     (('x0', 'x1', 'x2'), (4, 2))
     """
-    if hasattr(model, "encode") and hasattr(model, "explained_score"):
+    # Looked up on the class as well: on an unfitted estimator the attribute may raise.
+    if any(hasattr(owner, "encode") and hasattr(owner, "explained_score") for owner in (model, type(model))):
         return GcigModel.wrap(model)
     if isinstance(model, nn.Module):
         return TorchModel.wrap(model, X, score)

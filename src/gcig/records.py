@@ -164,7 +164,7 @@ class Evaluation(Record):
     def __str__(self) -> str:
         rows = [(name, _shown(value)) for name, value in self.scalars().items()]
         width = max(len(name) for name, _ in rows)
-        lines = [f"{name:<{width}}  {value}" for name, value in rows]
+        lines = [*(f"{name:<{width}}  {value}" for name, value in rows), ""]
         header, *body = self._group_table()
         widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
         for row in (header, *body):
@@ -238,7 +238,9 @@ def _shown(value: object) -> str:
         return "yes" if value else "no"
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "undefined"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
+    return str(value)
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
