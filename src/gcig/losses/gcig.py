@@ -165,6 +165,11 @@ class GCIGPenalty(nn.Module):
         if self.definition.rows < 1:
             chosen = sample_rows(y, self.definition.rows, self._generator)
             x, y = x[chosen], y[chosen]
+        loss = self.of_rows(module, x, y)
+        return loss * self.definition.every if self.definition.every > 1 else loss
+
+    def of_rows(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """The penalty of exactly these rows, with the baselines as they are."""
         values = self._compared_baselines().to(x.dtype)
         method = training_method(
             module,
@@ -176,8 +181,9 @@ class GCIGPenalty(nn.Module):
         if not self._warned:
             warn_of_kinks(module, method)
             self._warned = True
-        loss = self._fused(method, x, y, values) if _fusible(method) else self._explicit(module, method, x, y, values)
-        return loss * self.definition.every if self.definition.every > 1 else loss
+        if _fusible(method):
+            return self._fused(method, x, y, values)
+        return self._explicit(module, method, x, y, values)
 
     def _compared_baselines(self) -> Tensor:
         """The baselines of the groups that are compared in this call: (labels, groups, ...)."""

@@ -1,0 +1,1 @@
+"""FairX and the methods that it is compared with: one file each, one interface."""
