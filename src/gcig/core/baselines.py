@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-__all__ = ["CellSums", "GroupBaselines", "cell_sums"]
+__all__ = ["CellSums", "GroupBaselines", "cell_sums", "indicator"]
+
+
+def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
+    """One where a row has a code, shape (n, codes); an error, which calls them by `name`, for other codes."""
+    try:
+        return one_hot(codes, n_codes)
+    except RuntimeError as error:
+        raise ValueError(f"{name} must be int64 codes from 0 to {n_codes - 1}") from error
 
 
 class CellSums(NamedTuple):
@@ -31,7 +39,9 @@ class CellSums(NamedTuple):
         return self.sums / _spread(self.counts.clamp(min=1), self.sums)
 
 
-def cell_sums(inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2) -> CellSums:
+def cell_sums(
+    inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2
+) -> CellSums:
     """Sums of rows by (label, group) cell, in one product.
 
     Parameters
@@ -47,7 +57,9 @@ def cell_sums(inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, 
     >>> sums.means[0, 1], sums.counts.tolist()
     (tensor([2.]), [[0, 2], [1, 0]])
     """
-    membership = one_hot(labels * n_groups + groups, n_labels * n_groups)
+    # Two indicators, each of which refuses codes out of range: a single code for the cell would not.
+    by_label, by_group = indicator(labels, n_labels, "labels"), indicator(groups, n_groups, "groups")
+    membership = (by_label.unsqueeze(2) * by_group.unsqueeze(1)).flatten(1)
     flat = membership.T.to(inputs.dtype) @ inputs.flatten(1)
     sums = flat.view(n_labels, n_groups, *inputs.shape[1:])
     return CellSums(sums, membership.sum(0).view(n_labels, n_groups))
@@ -92,13 +104,16 @@ class GroupBaselines(nn.Module):
         super().__init__()
         if values.dim() < 3 or values.shape[1] < 2:
             raise ValueError(
-                f"values must have shape (labels, groups, ...) with at least two groups, not {tuple(values.shape)}"
+                "values must have shape (labels, groups, ...) with at least two groups, "
+                f"not {tuple(values.shape)}"
             )
         if not 0 <= rate <= 1:
             raise ValueError(f"rate must lie in [0, 1], not {rate}")
         self.rate = rate
         self.register_buffer("values", values.detach().clone())
-        self.register_buffer("n_empty", torch.zeros(values.shape[:2], dtype=torch.int64, device=values.device))
+        self.register_buffer(
+            "n_empty", torch.zeros(values.shape[:2], dtype=torch.int64, device=values.device)
+        )
 
     @classmethod
     def from_data(
@@ -112,7 +127,8 @@ class GroupBaselines(nn.Module):
         if (sums.counts == 0).any():
             empty = [tuple(cell) for cell in (sums.counts == 0).nonzero().tolist()]
             raise ValueError(f"no rows in the (label, group) cells {empty}: there is no baseline for them")
-        return cls(sums.means.to(x.dtype), rate=rate)
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        return cls(sums.means.to(dtype), rate=rate)
 
     @property
     def n_groups(self) -> int:
@@ -122,7 +138,9 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
         """Move the averages by one mini-batch; returns its sums, to be added up across processes."""
-        sums = cell_sums(x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values))
+        sums = cell_sums(
+            x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values)
+        )
         self.update_from(sums)
         return sums
 

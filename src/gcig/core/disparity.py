@@ -81,8 +81,8 @@ class Definition:
                 raise ValueError(f"{name} must be one of {list(choices)}, not {getattr(self, name)!r}")
         if self.n_steps != "auto" and (not isinstance(self.n_steps, int) or self.n_steps < 1):
             raise ValueError(f"n_steps must be a positive integer or 'auto', not {self.n_steps!r}")
-        if not self.eps >= 0:
-            raise ValueError(f"eps must not be negative, not {self.eps}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be positive, not {self.eps}")
         if not 0 < self.rows <= 1:
             raise ValueError(f"rows must lie in (0, 1], not {self.rows}")
         if self.every < 1:

@@ -44,7 +44,8 @@ class LayeredNetwork:
         ``nn.Sequential`` (nested, or a subclass that keeps its forward) of ``Linear`` and known
         activations in turn, ending in one output. Dropout is skipped: attributions are those of the
         network in evaluation mode. A final ``Flatten(0)`` turns (n, 1) into (n,) and is skipped too.
-        A module with hooks or parametrisations is left to the general path.
+        What `torch.compile` wrapped is looked into. A module with hooks, parametrisations or a forward of
+        its own is left to the general path.
 
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.1), nn.Linear(4, 1))
@@ -53,14 +54,15 @@ class LayeredNetwork:
         >>> LayeredNetwork.recognise(nn.Sequential(nn.Linear(5, 4), nn.SiLU())) is None
         True
         """
-        steps = _flatten(module)
+        steps = _flatten(getattr(module, "_orig_mod", module))
         if steps is None:
             return None
         if steps and type(steps[-1]) is nn.Flatten and steps[-1].start_dim == 0:
             steps = steps[:-1]
         steps = [step for step in steps if type(step) not in (nn.Dropout, nn.Identity)]
-        linear, between = steps[0::2], steps[1::2]
-        if len(linear) != len(between) + 1 or any(type(step) is not nn.Linear for step in linear):
+        between = steps[1::2]
+        linear = [step for step in steps[0::2] if isinstance(step, nn.Linear) and type(step) is nn.Linear]
+        if len(linear) != len(between) + 1 or len(linear) + len(between) != len(steps):
             return None
         if linear[-1].out_features != 1:
             return None
@@ -78,6 +80,8 @@ class LayeredNetwork:
 def _flatten(module: nn.Module) -> list[nn.Module] | None:
     """The steps of nested Sequentials in order, or None where something may change what they compute."""
     if module._forward_hooks or module._forward_pre_hooks or hasattr(module, "parametrizations"):
+        return None
+    if "forward" in vars(module):
         return None
     if isinstance(module, nn.Sequential):
         if type(module).forward is not nn.Sequential.forward:

@@ -16,7 +16,8 @@ def vector_norm(vectors: Tensor, norm: str) -> Tensor:
         # Several times faster on CPU than `torch.linalg.vector_norm(ord=1)`.
         return vectors.abs().sum(-1)
     if norm == "l2":
-        return torch.linalg.vector_norm(vectors, dim=-1)
+        length: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+        return length
     raise ValueError(f"norm must be 'l1' or 'l2', not {norm!r}")
 
 
@@ -37,9 +38,10 @@ def root_mean_square_distance(points: Tensor) -> Tensor:
     """
     groups = len(points)
     if groups == 2:
-        return torch.linalg.vector_norm(points[0] - points[1], dim=-1)
+        return vector_norm(points[0] - points[1], "l2")
     spread = (points - points.mean(0)) * (2 / (groups - 1)) ** 0.5
-    return torch.linalg.vector_norm(spread, dim=(0, 2))
+    distance: Tensor = torch.linalg.vector_norm(spread, dim=(0, 2))
+    return distance
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

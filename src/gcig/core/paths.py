@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modes import Score, logits
+from gcig.core.modes import Score, evaluating, logits, running_eagerly
 from gcig.core.quadrature import Quadrature
 from gcig.core.secant import secants, sharpness
 
@@ -26,25 +26,33 @@ def general_attributions(
     create_graph: bool = False,
     score: Score | None = None,
 ) -> Tensor:
-    """For any module: gradients at all nodes of all paths in one batch."""
-    nodes, weights = rule.to(inputs)
-    shape = (len(nodes), *[1] * references.dim())
-    points = torch.lerp(references, inputs, nodes.view(shape)).detach().requires_grad_()
-    with torch.enable_grad():
+    """For any module, in evaluation mode: gradients at all nodes of all paths in one batch."""
+    # Gradients are needed even where the caller wants none, and compiled code has no second derivatives.
+    with evaluating(module, score), running_eagerly(module), torch.inference_mode(False), torch.enable_grad():
+        nodes, weights = rule.to(inputs)
+        deltas = inputs.detach() - references.detach()
+        shape = (len(nodes), *[1] * references.dim())
+        points = torch.lerp(references, inputs, nodes.view(shape)).detach().requires_grad_()
         outputs = logits(module, points.flatten(0, 2), score)
-        if not outputs.requires_grad:
+        (gradients,) = (
+            torch.autograd.grad(outputs.sum(), points, create_graph=create_graph, allow_unused=True)
+            if outputs.requires_grad
+            else (None,)
+        )
+        if gradients is None:
             raise ValueError(
                 "the module's output does not depend differentiably on its inputs, so it has no gradients "
                 "to explain it with"
             )
-        (gradients,) = torch.autograd.grad(outputs.sum(), points, create_graph=create_graph)
-    return (inputs - references) * torch.tensordot(weights, gradients, dims=1)
+        with torch.autocast(inputs.device.type, enabled=False):
+            average: Tensor = torch.tensordot(weights, gradients.to(weights.dtype), dims=1)
+            return deltas * average
 
 
 def node_attributions(
     network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature
 ) -> Tensor:
-    """For layered networks, at the same nodes: products with the first layer only at the ends of the paths."""
+    """For layered networks, at the same nodes: the first layer multiplies only the ends of the paths."""
     nodes, weights = rule.to(inputs)
     first, bias = network.weights[0], network.biases[0]
     start, stop = linear(references, first, bias), linear(inputs, first, bias)
@@ -56,10 +64,13 @@ def node_attributions(
         values, slope, _ = activation.derivatives(values)
         slopes.append(slope)
     down = _multiply_down(network, slopes)
-    return (inputs - references) * (torch.tensordot(weights, down, dims=1) @ first)
+    average: Tensor = torch.tensordot(weights, down, dims=1)
+    return (inputs - references) * (average @ first)
 
 
-def secant_attributions(network: LayeredNetwork, inputs: Tensor, references: Tensor, n_segments: int) -> Tensor:
+def secant_attributions(
+    network: LayeredNetwork, inputs: Tensor, references: Tensor, n_segments: int
+) -> Tensor:
     """For layered networks, with slopes between path nodes: exact for one hidden layer, always complete."""
     nodes = torch.linspace(0, 1, n_segments + 1, dtype=inputs.dtype, device=inputs.device)
     first, bias = network.weights[0], network.biases[0]

@@ -19,6 +19,14 @@ class Quadrature:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def split(self, n_parts: int) -> "list[Quadrature]":
+        """Rules of about equal length whose integrals add up to this one's."""
+        size = -(-len(self) // n_parts)
+        return [
+            Quadrature(self.nodes[start : start + size], self.weights[start : start + size])
+            for start in range(0, len(self), size)
+        ]
+
     def to(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes and weights as tensors of another tensor's type and device."""
         return like.new_tensor(self.nodes), like.new_tensor(self.weights)
@@ -67,4 +75,3 @@ def quadrature(rule: str, n_steps: int) -> Quadrature:
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, not {n_steps}")
     return RULES[rule](n_steps)
-

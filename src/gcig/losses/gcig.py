@@ -7,30 +7,30 @@ left out of the means.
 """
 
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from gcig.core.attribution import (
-    MAX_BYTES,
-    Method,
-    bytes_per_row,
-    compute_attributions,
-    training_method,
-    warn_of_kinks,
-)
-from gcig.core.baselines import GroupBaselines
+from gcig.core.attribution import MAX_BYTES
+from gcig.core.baselines import GroupBaselines, indicator
+from gcig.core.chunks import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
 from gcig.core.disparity import EPS, Definition, defined_by_norms, disparity
 from gcig.core.fused import Scratch, SecantRule, secant_penalty
-from gcig.core.modes import Score, evaluating
+from gcig.core.method import Method, training_method
+from gcig.core.modes import Score, untraced
 from gcig.core.numerics import vector_norm
+from gcig.core.probing import Probe, probe, warn_of_kinks
 
 __all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
 
 
-def label_row_weights(labels: Tensor, label_weights: str, defined: Tensor | None = None) -> Tensor:
+def label_row_weights(
+    labels: Tensor, label_weights: str, defined: Tensor | None = None, *, dtype: torch.dtype | None = None
+) -> Tensor:
     """What each row counts in the penalty, shape (n,).
 
     ``"sum"`` adds the means of the labels (the paper's loss), ``"equal"`` averages them, ``"empirical"``
@@ -39,10 +39,11 @@ def label_row_weights(labels: Tensor, label_weights: str, defined: Tensor | None
     >>> label_row_weights(torch.tensor([0, 0, 1]), "sum")
     tensor([0.5000, 0.5000, 1.0000])
     """
+    dtype = dtype or torch.get_default_dtype()
     if label_weights == "empirical":
-        members = torch.ones(len(labels), 1, device=labels.device)
+        members = torch.ones(len(labels), 1, dtype=dtype, device=labels.device)
     else:
-        members = one_hot(labels, 2).to(torch.get_default_dtype())
+        members = indicator(labels, 2, "y").to(dtype)
     if defined is not None:
         members = members * defined.unsqueeze(1)
     share = 0.5 if label_weights == "equal" else 1.0
@@ -95,6 +96,13 @@ class GCIGPenalty(nn.Module):
     random_state : int, optional
         Seed of the rows and pairs that are drawn.
 
+    Attributes
+    ----------
+    definition : Definition
+        The choices above.
+    n_undefined : Tensor of shape ()
+        How many rows were left out so far because an attribution of theirs is zero.
+
     Examples
     --------
     >>> x, y, groups = torch.randn(64, 5), torch.arange(64) % 2, torch.arange(64) // 2 % 2
@@ -103,6 +111,8 @@ class GCIGPenalty(nn.Module):
     >>> loss = 0.2 * penalty(net, x, y)
     >>> loss.backward()
     """
+
+    n_undefined: Tensor
 
     def __init__(
         self,
@@ -134,14 +144,18 @@ class GCIGPenalty(nn.Module):
         )
         self.baselines = baselines
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
-        self.n_calls = 0
-        self.n_undefined = 0
+        self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64))
+        self._n_calls = 0
         self._generator = torch.Generator()
         if random_state is not None:
             self._generator.manual_seed(random_state)
         self._scratch = Scratch()
-        self._row_bytes: tuple[Any, int] | None = None
+        self._found: tuple[Any, Probe] | None = None
         self._warned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was found out about a module is not worth keeping, and weak references cannot be pickled.
+        return {**self.__dict__, "_found": None}
 
     def forward(self, module: nn.Module, x: Tensor, y: Tensor, groups: Tensor | None = None) -> Tensor:
         """The penalty of a mini-batch.
@@ -156,21 +170,23 @@ class GCIGPenalty(nn.Module):
         groups : Tensor of shape (n,), optional
             When given, the moving averages of the baselines are updated first, as in Algorithm 1.
         """
-        y = y.long()
+        self._check(x, y)
+        y, every = y.long(), self.definition.every
         if groups is not None:
             self.baselines.update(x, y, groups.long())
-        self.n_calls += 1
-        if (self.n_calls - 1) % self.definition.every:
+        if every > 1 and not untraced(self._is_due)():
             return x.new_zeros(())
         if self.definition.rows < 1:
-            chosen = sample_rows(y, self.definition.rows, self._generator)
+            chosen = untraced(sample_rows)(y, self.definition.rows, self._generator)
             x, y = x[chosen], y[chosen]
         loss = self.of_rows(module, x, y)
-        return loss * self.definition.every if self.definition.every > 1 else loss
+        return loss * every if every > 1 else loss
 
     def of_rows(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The penalty of exactly these rows, with the baselines as they are."""
-        values = self._compared_baselines().to(x.dtype)
+        if not len(x):
+            return x.new_zeros(())
+        x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
         method = training_method(
             module,
             rule=self.definition.rule,
@@ -178,51 +194,122 @@ class GCIGPenalty(nn.Module):
             fast=self.fast and self.score is None,
             tabular=x.dim() == 2,
         )
-        if not self._warned:
-            warn_of_kinks(module, method)
-            self._warned = True
         if _fusible(method):
-            return self._fused(method, x, y, values)
-        return self._explicit(module, method, x, y, values)
+            return self._fused(method, x, y, baselines)
+        explicit = self._explicit if method.network is not None else untraced(self._explicit)
+        return explicit(module, method, x, y, baselines)
+
+    def _check(self, x: Tensor, y: Tensor) -> None:
+        expected = self.baselines.values.shape[2:]
+        if x.shape[1:] != expected:
+            raise ValueError(
+                f"x must hold rows of the baselines' shape {tuple(expected)}, not {tuple(x.shape[1:])}"
+            )
+        if y.shape != x.shape[:1]:
+            raise ValueError(
+                f"y must have shape ({len(x)},), one label for each row of x, not {tuple(y.shape)}"
+            )
+
+    def _is_due(self) -> bool:
+        self._n_calls += 1
+        return (self._n_calls - 1) % self.definition.every == 0
 
     def _compared_baselines(self) -> Tensor:
         """The baselines of the groups that are compared in this call: (labels, groups, ...)."""
         values = self.baselines.values
         if self.definition.pairs == "random" and values.shape[1] > 2:
-            pair = torch.randperm(values.shape[1], generator=self._generator)[:2]
-            return values[:, pair.to(values.device)]
+            return values[:, untraced(self._draw_pair)(values.shape[1]).to(values.device)]
         return values
+
+    def _draw_pair(self, n_groups: int) -> Tensor:
+        return torch.randperm(n_groups, generator=self._generator)[:2]
 
     def _fused(self, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
         network = method.network
         assert network is not None
         rule = SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
-        weights = label_row_weights(y, self.definition.label_weights).to(x.dtype)
-        penalty, _, norms = secant_penalty(network, x, y, baselines, weights, rule, scratch=self._scratch)
+
+        def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
+            weights = label_row_weights(y, self.definition.label_weights, defined, dtype=x.dtype)
+            penalty, _, norms = secant_penalty(network, x, y, baselines, weights, rule, scratch=self._scratch)
+            return penalty, norms
+
+        return self._over_defined(compute)
+
+    def _explicit(self, module: nn.Module, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
+        by_group = baselines.transpose(0, 1)
+        found = self._probe(module, by_group[0]) if method.network is None else Probe(0, False)
+        if not (self._warned or torch.compiler.is_compiling()):
+            warn_of_kinks(method, found.kinked)
+            self._warned = True
+        chunks = plan_chunks(method, by_group, self.max_bytes, found.n_bytes)
+        explain = _Explain(module, method, chunks, x, y, by_group, self.definition, self.score)
+        if len(x) > chunks.rows:
+            return untraced(self._chunked)(explain)
+        disparities, norms = explain(slice(0, len(x)))
+        defined = defined_by_norms(norms)
+        self.n_undefined += (~defined).sum()
+        weights = label_row_weights(y, self.definition.label_weights, defined, dtype=x.dtype)
+        return torch.dot(disparities, weights)
+
+    def _chunked(self, explain: "_Explain") -> Tensor:
+        def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
+            weights = label_row_weights(
+                explain.labels, self.definition.label_weights, defined, dtype=explain.inputs.dtype
+            )
+
+            def share(rows: slice) -> tuple[Tensor, Tensor]:
+                disparities, norms = explain(rows)
+                return torch.dot(disparities, weights[rows]), norms
+
+            return accumulate(share, explain.chunks.slices(len(weights)), explain.parameters())
+
+        return self._over_defined(compute)
+
+    def _over_defined(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
+        """Which rows are defined shows after a pass; where some are not, a second one leaves them out."""
+        penalty, norms = compute(None)
         defined = defined_by_norms(norms)
         if bool(defined.all()):
             return penalty
-        self.n_undefined += int((~defined).sum())
-        weights = label_row_weights(y, self.definition.label_weights, defined).to(x.dtype)
-        return secant_penalty(network, x, y, baselines, weights, rule, scratch=self._scratch)[0]
+        self.n_undefined += (~defined).sum()
+        return compute(defined)[0]
 
-    def _explicit(self, module: nn.Module, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
-        references = baselines.transpose(0, 1)[:, y]
-        with evaluating(module):
-            size = max(1, self.max_bytes // self._bytes_per_row(module, method, references))
-            values = compute_attributions(module, x.detach(), references, method, size, True, self.score)
-        values = values.flatten(2)
-        defined = defined_by_norms(vector_norm(values.detach(), "l1"))
-        if not torch.compiler.is_compiling():
-            self.n_undefined += int((~defined).sum())
-        weights = label_row_weights(y, self.definition.label_weights, defined).to(values.dtype)
-        return torch.dot(disparity(values, norm=self.definition.norm, eps=self.definition.eps), weights)
-
-    def _bytes_per_row(self, module: nn.Module, method: Method, references: Tensor) -> int:
+    def _probe(self, module: nn.Module, points: Tensor) -> Probe:
         """Probing a module costs as much as a small step, so its answer is kept."""
-        if self._row_bytes is None or self._row_bytes[0]() is not module:
-            self._row_bytes = weakref.ref(module), bytes_per_row(module, method, references, self.score)
-        return self._row_bytes[1]
+        if self._found is None or self._found[0]() is not module:
+            self._found = weakref.ref(module), probe(module, points, self.score)
+        return self._found[1]
+
+
+@dataclass(frozen=True)
+class _Explain:
+    """Disparities of some rows, and the l1 norms of their attributions."""
+
+    module: nn.Module
+    method: Method
+    chunks: Chunks
+    inputs: Tensor
+    labels: Tensor
+    baselines: Tensor  # (groups, labels, ...)
+    definition: Definition
+    score: Score | None
+
+    def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
+        values = compute_attributions(
+            self.module,
+            self.inputs[rows],
+            self.baselines[:, self.labels[rows]],
+            self.method,
+            self.chunks,
+            torch.is_grad_enabled(),
+            self.score,
+        ).flatten(2)
+        disparities = disparity(values, norm=self.definition.norm, eps=self.definition.eps)
+        return disparities, vector_norm(values.detach(), "l1")
+
+    def parameters(self) -> list[Tensor]:
+        return parameters_of(self.module, self.score)
 
 
 def _fusible(method: Method) -> bool:
@@ -234,4 +321,3 @@ def _fusible(method: Method) -> bool:
         and method.rule == "secant"
         and not torch.compiler.is_compiling()
     )
-
