@@ -148,7 +148,7 @@ class GroupBaselines(nn.Module):
     def update_from(self, sums: CellSums) -> None:
         """Move the averages by the means of cell sums; a cell without rows stays as it is and is counted."""
         present = sums.counts > 0
-        share = _spread((self.rate * present).to(self.values.dtype), self.values)
+        share = _spread(self.rate * present.to(self.values.dtype), self.values)
         self.values.lerp_(sums.means.to(self.values.dtype), share)
         self.n_empty += ~present
 
