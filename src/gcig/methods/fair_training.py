@@ -4,8 +4,9 @@ Torch only: estimators hand over encoded tensors and get a trained network back.
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +15,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.attribution import attributions
 from gcig.core.baselines import GroupBaselines
 from gcig.core.batch import GroupedBatch
-from gcig.core.disparity import defined_rows, disparity
+from gcig.core.disparity import defined_rows, disparity, effective_columns
 from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import OUTCOME_LOSSES, rate_disparity
 from gcig.losses.gcig import GCIGPenalty
-from gcig.methods.weights import Bounded, Ramped, WeightControl, auc_tolerance
+from gcig.methods.weights import Bounded, Fixed, WeightControl, auc_tolerance
 from gcig.training import Loop, Outcome, Validation, one_thread, train
 
 __all__ = ["FairTraining", "TrainedNetwork", "binary_auc", "train_fairly"]
 
 _VALIDATION_ROWS = 2048
+_SETTLED = 0.25  # the share of the epochs after which validation decides about brake, bounds and return
+_PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,7 @@ class FairTraining:
     n_steps: int | str = "auto"
     penalty_rows: float = 0.25
     ema_rate: float = 0.05
-    ramp: tuple[float, float] = (0.1, 0.4)
-    allowed_drop: float = 0.005
-    keep: str = "best"
+    allowed_drop: float = 0.01
     progress: bool = False
 
     @property
@@ -62,13 +63,26 @@ class FairTraining:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """What training did beside changing the network."""
+    """What training did beside changing the network.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        The history and the epoch that was kept.
+    ema_baselines : Tensor of shape (2, groups, ...)
+    weights : dict
+        The weights of the terms in that epoch.
+    braked : bool
+        Whether they had to be lowered because AUC fell.
+    plain : dict
+        Validation AUC, GCIG and effective columns of the same network trained plainly for a few epochs.
+    """
 
     outcome: Outcome
     ema_baselines: Tensor
     weights: dict[str, float]
     braked: bool
-    metrics: dict[str, float] = field(default_factory=dict)
+    plain: dict[str, float] = field(default_factory=dict)
 
 
 def binary_auc(scores: Tensor, labels: Tensor) -> float:
@@ -108,6 +122,62 @@ def train_fairly(
     validation : GroupedBatch, optional
         Rows that early stopping, the brake and the bounds look at.
     """
+    n_groups = n_groups or int(data.groups.max()) + 1
+    judge = None
+    lowest_auc = -math.inf
+    plain: dict[str, float] = {}
+    if validation is not None:
+        judge = _Judge(validation, data, settings, n_groups)
+        if settings.explains or settings.constrains:
+            plain = _probe_plain(network, data, settings, generator, weights, judge)
+            lowest_auc = plain["auc"] - auc_tolerance(plain["auc"], *judge.counts, allowed=settings.allowed_drop)
+    control = _weight_control(settings, lowest_auc)
+    outcome, baselines = _run(network, data, settings, control, generator, weights, judge, n_groups)
+    return TrainedNetwork(
+        outcome=outcome,
+        ema_baselines=baselines.values.clone(),
+        weights=control.values(outcome.best_epoch),
+        braked=control.n_braked > 0,
+        plain=plain,
+    )
+
+
+def _probe_plain(
+    network: nn.Module,
+    data: GroupedBatch,
+    settings: FairTraining,
+    generator: torch.Generator,
+    weights: Tensor | None,
+    judge: "_Judge",
+) -> dict[str, float]:
+    """Train a copy plainly for a few epochs: the AUC and the columns that fairness is measured against."""
+    twin = deepcopy(network)
+    epochs = max(3, round(_PROBE * settings.loop.max_epochs))
+    plainly = replace(
+        settings,
+        loop=replace(settings.loop, max_epochs=epochs, patience=None),
+        lambda_ig=0.0,
+        lambda_fair=0.0,
+        max_gcig=None,
+        max_eo_gap=None,
+        progress=False,
+    )
+    judge = replace(judge, settings=plainly)
+    outcome, _ = _run(twin, data, plainly, _weight_control(plainly, -math.inf), generator, weights, judge, None)
+    best = max(epoch.metrics["val_auc"] for epoch in outcome.history)
+    return {"auc": best, **judge.explain(twin)}
+
+
+def _run(
+    network: nn.Module,
+    data: GroupedBatch,
+    settings: FairTraining,
+    control: WeightControl,
+    generator: torch.Generator,
+    weights: Tensor | None,
+    judge: "_Judge | None",
+    n_groups: int | None,
+) -> tuple[Outcome, GroupBaselines]:
     device = data.inputs.device
     n_groups = n_groups or int(data.groups.max()) + 1
     baselines = GroupBaselines.from_data(
@@ -116,22 +186,19 @@ def train_fairly(
     penalty = GCIGPenalty(
         baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps, rows=settings.penalty_rows
     )
-    state = nn.ModuleDict({"network": network, "penalty": penalty})
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
-    control = _weight_control(settings)
     step = _Step(network, penalty, optimizer, data, weights, settings, control, n_groups)
-    judge = None if validation is None else _Judge(network, validation, data, settings, control, n_groups)
 
     def validate(epoch: int) -> Validation:
         step.epoch = epoch + 1
-        return judge(epoch) if judge is not None else Validation(criterion=-epoch)
+        return judge(network, control, epoch) if judge is not None else Validation(criterion=-epoch)
 
     with one_thread(device):
         outcome = train(
             step,
-            state,
+            nn.ModuleDict({"network": network, "penalty": penalty}),
             optimizer,
             n_rows=len(data),
             loop=settings.loop,
@@ -140,24 +207,20 @@ def train_fairly(
             validate=validate,
             progress=settings.progress,
         )
-    last = control.values(len(outcome.history))
-    metrics = dict(outcome.history[outcome.best_epoch - 1].metrics)
-    return TrainedNetwork(outcome, baselines.values.clone(), last, control.n_braked > 0, metrics)
+    return outcome, baselines
 
 
-def _weight_control(settings: FairTraining) -> WeightControl:
-    epochs = settings.loop.max_epochs
-    start, stop = (round(share * epochs) for share in settings.ramp)
-    weights: dict[str, Ramped | Bounded] = {}
-    for name, weight, bound in (
-        ("gcig", settings.lambda_ig, settings.max_gcig),
-        ("outcome", settings.lambda_fair, settings.max_eo_gap),
-    ):
-        if bound is not None:
-            weights[name] = Bounded(bound, weight or 0.05, start)
-        else:
-            weights[name] = Ramped(weight, start, stop)
-    return WeightControl(weights, settings.allowed_drop)
+def _weight_control(settings: FairTraining, lowest_auc: float) -> WeightControl:
+    start = round(_SETTLED * settings.loop.max_epochs)
+    weights: dict[str, Fixed | Bounded] = {
+        "gcig": _weight(settings.lambda_ig, settings.max_gcig, start),
+        "outcome": _weight(settings.lambda_fair, settings.max_eo_gap, start),
+    }
+    return WeightControl(weights, lowest_auc, start)
+
+
+def _weight(weight: float, bound: float | None, start: int) -> Fixed | Bounded:
+    return Fixed(weight) if bound is None else Bounded(bound, weight or 0.1, start)
 
 
 class _Step:
@@ -215,76 +278,81 @@ class _Step:
         return terms
 
 
+@dataclass(frozen=True)
 class _Judge:
     """What an epoch is worth on validation rows.
 
-    The criterion is the objective itself, cross-entropy plus the weighted fairness terms as they stand,
-    so that it looks at utility and fairness in the proportion the user asked for. Epochs before the
-    weights are up do not count. With bounds, meeting them comes first.
+    The criterion adds up what users look at: 1 - AUC, plus GCIG and the outcome gap of the soft rates as far
+    as they are trained for. With bounds, meeting them comes first; an epoch whose AUC is under the brake's
+    limit comes last. Epochs before training has settled do not count.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        rows: GroupedBatch,
-        training: GroupedBatch,
-        settings: FairTraining,
-        control: WeightControl,
-        n_groups: int,
-    ) -> None:
-        self.network, self.rows, self.settings, self.control = network, rows, settings, control
-        self.targets = rows.labels.to(rows.inputs.dtype)
-        self.membership = OUTCOME_LOSSES[settings.outcome](n_groups).membership(rows.labels, rows.groups)
-        means = GroupBaselines.from_data(training.inputs, training.labels, training.groups, n_groups=n_groups)
-        self.explained = rows[: min(_VALIDATION_ROWS, len(rows))]
-        self.references = means.of(self.explained.labels)
-        positives = int(rows.labels.sum())
-        self.counts = positives, len(rows) - positives
+    rows: GroupedBatch
+    training: GroupedBatch
+    settings: FairTraining
+    n_groups: int
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Positive and negative rows."""
+        positives = int(self.rows.labels.sum())
+        return positives, len(self.rows) - positives
+
+    @cached_property
+    def membership(self) -> Tensor:
+        loss = OUTCOME_LOSSES[self.settings.outcome](self.n_groups)
+        return loss.membership(self.rows.labels, self.rows.groups)
+
+    @cached_property
+    def references(self) -> Tensor:
+        data = self.training
+        means = GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups)
+        return means.of(self.rows.labels[:_VALIDATION_ROWS])
 
     @torch.no_grad()
-    def __call__(self, epoch: int) -> Validation:
-        with evaluating(self.network):
-            scores = logits(self.network, self.rows.inputs)
+    def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
+        with evaluating(network):
+            scores = logits(network, self.rows.inputs)
+        targets = self.rows.labels.to(scores.dtype)
+        auc = binary_auc(scores, self.rows.labels)
         metrics = {
-            "val_log_loss": float(binary_cross_entropy_with_logits(scores, self.targets)),
-            "val_auc": binary_auc(scores, self.rows.labels),
-            "val_outcome": float(rate_disparity(scores, self.membership)),
+            "val_log_loss": float(binary_cross_entropy_with_logits(scores, targets)),
+            "val_auc": auc,
             "val_eo_gap": _hard_gap(scores, self.membership),
         }
+        criterion = 1 - auc
         if self.settings.explains:
-            metrics |= self._explain()
-        weights = self.control.values(epoch)
-        criterion = metrics["val_log_loss"] + weights["outcome"] * metrics["val_outcome"]
-        criterion += weights["gcig"] * metrics.get("val_gcig_loss", 0.0)
+            found = self.explain(network)
+            metrics |= {"val_gcig": found["gcig"], "completeness": found["completeness"]}
+            criterion += found["gcig"]
+        if self.settings.constrains:
+            metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
+            criterion += metrics["val_outcome"]
         measured = {"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]}
-        unmet = sum(not weight.met(measured[name]) for name, weight in self.control.weights.items())
-        eligible = epoch >= self.settings.ramp[1] * self.settings.loop.max_epochs or not (
-            self.settings.explains or self.settings.constrains
-        )
-        tolerance = auc_tolerance(metrics["val_auc"], *self.counts, allowed=self.control.allowed_drop)
-        self.control.observe(epoch, metrics["val_auc"], tolerance, measured)
-        fell = metrics["val_auc"] < self.control.best_auc - tolerance
-        if self.settings.keep == "last":
-            criterion = -epoch
-        return Validation(criterion + 100.0 * unmet + 10.0 * fell, metrics, eligible)
+        criterion += sum(10 + measured[name] for name, w in control.weights.items() if not w.met(measured[name]))
+        if auc < control.lowest_auc:
+            criterion += 5
+        control.observe(epoch, auc, measured)
+        settled = epoch >= _SETTLED * self.settings.loop.max_epochs
+        return Validation(criterion, metrics, eligible=settled)
 
-    def _explain(self) -> dict[str, float]:
+    def explain(self, network: nn.Module) -> dict[str, float]:
+        """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
         found = attributions(
-            self.network,
-            self.explained.inputs,
+            network,
+            self.rows.inputs[:_VALIDATION_ROWS],
             self.references,
             rule=self.settings.rule,
-            n_steps="auto" if self.settings.n_steps == "auto" else self.settings.n_steps,
+            n_steps=self.settings.n_steps,
             tolerance=1e-2,
         )
-        defined = defined_rows(found.values)
-        value = disparity(found.values, norm=self.settings.norm)[defined]
-        labels = self.explained.labels[defined]
-        by_label = [value[labels == label] for label in (0, 1)]
+        values = found.values.flatten(2)
+        defined = defined_rows(values)
+        value = disparity(values, norm=self.settings.norm)[defined]
         return {
-            "val_gcig": float(value.mean()),
-            "val_gcig_loss": sum(float(part.mean()) for part in by_label if len(part)),
+            "gcig": float(value.mean()),
             "completeness": float(found.residual.mean()),
+            "columns": effective_columns(values[:, defined]),
         }
 
 

@@ -1,15 +1,15 @@
 """How the weights of the fairness terms move during training.
 
-A weight that a model cannot bear from the start makes it collapse: it stops predicting, and its reasons are
-then equal because it has none. So weights start at zero, are raised slowly, and are lowered again when
-validation AUC falls. Where the user gave a bound instead of a weight, the weight is a multiplier that grows
-while the bound is not met.
+A weight that a model cannot bear makes it collapse: it stops predicting, and its reasons are then equal
+because it has none. So validation AUC is watched, and where it falls too far below that of the same network
+trained plainly, a brake lowers all weights until it recovers. Where the user gave a bound instead of a
+weight, the weight is a multiplier that grows while the bound is not met.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-__all__ = ["Bounded", "Ramped", "WeightControl", "auc_tolerance"]
+__all__ = ["Bounded", "Fixed", "WeightControl", "auc_tolerance"]
 
 
 def auc_tolerance(auc: float, n_positive: int, n_negative: int, *, allowed: float) -> float:
@@ -23,25 +23,17 @@ def auc_tolerance(auc: float, n_positive: int, n_negative: int, *, allowed: floa
 
 
 @dataclass
-class Ramped:
-    """A weight that is raised from zero to its target between two epochs.
-
-    >>> weight = Ramped(target=0.4, start=2, stop=6)
-    >>> [round(weight.value(epoch), 2) for epoch in (1, 2, 4, 6, 9)]
-    [0.0, 0.0, 0.2, 0.4, 0.4]
-    """
+class Fixed:
+    """A weight that the user chose."""
 
     target: float
-    start: int
-    stop: int
 
-    def value(self, epoch: int) -> float:
-        """The weight in an epoch, counted from 1."""
-        share = (epoch - self.start) / max(1, self.stop - self.start)
-        return self.target * min(1.0, max(0.0, share))
+    def value(self, epoch: int) -> float:  # noqa: ARG002 (the same in every epoch)
+        """The weight in an epoch."""
+        return self.target
 
     def observe(self, epoch: int, measured: float) -> None:
-        """A fixed target does not depend on what is measured."""
+        """A fixed weight does not depend on what is measured."""
 
     def met(self, measured: float) -> bool:  # noqa: ARG002 (no bound to meet)
         """Without a bound there is nothing to meet."""
@@ -57,9 +49,9 @@ class Bounded:
     bound : float
         What the measured value must not exceed.
     target : float
-        Where the multiplier starts once it is raised.
+        Where the multiplier starts.
     start : int
-        The epoch after which it is raised.
+        The epoch after which it moves.
     largest : float
         Where it stops growing.
     """
@@ -69,9 +61,9 @@ class Bounded:
     start: int
     largest: float = 20.0
 
-    def value(self, epoch: int) -> float:
+    def value(self, epoch: int) -> float:  # noqa: ARG002 (changed by `observe` alone)
         """The weight in an epoch."""
-        return self.target if epoch > self.start else 0.0
+        return self.target
 
     def observe(self, epoch: int, measured: float) -> None:
         """Multiply by up to 1.5 above the bound, divide by up to 1.1 below it: aim a little under it."""
@@ -91,28 +83,29 @@ class WeightControl:
 
     Parameters
     ----------
-    weights : mapping of term name to Ramped or Bounded
-    allowed_drop : float
-        How far validation AUC may fall below its best before the brake acts.
+    weights : mapping of term name to Fixed or Bounded
+    lowest_auc : float
+        The validation AUC under which the brake acts; minus infinity switches it off.
+    start : int
+        The epoch after which it may act.
     """
 
-    weights: dict[str, Ramped | Bounded]
-    allowed_drop: float
+    weights: dict[str, Fixed | Bounded]
+    lowest_auc: float = -math.inf
+    start: int = 0
     brake: float = 1.0
     n_braked: int = 0
-    best_auc: float = field(default=-math.inf)
 
     def values(self, epoch: int) -> dict[str, float]:
         """The weights of an epoch."""
         return {name: self.brake * weight.value(epoch) for name, weight in self.weights.items()}
 
-    def observe(self, epoch: int, auc: float, tolerance: float, measured: dict[str, float]) -> None:
-        """Learn from an epoch's validation: brake where AUC fell, let go slowly where it did not."""
-        self.best_auc = max(self.best_auc, auc)
-        if auc < self.best_auc - tolerance and any(self.values(epoch).values()):
+    def observe(self, epoch: int, auc: float, measured: dict[str, float]) -> None:
+        """Learn from an epoch's validation: brake where AUC is too low, let go slowly where it is not."""
+        if epoch > self.start and auc < self.lowest_auc:
             self.brake *= 0.7
             self.n_braked += 1
-        else:
-            self.brake = min(1.0, self.brake * 1.02)
-            for name, weight in self.weights.items():
-                weight.observe(epoch, measured[name])
+            return
+        self.brake = min(1.0, self.brake * 1.05)
+        for name, weight in self.weights.items():
+            weight.observe(epoch, measured[name])
