@@ -162,7 +162,7 @@ def _probe_plain(
         max_eo_gap=None,
         progress=False,
     )
-    judge = replace(judge, settings=plainly)
+    judge = replace(judge, settings=plainly, recent=[])
     outcome, _ = _run(twin, data, plainly, _weight_control(plainly, -math.inf), generator, weights, judge, None)
     best = max(epoch.metrics["val_auc"] for epoch in outcome.history)
     return {"auc": best, **judge.explain(twin)}
@@ -291,6 +291,7 @@ class _Judge:
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
+    recent: list[float] = field(default_factory=list)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -320,14 +321,15 @@ class _Judge:
             "val_auc": auc,
             "val_eo_gap": _hard_gap(scores, self.membership),
         }
-        criterion = 1 - auc
+        worth = 1 - auc
         if self.settings.explains:
             found = self.explain(network)
             metrics |= {"val_gcig": found["gcig"], "completeness": found["completeness"]}
-            criterion += found["gcig"]
+            worth += 2 * self.settings.lambda_ig * found["gcig"]
         if self.settings.constrains:
             metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
-            criterion += metrics["val_outcome"]
+            worth += self.settings.lambda_fair * metrics["val_outcome"]
+        criterion = self._smoothed(worth)
         measured = {"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]}
         criterion += sum(10 + measured[name] for name, w in control.weights.items() if not w.met(measured[name]))
         if auc < control.lowest_auc:
@@ -335,6 +337,12 @@ class _Judge:
         control.observe(epoch, auc, measured)
         settled = epoch >= _SETTLED * self.settings.loop.max_epochs
         return Validation(criterion, metrics, eligible=settled)
+
+    def _smoothed(self, worth: float) -> float:
+        """The mean of the last epochs: one epoch's AUC on a few rows is mostly noise."""
+        self.recent.append(worth)
+        window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
+        return sum(window) / len(window)
 
     def explain(self, network: nn.Module) -> dict[str, float]:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
