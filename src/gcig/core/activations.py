@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 __all__ = ["Activation", "find_activation"]
 
+Derivatives = tuple[Tensor, Tensor, Tensor | None]
+Out = tuple[Tensor | None, Tensor | None]
+
 
 @dataclass(frozen=True)
 class Activation:
@@ -16,75 +19,91 @@ class Activation:
 
     Parameters
     ----------
-    derivatives : callable
-        Maps z to ``(s(z), s'(z), s''(z))``; shared subexpressions (a sigmoid, say) are computed once.
+    evaluate : callable
+        Maps z to ``(s(z), s'(z), s''(z))``; takes two arrays for the first two (None: new ones). Shared
+        subexpressions (a sigmoid, say) are computed once.
     smooth : bool
         Whether s' is continuous. Where it jumps, the jumps move along the path with the parameters, and
         quadrature at fixed nodes loses the gradient that they carry.
+    curved : bool
+        Whether s'' is not zero wherever it exists. Where it is, `evaluate` gives None for it.
     """
 
-    derivatives: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+    evaluate: Callable[[Tensor, Out], Derivatives]
     smooth: bool = True
+    curved: bool = True
+
+    def derivatives(self, z: Tensor, out: Out = (None, None)) -> Derivatives:
+        """s, s' and s'' at z; the first two are written to `out` where it is given."""
+        return self.evaluate(z, out)
 
 
-def _silu(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    # s' = sigma + s - s sigma and s'' = t - t sigma with t = s' + sigma - s sigma: few, fused operations.
+def _silu(z: Tensor, out: Out) -> Derivatives:
+    # With r = sigma (1 - s): s' = s + r and s'' = (s' + r)(1 - sigma), all in fused operations.
     sigmoid = torch.sigmoid(z)
-    value = z * sigmoid
-    slope = torch.addcmul(sigmoid + value, value, sigmoid, value=-1)
-    partial = torch.addcmul(slope + sigmoid, value, sigmoid, value=-1)
-    return value, slope, torch.addcmul(partial, partial, sigmoid, value=-1)
+    value = torch.mul(z, sigmoid, out=out[0])
+    rest = torch.addcmul(sigmoid, value, sigmoid, value=-1)
+    slope = torch.add(value, rest, out=out[1])
+    total = slope + rest
+    return value, slope, torch.addcmul(total, total, sigmoid, value=-1)
 
 
-def _gelu(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    cumulative = 0.5 * (1 + torch.erf(z * math.sqrt(0.5)))
-    density = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    return z * cumulative, cumulative + z * density, density * (2 - z * z)
+def _gelu(z: Tensor, out: Out) -> Derivatives:
+    square = z * z
+    cumulative = torch.erf(z * math.sqrt(0.5)).add_(1).mul_(0.5)
+    density = torch.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
+    slope = torch.addcmul(cumulative, z, density, out=out[1])
+    return torch.mul(z, cumulative, out=out[0]), slope, density * (2 - square)
 
 
-def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    value = torch.tanh(z)
-    slope = 1 - value * value
-    return value, slope, -2 * value * slope
+def _tanh(z: Tensor, out: Out) -> Derivatives:
+    value = torch.tanh(z, out=out[0])
+    slope = torch.addcmul(z.new_full((), 1.0), value, value, value=-1, out=out[1])
+    return value, slope, (value * slope).mul_(-2)
 
 
-def _sigmoid(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    value = torch.sigmoid(z)
-    slope = value * (1 - value)
-    return value, slope, slope * (1 - 2 * value)
+def _sigmoid(z: Tensor, out: Out) -> Derivatives:
+    value = torch.sigmoid(z, out=out[0])
+    slope = torch.addcmul(value, value, value, value=-1, out=out[1])
+    return value, slope, torch.addcmul(slope, slope, value, value=-2)
 
 
-def _softplus(beta: float) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
-    def derivatives(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        slope = torch.sigmoid(beta * z)
-        return torch.logaddexp(beta * z, torch.zeros_like(z)) / beta, slope, beta * slope * (1 - slope)
+def _softplus(beta: float) -> Callable[[Tensor, Out], Derivatives]:
+    def evaluate(z: Tensor, out: Out) -> Derivatives:
+        scaled = beta * z
+        slope = torch.sigmoid(scaled, out=out[1])
+        value = torch.div(torch.logaddexp(scaled, z.new_zeros(())), beta, out=out[0])
+        return value, slope, torch.addcmul(slope, slope, slope, value=-1).mul_(beta)
 
-    return derivatives
-
-
-def _leaky_relu(negative: float) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
-    def derivatives(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rectified = torch.relu(z)
-        value = torch.lerp(rectified, z, negative)
-        return value, torch.sign(rectified).mul_(1 - negative).add_(negative), torch.zeros_like(z)
-
-    return derivatives
+    return evaluate
 
 
-def _relu(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    value = torch.relu(z)
+def _relu(z: Tensor, out: Out) -> Derivatives:
+    value = torch.relu(z) if out[0] is None else torch.clamp_min(z, 0, out=out[0])
     # The sign of the rectified value is the mask; much faster on CPU than comparing and casting.
-    return value, torch.sign(value), torch.zeros_like(z)
+    return value, torch.sign(value, out=out[1]), None
 
 
-def _elu(alpha: float) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]:
-    def derivatives(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value = torch.nn.functional.elu(z, alpha)
-        below = (z <= 0).to(z.dtype)
-        curvature = below * (value + alpha)
-        return value, curvature + (1 - below), curvature
+def _leaky_relu(negative: float) -> Callable[[Tensor, Out], Derivatives]:
+    def evaluate(z: Tensor, out: Out) -> Derivatives:
+        rectified = torch.relu(z)
+        value = torch.lerp(rectified, z, negative, out=out[0])
+        return value, torch.sign(rectified, out=out[1]).mul_(1 - negative).add_(negative), None
 
-    return derivatives
+    return evaluate
+
+
+def _elu(alpha: float) -> Callable[[Tensor, Out], Derivatives]:
+    def evaluate(z: Tensor, out: Out) -> Derivatives:
+        rectified = torch.relu(z)
+        above = torch.sign(rectified)
+        below = torch.expm1(z - rectified) * alpha
+        # alpha exp(z) below zero and alpha above, where the mask takes it out again.
+        powers = below + alpha
+        curvature = torch.addcmul(powers, powers, above, value=-1)
+        return torch.add(rectified, below, out=out[0]), torch.add(curvature, above, out=out[1]), curvature
+
+    return evaluate
 
 
 def find_activation(module: nn.Module) -> Activation | None:
@@ -95,21 +114,20 @@ def find_activation(module: nn.Module) -> Activation | None:
     >>> find_activation(nn.SiLU()).smooth, find_activation(nn.ReLU()).smooth, find_activation(nn.GLU())
     (True, False, None)
     """
-    kind = type(module)
-    if kind is nn.SiLU:
+    if type(module) is nn.SiLU:
         return Activation(_silu)
-    if kind is nn.GELU and module.approximate == "none":
+    if type(module) is nn.GELU and module.approximate == "none":
         return Activation(_gelu)
-    if kind is nn.Tanh:
+    if type(module) is nn.Tanh:
         return Activation(_tanh)
-    if kind is nn.Sigmoid:
+    if type(module) is nn.Sigmoid:
         return Activation(_sigmoid)
-    if kind is nn.Softplus and module.threshold >= 20:
+    if type(module) is nn.Softplus and module.threshold >= 20:
         return Activation(_softplus(float(module.beta)))
-    if kind is nn.ReLU:
-        return Activation(_relu, smooth=False)
-    if kind is nn.LeakyReLU:
-        return Activation(_leaky_relu(float(module.negative_slope)), smooth=False)
-    if kind is nn.ELU:
+    if type(module) is nn.ReLU:
+        return Activation(_relu, smooth=False, curved=False)
+    if type(module) is nn.LeakyReLU:
+        return Activation(_leaky_relu(float(module.negative_slope)), smooth=False, curved=False)
+    if type(module) is nn.ELU:
         return Activation(_elu(float(module.alpha)), smooth=module.alpha == 1)
     return None
