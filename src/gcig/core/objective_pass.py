@@ -68,7 +68,7 @@ def secant_objective(
         Maps logits of shape (rows,) to a scalar, differentiably. Only the logits are differentiated: what
         else it depends on gets no gradient.
     n_explained : int, optional
-        All rows unless given. With 0, this is an ordinary training step without autograd's graph.
+        All rows unless given. With 0, this is an ordinary training step; autograd's is faster on CPU.
     scratch : Scratch, optional
         Kept by a caller who calls often.
     """
