@@ -71,7 +71,8 @@ def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Prob
         torch.enable_grad(),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
     ):
-        two = points[:1].detach().expand(2, *points.shape[1:]).clone().requires_grad_()
+        point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])
+        two = point.expand(2, *points.shape[1:]).clone().requires_grad_()
         outputs = logits(module, two, score)
         kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
         if outputs.requires_grad:

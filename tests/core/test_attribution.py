@@ -1,0 +1,311 @@
+"""Attributions as users ask for them: automatic, complete, in any mode, under any budget."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from gcig.core.attribution import attributions, choose_method
+from gcig.core.baselines import GroupBaselines
+from gcig.core.paths import general_attributions
+from gcig.core.probing import KinkWarning
+from gcig.core.quadrature import RULES, quadrature
+from gcig.models.mlp import ACTIVATIONS, make_mlp
+
+SMOOTH = [name for name in ACTIVATIONS if name not in {"relu", "leaky_relu"}]
+DEPTHS = pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (6, 5, 4)], ids=len)
+
+
+def make_problem(hidden=(8, 6), activation="silu", groups=2, n=20, columns=5, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    module = make_mlp(columns, hidden, activation, generator=generator).to(dtype)
+    inputs = torch.randn(n, columns, generator=generator).to(dtype)
+    references = torch.randn(groups, n, columns, generator=generator).to(dtype)
+    return module, inputs, references
+
+
+def converged(module, inputs, references, n_nodes=2000):
+    return general_attributions(module, inputs, references, quadrature("midpoint", n_nodes))
+
+
+@DEPTHS
+@pytest.mark.parametrize("activation", SMOOTH)
+@pytest.mark.parametrize("fast", [True, False])
+def test_smooth_networks_are_complete_to_a_millionth(hidden, activation, fast):
+    module, inputs, references = make_problem(hidden, activation)
+    # ELU's second derivative jumps, so that quadrature needs many nodes: secants are complete anyway.
+    rule = "secant" if activation == "elu" and fast and hidden else "auto"
+    found = attributions(module, inputs, references, rule=rule, tolerance=1e-6, fast=fast)
+    assert found.residual.shape == (2, 20)
+    assert found.residual.max() < (1e-6 if activation != "elu" or fast else 1e-4)
+    change = module(inputs) - module(references.flatten(0, 1)).view(2, -1)
+    residual = (found.values.sum(-1) - change.detach()).abs()
+    torch.testing.assert_close(found.residual, residual, rtol=0, atol=1e-14)
+
+
+@DEPTHS
+@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3])
+def test_the_automatic_mode_keeps_its_tolerance(hidden, activation, fast, tolerance):
+    module, inputs, references = make_problem(hidden, activation, n=30)
+    found = attributions(module, inputs, references, tolerance=tolerance, fast=fast)
+    limit = converged(module, inputs, references)
+    error = (found.values - limit).abs().sum(-1) / limit.abs().sum(-1)
+    assert error.mean() <= tolerance or (not fast and activation == "relu" and found.n_steps == 256)
+
+
+def test_steps_that_creep_are_not_taken_for_converged():
+    module, inputs, references = make_problem()
+    found = attributions(module, inputs, references, rule="right", tolerance=1e-2)
+    limit = converged(module, inputs, references)
+    assert ((found.values - limit).abs().sum(-1) / limit.abs().sum(-1)).mean() <= 1e-2
+    assert 16 <= found.n_steps < 256
+
+
+@pytest.mark.parametrize(
+    ("hidden", "activation", "rule", "exact"),
+    [
+        ((), "silu", "secant", True),
+        ((8,), "silu", "secant", True),
+        ((8,), "relu", "secant", True),
+        ((8, 6), "silu", "gauss_legendre", False),
+        ((8, 6), "relu", "secant", False),
+    ],
+)
+def test_rule_and_exactness_are_reported(hidden, activation, rule, exact):
+    module, inputs, references = make_problem(hidden, activation)
+    found = attributions(module, inputs, references)
+    assert (found.rule, found.exact) == (rule, exact)
+    assert found.n_steps == 1 or not exact
+    general = attributions(module, inputs, references, fast=False)
+    assert (general.rule, general.exact) == ("gauss_legendre", False)
+
+
+def test_tighter_tolerances_take_more_steps():
+    module, inputs, references = make_problem()
+    steps = [attributions(module, inputs, references, tolerance=t).n_steps for t in (1e-1, 1e-4, 1e-8)]
+    assert steps[0] < steps[1] < steps[2]
+
+
+@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_given_rule_is_used_as_given(rule, fast):
+    module, inputs, references = make_problem()
+    found = attributions(module, inputs, references, rule=rule, n_steps=3, fast=fast)
+    expected = general_attributions(module, inputs, references, quadrature(rule, 3))
+    torch.testing.assert_close(found.values, expected, rtol=1e-11, atol=1e-13)
+    assert (found.rule, found.n_steps) == (rule, 3)
+    with torch.no_grad():
+        change = module(inputs) - module(references.flatten(0, 1)).view(2, -1)
+    torch.testing.assert_close(found.residual, (expected.sum(-1) - change).abs(), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [2, 3, 7])
+@pytest.mark.parametrize("fast", [True, False])
+def test_every_group_as_if_it_were_alone(groups, fast):
+    module, inputs, references = make_problem(groups=groups)
+    together = attributions(module, inputs, references, rule="midpoint", n_steps=4, fast=fast).values
+    for group in range(groups):
+        alone = attributions(module, inputs, references[group : group + 1], rule="midpoint", n_steps=4).values
+        torch.testing.assert_close(together[group], alone[0], rtol=1e-11, atol=1e-13)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    n=st.integers(0, 4),
+    groups=st.integers(1, 4),
+    rule=st.sampled_from(list(RULES)),
+    max_bytes=st.integers(1, 100_000),
+)
+def test_attributions_have_the_shape_of_the_inputs(shape, n, groups, rule, max_bytes):
+    generator = torch.Generator().manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 3), nn.Tanh(), nn.Linear(3, 1))
+    inputs = torch.randn(n, *shape, generator=generator)
+    references = torch.randn(groups, n, *shape, generator=generator)
+    found = attributions(module, inputs, references, rule=rule, n_steps=2, max_bytes=max_bytes)
+    assert found.values.shape == references.shape
+    assert found.residual.shape == (groups, n)
+    whole = attributions(module, inputs, references, rule=rule, n_steps=2)
+    torch.testing.assert_close(found.values, whole.values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("rule", ["auto", "gauss_legendre"])
+def test_chunked_equals_unchunked(fast, rule):
+    module, inputs, references = make_problem()
+    found = []
+    for max_bytes in (1 << 28, 20_000, 1):
+        result = attributions(
+            module, inputs, references, rule=rule, create_graph=True, fast=fast, max_bytes=max_bytes
+        )
+        gradient = torch.autograd.grad(result.values.square().sum(), module[0].weight)[0]
+        found.append((result.values, gradient, result.residual))
+    for small in found[1:]:
+        torch.testing.assert_close(small, found[0], rtol=1e-10, atol=1e-13)
+
+
+def test_no_graph_unless_asked_for():
+    module, inputs, references = make_problem()
+    for fast in (True, False):
+        assert not attributions(module, inputs, references, fast=fast).values.requires_grad
+        with torch.no_grad():
+            found = attributions(module, inputs, references, fast=fast, create_graph=True)
+        assert found.values.requires_grad
+        assert not found.residual.requires_grad
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_works_where_gradients_are_switched_off(fast):
+    module, inputs, references = make_problem()
+    expected = attributions(module, inputs, references, fast=fast).values
+    for off in (torch.no_grad(), torch.inference_mode()):
+        with off:
+            found = attributions(module, inputs * 1, references * 1, fast=fast).values
+        torch.testing.assert_close(found.clone(), expected)
+
+
+class Normalised(nn.Sequential):
+    """BatchNorm and Dropout in all their training glory."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Linear(5, 8), nn.BatchNorm1d(8), nn.SiLU(), nn.Dropout(0.5), nn.Linear(8, 1), nn.Flatten(0)
+        )
+
+
+@pytest.mark.parametrize("create_graph", [True, False])
+@pytest.mark.parametrize("max_bytes", [1 << 28, 1000])
+def test_dropout_and_batch_norm_do_not_disturb(create_graph, max_bytes):
+    _, inputs, references = make_problem()
+    module = Normalised().double()
+    module(inputs)
+    module[3].eval()
+    buffers = copy.deepcopy(dict(module.named_buffers()))
+    found = attributions(
+        module, inputs, references, n_steps=4, create_graph=create_graph, max_bytes=max_bytes
+    )
+    if create_graph:
+        found.values.sum().backward()
+    assert module.training
+    assert module[1].training
+    assert not module[3].training
+    assert all(torch.equal(value, buffers[name]) for name, value in module.named_buffers())
+    expected = attributions(module.eval(), inputs, references, n_steps=4)
+    torch.testing.assert_close(found.values.detach(), expected.values)
+    alone = attributions(module.train(), inputs[:1], references[:, :1], n_steps=4)
+    torch.testing.assert_close(found.values[:, :1].detach(), alone.values)
+
+
+def test_dropout_does_not_keep_a_network_from_its_fast_path():
+    module, inputs, references = make_problem((8,))
+    dropping = nn.Sequential(module[0], module[1], nn.Dropout(0.9), *list(module)[2:])
+    found = attributions(dropping, inputs, references)
+    assert found.exact
+    torch.testing.assert_close(found.values, attributions(module, inputs, references).values)
+    assert found.residual.max() < 1e-9
+
+
+def test_several_outputs_need_a_score():
+    _, inputs, references = make_problem()
+    module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    with pytest.raises(ValueError, match=r"one logit a row.*pass score="):
+        attributions(module, inputs, references)
+    found = attributions(module, inputs, references, score=lambda out: out[:, 2] - out[:, 0], tolerance=1e-8)
+    last = copy.deepcopy(module[2])
+    single = nn.Linear(6, 1).double()
+    with torch.no_grad():
+        single.weight[0], single.bias[0] = last.weight[2] - last.weight[0], last.bias[2] - last.bias[0]
+    expected = attributions(nn.Sequential(module[0], module[1], single), inputs, references)
+    torch.testing.assert_close(found.values, expected.values, rtol=1e-6, atol=1e-7)
+
+
+def test_references_of_another_shape_are_refused():
+    module, inputs, references = make_problem()
+    with pytest.raises(ValueError, match=r"references must have shape \(groups, 20, 5\).*not \(20, 5\)"):
+        attributions(module, inputs, references[0])
+
+
+@pytest.mark.parametrize("n_steps", [0, "many"])
+@pytest.mark.parametrize("rule", ["secant", "right"])
+def test_impossible_steps_are_refused(rule, n_steps):
+    module, inputs, references = make_problem()
+    with pytest.raises(ValueError, match="n_steps must be a positive integer"):
+        attributions(module, inputs, references, rule=rule, n_steps=n_steps)
+
+
+def test_secants_are_refused_off_the_fast_path():
+    module, inputs, references = make_problem()
+    with pytest.raises(ValueError, match="rule='secant' needs a layered network"):
+        attributions(module, inputs, references, rule="secant", fast=False)
+
+
+def test_a_module_without_gradients_is_refused():
+    class Counted(nn.Module):
+        def forward(self, x):
+            return (x > 0).sum(1).to(x.dtype)
+
+    _, inputs, references = make_problem()
+    with pytest.raises(ValueError, match="does not depend differentiably on its inputs"):
+        attributions(Counted(), inputs, references)
+
+
+def test_kinks_are_warned_of_where_a_gradient_is_wanted():
+    module, inputs, references = make_problem(activation="relu")
+    attributions(module, inputs, references, rule="midpoint", n_steps=4)
+    attributions(module, inputs, references, create_graph=True)
+    with pytest.warns(KinkWarning):
+        attributions(module, inputs, references, rule="midpoint", n_steps=4, create_graph=True)
+    with pytest.warns(KinkWarning):
+        attributions(module, inputs, references, n_steps=4, fast=False, create_graph=True)
+
+
+def test_a_row_at_its_baseline_has_no_attributions():
+    module, inputs, _ = make_problem()
+    for fast in (True, False):
+        found = attributions(module, inputs, inputs.expand(2, -1, -1), fast=fast)
+        assert not found.values.any()
+        assert found.values.isfinite().all()
+
+
+def test_autocast_leaves_layered_networks_in_full_precision():
+    module, inputs, references = make_problem(dtype=torch.float32)
+    expected = attributions(module, inputs, references)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attributions(module, inputs, references, n_steps=expected.n_steps)
+        general = attributions(module, inputs, references, n_steps=expected.n_steps, fast=False)
+    torch.testing.assert_close(found.values, expected.values)
+    assert general.values.dtype == torch.float32
+    error = (general.values - expected.values).norm() / expected.values.norm()
+    assert 0 < error < 0.02
+
+
+def test_the_probe_looks_at_few_rows_under_the_budget():
+    """Choosing steps must not take more memory than the computation may."""
+    seen = []
+
+    class Watched(nn.Sequential):
+        def forward(self, x):
+            seen.append(len(x))
+            return super().forward(x)
+
+    module, inputs, references = make_problem(n=1000)
+    watched = Watched(*module)
+    choose_method(watched, inputs, references, tolerance=1e-12)
+    assert max(seen) > 1000
+    seen.clear()
+    choose_method(watched, inputs, references, tolerance=1e-12, max_bytes=100_000)
+    assert max(seen) < 100
+
+
+def test_baselines_feed_attributions():
+    module, inputs, _ = make_problem(n=40)
+    labels, groups = torch.arange(40) % 2, torch.arange(40) // 2 % 3
+    baselines = GroupBaselines.from_data(inputs, labels, groups)
+    found = attributions(module, inputs, baselines.of(labels))
+    assert found.values.shape == (3, 40, 5)
+    assert found.residual.max() < 1e-4
