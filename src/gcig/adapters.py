@@ -88,7 +88,7 @@ class GcigModel(AdaptedModel):
             classes=np.asarray(model.classes_),
             groups=tuple(model.groups_),
             baselines=baselines.cpu().numpy() if isinstance(baselines, Tensor) else np.asarray(baselines),
-            threshold=float(getattr(model, "threshold", np.nan)),
+            threshold=float(getattr(model, "threshold_", np.nan)),
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:

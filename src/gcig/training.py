@@ -17,12 +17,15 @@ from torch import Tensor, nn
 
 __all__ = [
     "DivergenceError",
+    "Validation",
     "Epoch",
     "Loop",
     "Outcome",
     "batches",
     "one_thread",
+    "resolve_batch_size",
     "resolve_device",
+    "resolve_learning_rate",
     "seeded_generator",
     "train",
 ]
@@ -63,8 +66,8 @@ class Loop:
     max_epochs, batch_size : int
     patience : int or None
         Epochs without a better criterion before training stops; None trains to the end.
-    learning_rate : str
-        ``"cosine"`` lowers the rate to a hundredth over all epochs, ``"constant"`` leaves it.
+    schedule : {"cosine", "constant"}
+        Whether the learning rate is lowered to a hundredth over all epochs.
     """
 
     max_epochs: int
@@ -99,6 +102,22 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(device)
+
+
+def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:
+    """``"auto"`` is a power of two near a 64th of the rows, between 64 and 512.
+
+    >>> [resolve_batch_size("auto", n) for n in (500, 5_000, 30_000, 10**6)]
+    [64, 64, 512, 512]
+    """
+    if batch_size != "auto":
+        return int(batch_size)
+    return int(2 ** round(math.log2(min(512, max(64, n_rows / 64)))))
+
+
+def resolve_learning_rate(learning_rate: float | str, batch_size: int) -> float:
+    """``"auto"`` is 0.002 at 64 rows a batch and grows with its cube root, to 0.004 at 512."""
+    return 2e-3 * (batch_size / 64) ** (1 / 3) if learning_rate == "auto" else float(learning_rate)
 
 
 def seeded_generator(seed: int | None) -> torch.Generator:

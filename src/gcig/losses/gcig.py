@@ -23,6 +23,7 @@ from gcig.core.fused import Scratch, SecantRule, secant_penalty
 from gcig.core.method import Method, training_method
 from gcig.core.modes import Score, untraced
 from gcig.core.numerics import vector_norm
+from gcig.core.objective_pass import Objective, secant_objective
 from gcig.core.probing import Probe, probe, warn_of_kinks
 
 __all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
@@ -187,17 +188,42 @@ class GCIGPenalty(nn.Module):
         if not len(x):
             return x.new_zeros(())
         x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
-        method = training_method(
+        method = self._method(module, x)
+        if _fusible(method):
+            return self._fused(method, x, y, baselines)
+        explicit = self._explicit if method.network is not None else untraced(self._explicit)
+        return explicit(module, method, x, y, baselines)
+
+    def joint(
+        self, module: nn.Module, x: Tensor, y: Tensor, outer: Callable[[Tensor], Tensor], weight: float
+    ) -> Objective | None:
+        """A loss on all rows' logits plus `weight` times the penalty of the first len(y) rows, in one pass.
+
+        The forward pass is shared and no graph of the network is built, so that this is the cheapest way to
+        train. It exists for layered networks without active dropout; None where it does not apply, or where
+        rows turn out to have no attributions, and the terms have to be computed one by one.
+        """
+        method = self._method(module, x)
+        dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
+        if not _fusible(method) or dropping:
+            return None
+        assert method.network is not None
+        rule = SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
+        weights = weight * label_row_weights(y, self.definition.label_weights, dtype=x.dtype)
+        baselines = self._compared_baselines().to(x.dtype)
+        found = secant_objective(
+            method.network, x, y, baselines, weights, rule, outer, n_explained=len(y), scratch=self._scratch
+        )
+        return found if bool(defined_by_norms(found.norms).all()) else None
+
+    def _method(self, module: nn.Module, x: Tensor) -> Method:
+        return training_method(
             module,
             rule=self.definition.rule,
             n_steps=self.definition.n_steps,
             fast=self.fast and self.score is None,
             tabular=x.dim() == 2,
         )
-        if _fusible(method):
-            return self._fused(method, x, y, baselines)
-        explicit = self._explicit if method.network is not None else untraced(self._explicit)
-        return explicit(module, method, x, y, baselines)
 
     def _check(self, x: Tensor, y: Tensor) -> None:
         expected = self.baselines.values.shape[2:]
@@ -237,6 +263,7 @@ class GCIGPenalty(nn.Module):
         return self._over_defined(compute)
 
     def _explicit(self, module: nn.Module, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
+        indicator(y, 2, "y")  # refuses other labels, before they are used to index
         by_group = baselines.transpose(0, 1)
         found = self._probe(module, by_group[0]) if method.network is None else Probe(0, False)
         if not (self._warned or torch.compiler.is_compiling()):

@@ -22,9 +22,10 @@ from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.weights import Bounded, Fixed, WeightControl, auc_tolerance
 from gcig.training import Loop, Outcome, Validation, one_thread, train
 
-__all__ = ["FairTraining", "TrainedNetwork", "binary_auc", "train_fairly"]
+__all__ = ["FairTraining", "TrainedNetwork", "binary_auc", "measure", "train_fairly"]
 
 _VALIDATION_ROWS = 2048
+_LEAST = 0.05  # the weight in the criterion of a term that is trained for by a bound
 _SETTLED = 0.25  # the share of the epochs after which validation decides about brake, bounds and return
 _PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
 
@@ -47,7 +48,7 @@ class FairTraining:
     n_steps: int | str = "auto"
     penalty_rows: float = 0.25
     ema_rate: float = 0.05
-    allowed_drop: float = 0.01
+    allowed_drop: float = 0.005
     progress: bool = False
 
     @property
@@ -164,8 +165,9 @@ def _probe_plain(
     )
     judge = replace(judge, settings=plainly, recent=[])
     outcome, _ = _run(twin, data, plainly, _weight_control(plainly, -math.inf), generator, weights, judge, None)
-    best = max(epoch.metrics["val_auc"] for epoch in outcome.history)
-    return {"auc": best, **judge.explain(twin)}
+    last = [epoch.metrics["val_auc"] for epoch in outcome.history][-3:]
+    found = measure(twin, judge.rows, data, plainly, judge.n_groups)
+    return {**found, "auc": sum(last) / len(last)}
 
 
 def _run(
@@ -250,48 +252,71 @@ class _Step:
         self.epoch = 1
 
     def __call__(self, rows: Tensor) -> dict[str, Tensor]:
-        inputs, targets = self.data.inputs[rows], self.targets[rows]
-        weights = self.control.values(self.epoch)
+        inputs, weights = self.data.inputs[rows], self.control.values(self.epoch)
+        outer = _Outer(self, rows, weights["outcome"])
         self.network.train()
-        scores = logits(self.network, inputs)
-        row_weights = None if self.weights is None else self.weights[rows]
-        total = binary_cross_entropy_with_logits(scores, targets, weight=row_weights)
-        terms = {"prediction": total.detach()}
-        if self.settings.explains:
-            labels = self.data.labels[rows]
-            self.penalty.baselines.update(inputs, labels, self.data.groups[rows])
-            if weights["gcig"]:
-                # The batch is in random order, so its first rows are a random part of it.
-                first = slice(0, math.ceil(self.settings.penalty_rows * len(rows)))
-                gcig = self.penalty.of_rows(self.network, inputs[first], labels[first])
-                terms["gcig"] = gcig.detach()
-                total = total + weights["gcig"] * gcig
-        if self.membership is not None and weights["outcome"]:
-            outcome = rate_disparity(scores, self.membership[rows].permute(1, 2, 0))
-            terms["outcome"] = outcome.detach()
-            total = total + weights["outcome"] * outcome
+        total = self._total(inputs, rows, outer, weights["gcig"])
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
-        terms["total"] = total.detach()
-        return terms
+        return {**outer.terms, "total": total.detach()}
+
+    def _total(self, inputs: Tensor, rows: Tensor, outer: "_Outer", weight: float) -> Tensor:
+        if not self.settings.explains:
+            return outer(logits(self.network, inputs))
+        labels = self.data.labels[rows]
+        self.penalty.baselines.update(inputs, labels, self.data.groups[rows])
+        if not weight:
+            return outer(logits(self.network, inputs))
+        # The batch is in random order, so its first rows are a random part of it.
+        first = slice(0, math.ceil(self.settings.penalty_rows * len(rows)))
+        found = self.penalty.joint(self.network, inputs, labels[first], outer, weight)
+        if found is not None:
+            outer.terms["gcig"] = found.penalty / weight
+            return found.total
+        gcig = self.penalty.of_rows(self.network, inputs[first], labels[first])
+        total = outer(logits(self.network, inputs)) + weight * gcig
+        outer.terms["gcig"] = gcig.detach()
+        return total
+
+
+class _Outer:
+    """The terms that depend on the predictions alone, as a function of the logits of a mini-batch."""
+
+    def __init__(self, step: _Step, rows: Tensor, outcome_weight: float) -> None:
+        self.targets = step.targets[rows]
+        self.weights = None if step.weights is None else step.weights[rows]
+        self.outcome_weight = outcome_weight
+        self.membership = None
+        if step.membership is not None and outcome_weight:
+            self.membership = step.membership[rows].permute(1, 2, 0)
+        self.terms: dict[str, Tensor] = {}
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        total = binary_cross_entropy_with_logits(scores, self.targets, weight=self.weights)
+        self.terms["prediction"] = total.detach()
+        if self.membership is not None:
+            outcome = rate_disparity(scores, self.membership)
+            self.terms["outcome"] = outcome.detach()
+            total = total + self.outcome_weight * outcome
+        return total
 
 
 @dataclass(frozen=True)
 class _Judge:
     """What an epoch is worth on validation rows.
 
-    The criterion adds up what users look at: 1 - AUC, plus GCIG and the outcome gap of the soft rates as far
-    as they are trained for. With bounds, meeting them comes first; an epoch whose AUC is under the brake's
-    limit comes last. Epochs before training has settled do not count.
+    The criterion looks at utility and fairness: among the epochs whose AUC is at most a tolerance below that
+    of the plain network, the one with the lowest weighted sum of GCIG and outcome gap; where there is none,
+    the one with the highest AUC. Bounds come before both. Epochs before training has settled do not count.
     """
 
     rows: GroupedBatch
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
-    recent: list[float] = field(default_factory=list)
+    recent: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -321,28 +346,31 @@ class _Judge:
             "val_auc": auc,
             "val_eo_gap": _hard_gap(scores, self.membership),
         }
-        worth = 1 - auc
+        unfairness = 0.0
         if self.settings.explains:
             found = self.explain(network)
             metrics |= {"val_gcig": found["gcig"], "completeness": found["completeness"]}
-            worth += 2 * self.settings.lambda_ig * found["gcig"]
+            unfairness += 2 * max(self.settings.lambda_ig, _LEAST) * found["gcig"]
         if self.settings.constrains:
             metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
-            worth += self.settings.lambda_fair * metrics["val_outcome"]
-        criterion = self._smoothed(worth)
+            unfairness += max(self.settings.lambda_fair, _LEAST) * metrics["val_outcome"]
         measured = {"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]}
-        criterion += sum(10 + measured[name] for name, w in control.weights.items() if not w.met(measured[name]))
-        if auc < control.lowest_auc:
-            criterion += 5
+        unmet = [measured[name] for name, weight in control.weights.items() if not weight.met(measured[name])]
+        criterion = self._criterion(auc, unfairness, control.lowest_auc) + 10 * len(unmet) + sum(unmet)
         control.observe(epoch, auc, measured)
         settled = epoch >= _SETTLED * self.settings.loop.max_epochs
         return Validation(criterion, metrics, eligible=settled)
 
-    def _smoothed(self, worth: float) -> float:
-        """The mean of the last epochs: one epoch's AUC on a few rows is mostly noise."""
-        self.recent.append(worth)
+    def _criterion(self, auc: float, unfairness: float, lowest_auc: float) -> float:
+        """Among epochs whose AUC is high enough the fairest; otherwise the one with the highest AUC.
+
+        Both are means of the last epochs: one epoch's AUC on a few rows is mostly noise.
+        """
+        self.recent.append((auc, unfairness))
         window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
-        return sum(window) / len(window)
+        mean_auc, mean_unfairness = (sum(values) / len(window) for values in zip(*window, strict=True))
+        trained_plainly = not (self.settings.explains or self.settings.constrains)
+        return 1 + (1 - mean_auc) if trained_plainly or mean_auc < lowest_auc else mean_unfairness
 
     def explain(self, network: nn.Module) -> dict[str, float]:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
@@ -362,6 +390,18 @@ class _Judge:
             "completeness": float(found.residual.mean()),
             "columns": effective_columns(values[:, defined]),
         }
+
+
+@torch.no_grad()
+def measure(
+    network: nn.Module, rows: GroupedBatch, training: GroupedBatch, settings: FairTraining, n_groups: int
+) -> dict[str, float]:
+    """AUC, outcome gap, GCIG, completeness and effective columns of a network on some rows."""
+    judge = _Judge(rows, training, settings, n_groups)
+    with evaluating(network):
+        scores = logits(network, rows.inputs)
+    gap = _hard_gap(scores, judge.membership)
+    return {"auc": binary_auc(scores, rows.labels), "outcome_gap": gap, **judge.explain(network)}
 
 
 def _hard_gap(scores: Tensor, membership: Tensor) -> float:

@@ -1,0 +1,133 @@
+"""From a user's table to what training takes: checked, encoded, weighted, and a part held out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from torch import Tensor
+
+from gcig._validation import (
+    Groups,
+    InputError,
+    Labels,
+    check_cells,
+    check_features,
+    check_groups,
+    check_labels,
+    check_lengths,
+    check_sample_weight,
+    warn_if_sensitive_in,
+)
+from gcig.core.batch import GroupedBatch
+from gcig.data.splitting import hold_out
+
+__all__ = ["CheckedTable", "TrainingData", "check_table", "training_data"]
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """A training table after all checks."""
+
+    frame: Any
+    labels: Labels
+    groups: Groups
+    weights: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Encoded rows on a device, split into a training and a validation part.
+
+    Attributes
+    ----------
+    all : GroupedBatch
+        Every row.
+    training : GroupedBatch
+        The rows that gradients are computed on.
+    validation : GroupedBatch or None
+        The rows that early stopping looks at.
+    weights : Tensor or None
+        Weights of the training rows, with mean one.
+    n_groups : int
+    """
+
+    all: GroupedBatch
+    training: GroupedBatch
+    validation: GroupedBatch | None
+    weights: Tensor | None
+    n_groups: int
+
+
+def check_table(
+    X: Any, y: Any, sensitive_features: Any, sample_weight: Any, class_weight: Any, min_cell: int | None = None
+) -> CheckedTable:
+    """Check a table, its labels, groups and weights against each other."""
+    if sensitive_features is None:
+        raise InputError(
+            "sensitive_features is missing: fit needs the group of every row, as an array or Series "
+            "(prediction does not)."
+        )
+    check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    frame = check_features(X)
+    labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning)
+    groups = check_groups(sensitive_features, n_rows=len(frame), min_cell=min_cell)
+    check_cells(labels, groups)
+    warn_if_sensitive_in(frame, groups)
+    weights = check_sample_weight(sample_weight, len(frame), labels=labels)
+    return CheckedTable(frame, labels, groups, _with_class_weight(weights, labels, class_weight))
+
+
+def _with_class_weight(
+    weights: NDArray[np.float64] | None, labels: Labels, class_weight: Any
+) -> NDArray[np.float64] | None:
+    if class_weight is None:
+        return weights
+    if class_weight == "balanced":
+        counts = np.bincount(labels.codes, weights=weights, minlength=2)
+        factors = counts.sum() / (2 * counts)
+    elif isinstance(class_weight, dict):
+        unknown = set(class_weight) - set(labels.classes)
+        if unknown:
+            raise InputError(f"class_weight names classes that y does not have: {sorted(map(str, unknown))}.")
+        factors = np.array([float(class_weight.get(name, 1.0)) for name in labels.classes])
+    else:
+        raise InputError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}.")
+    per_row = factors[labels.codes]
+    return per_row if weights is None else weights * per_row
+
+
+def training_data(
+    table: CheckedTable,
+    encoded: NDArray[np.float32],
+    *,
+    device: torch.device,
+    validation_fraction: float | None,
+    seed: int,
+) -> TrainingData:
+    """Put encoded rows on a device and hold out a part of them, stratified by label and group."""
+    rows = GroupedBatch(
+        torch.from_numpy(encoded).to(device),
+        torch.from_numpy(table.labels.codes).to(device),
+        torch.from_numpy(table.groups.codes).to(device),
+    )
+    kept, held = np.arange(len(rows)), np.arange(0)
+    if validation_fraction is not None:
+        kept, held = hold_out(
+            table.labels.codes, table.groups.codes, fraction=validation_fraction, random_state=seed, strict=False
+        )
+        if len(np.unique(table.labels.codes[held])) < 2:
+            kept, held = np.arange(len(rows)), np.arange(0)
+    weights = None
+    if table.weights is not None:
+        share = table.weights[kept] / table.weights[kept].mean()
+        weights = torch.from_numpy(share.astype(np.float32)).to(device)
+    return TrainingData(
+        all=rows,
+        training=rows[torch.from_numpy(kept).to(device)],
+        validation=rows[torch.from_numpy(held).to(device)] if len(held) else None,
+        weights=weights,
+        n_groups=len(table.groups.names),
+    )

@@ -1,0 +1,100 @@
+"""The methods by name; the one list of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+__all__ = ["METHODS", "Method", "register_method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method of the comparison.
+
+    Parameters
+    ----------
+    key : str
+        Its name in this package.
+    label : str
+        Its name in the paper.
+    location : str
+        Where its class is: ``"package.module:Class"``; imported when first used.
+    search_space : mapping of parameter name to values
+        What grid search tries.
+    """
+
+    key: str
+    label: str
+    location: str
+    search_space: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def estimator(self) -> type[Any]:
+        """The class of its estimator."""
+        module, _, name = self.location.partition(":")
+        found: type[Any] = getattr(import_module(module), name)
+        return found
+
+
+class _Methods(Mapping[str, Method]):
+    """Methods by key; read-only but for `register_method`."""
+
+    def __init__(self, methods: list[Method]) -> None:
+        self._methods = {method.key: method for method in methods}
+
+    def __getitem__(self, key: str) -> Method:
+        if key not in self._methods:
+            raise KeyError(f"no method {key!r}; there are {', '.join(self._methods)}")
+        return self._methods[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    def add(self, method: Method, *, overwrite: bool) -> None:
+        if method.key in self._methods and not overwrite:
+            raise ValueError(f"a method {method.key!r} exists already; pass overwrite=True to replace it")
+        self._methods[method.key] = method
+
+
+_LEARNING = {"learning_rate": (1e-3, 2e-3, 5e-3)}
+
+METHODS = _Methods(
+    [
+        Method("unconstrained", "Unconstrained", "gcig.methods.unconstrained:UnconstrainedClassifier", _LEARNING),
+        Method(
+            "fairx",
+            "FairX",
+            "gcig.methods.fairx:FairXClassifier",
+            {"lambda_ig": (0.1, 0.2, 0.3, 0.5, 1.0), "lambda_fair": (0.05, 0.1, 0.2)},
+        ),
+    ]
+)
+
+
+def register_method(
+    key: str,
+    estimator: type[Any],
+    *,
+    label: str | None = None,
+    search_space: Mapping[str, tuple[Any, ...]] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Add a method from outside the package.
+
+    Parameters
+    ----------
+    key : str
+        Its name.
+    estimator : class
+        With the interface of `gcig.methods.base.NetworkClassifier`; importable by its name.
+    label : str, optional
+        Its name in tables.
+    search_space : mapping, optional
+        What grid search tries.
+    """
+    location = f"{estimator.__module__}:{estimator.__qualname__}"
+    METHODS.add(Method(key, label or key, location, dict(search_space or {})), overwrite=overwrite)
