@@ -7,7 +7,7 @@ do not pay for torch, scikit-learn and pandas.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from gcig._version import __version__
 
 _HOME = {
     "Dataset": "gcig.data.dataset",

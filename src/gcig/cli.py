@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from gcig import __version__
+from gcig._version import __version__
 
 
 class ExitCode(IntEnum):

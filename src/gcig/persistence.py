@@ -30,7 +30,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from gcig import __version__
+from gcig._version import __version__
 
 FORMAT: Final = "gcig"
 FORMAT_VERSION: Final = 1
