@@ -33,6 +33,10 @@ PATHS = {
     "general, chunked": {"fast": False, "max_bytes": 20_000},
     "general, part by part": {"fast": False, "max_bytes": 1},
 }
+# Torch's compiler uses what torch has deprecated.
+COMPILES = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", r"ignore:The \.grad attribute:UserWarning"
+)
 EVERY_PATH = pytest.mark.parametrize("path", list(PATHS))
 
 
@@ -193,8 +197,7 @@ class Penalised(nn.Module):
 
 
 @EVERY_PATH
-@NORMS
-@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize(("norm", "groups"), [("l1", 2), ("l2", 2), ("l1", 3)])
 @pytest.mark.parametrize("hidden", [(), (5,), (4, 3)], ids=len)
 def test_gradcheck(path, norm, groups, hidden):
     problem = Problem(hidden, "silu", groups, n=9 if groups == 2 else 12, columns=3)
@@ -205,7 +208,8 @@ def test_gradcheck(path, norm, groups, hidden):
     def function(*values):
         return functional_call(whole, dict(zip(names, values, strict=True)), (problem.x, problem.y))
 
-    assert torch.autograd.gradcheck(function, tensors)
+    # Chunks are compared with the whole elsewhere: a random projection of their Jacobian will do.
+    assert torch.autograd.gradcheck(function, tensors, fast_mode="max_bytes" in PATHS[path])
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh", "softplus", "sigmoid"])
@@ -792,9 +796,8 @@ def test_modules_are_not_kept_alive():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("hidden", [(6,), (6, 5)], ids=len)
-@pytest.mark.parametrize("activation", ["silu", "relu"])
+@COMPILES
+@pytest.mark.parametrize(("hidden", "activation"), [((6,), "relu"), ((6, 5), "silu"), ((6, 5), "relu")])
 def test_torch_compile_of_layered_networks_is_one_graph(hidden, activation):
     torch.compiler.reset()
     problem = Problem(hidden, activation, dtype=torch.float32)
@@ -814,7 +817,7 @@ def test_torch_compile_of_layered_networks_is_one_graph(hidden, activation):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@COMPILES
 @pytest.mark.parametrize(
     "options",
     [{"fast": False}, {"rows": 0.5}, {"every": 2}, {"pairs": "random"}, {"max_bytes": 5_000}],
@@ -833,7 +836,7 @@ def test_torch_compile_falls_back_where_it_must(options):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@COMPILES
 @pytest.mark.parametrize("options", [{}, {"fast": False}, {"fast": False, "max_bytes": 5_000}], ids=str)
 @pytest.mark.parametrize("in_place", [True, False])
 def test_compiled_modules_are_explained(options, in_place):
