@@ -711,6 +711,45 @@ def test_beside_another_loss(path):
     torch.testing.assert_close(problem.gradient(loss), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+@pytest.mark.parametrize("n_explained", [30, 12])
+@pytest.mark.parametrize("hidden", [(6,), (6, 5)], ids=len)
+def test_the_joint_pass_equals_its_terms(activation, n_explained, hidden):
+    problem = Problem(hidden, activation)
+    x, y = problem.x, problem.y
+
+    def outer(scores):
+        return nn.functional.binary_cross_entropy_with_logits(scores, y.double())
+
+    found = problem.penalty().joint(problem.module, x, y[:n_explained], outer, 0.3)
+    loss, penalty = (
+        outer(problem.module(x)),
+        problem.penalty()(problem.module, x[:n_explained], y[:n_explained]),
+    )
+    torch.testing.assert_close(found.outer, loss.detach(), rtol=1e-10, atol=0)
+    torch.testing.assert_close(found.penalty, 0.3 * penalty.detach(), rtol=1e-10, atol=0)
+    gradient = problem.gradient(loss + 0.3 * penalty)
+    torch.testing.assert_close(problem.gradient(found.total), gradient, rtol=1e-8, atol=1e-12)
+
+
+def test_no_joint_pass_where_it_would_be_wrong():
+    problem = Problem()
+    layers = list(problem.module)
+    dropping = nn.Sequential(*layers[:2], nn.Dropout(), *layers[2:])
+
+    def joint(module, penalty, x=problem.x):
+        return penalty.joint(module, x, problem.y, torch.sum, 0.3)
+
+    assert joint(problem.module, problem.penalty()) is not None
+    assert joint(dropping, problem.penalty()) is None
+    assert joint(dropping.eval(), problem.penalty()) is not None
+    assert joint(problem.module, problem.penalty(fast=False)) is None
+    assert joint(problem.module, problem.penalty(rule="right")) is None
+    at_baseline = problem.x.clone()
+    at_baseline[3] = problem.baselines.values[problem.y[3], 0]
+    assert joint(problem.module, problem.penalty(), at_baseline) is None
+
+
 @pytest.mark.parametrize("hidden", [(6,), (6, 5)], ids=len)
 def test_autocast_leaves_layered_networks_in_full_precision(hidden):
     problem = Problem(hidden, dtype=torch.float32)
