@@ -7,7 +7,7 @@ worth; adversarial, Lagrangian and plain training differ in nothing else.
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcig._validation import InputError
+
 __all__ = [
     "DivergenceError",
-    "Validation",
     "Epoch",
     "Loop",
     "Outcome",
+    "Validation",
     "batches",
+    "isolated_seed",
     "one_thread",
     "resolve_batch_size",
     "resolve_device",
@@ -32,10 +35,6 @@ __all__ = [
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
-
-
-class DivergenceError(RuntimeError):
-    """The loss was no longer finite; the parameters are back at the last good epoch."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,46 @@ class Outcome:
     best_epoch: int
 
 
+class DivergenceError(RuntimeError):
+    """The loss was no longer finite; the parameters are back at the last good epoch.
+
+    Parameters
+    ----------
+    message : str
+    outcome : Outcome, optional
+        The history up to there, and the epoch whose parameters were put back.
+    """
+
+    def __init__(self, message: str, outcome: Outcome | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome or Outcome((), 0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose parameters were put back; 0 where none was finished, and nothing is trained."""
+        return self.outcome.best_epoch
+
+    def __reduce__(self) -> tuple[type["DivergenceError"], tuple[str, Outcome]]:
+        # Errors come back from worker processes pickled; by default the second argument would be lost.
+        return type(self), (str(self), self.outcome)
+
+
 def resolve_device(device: str | torch.device) -> torch.device:
     """``"auto"`` is a CUDA device where there is one, else the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"device must be 'auto' or what torch.device takes, such as 'cpu', not {device!r}."
+        ) from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"device={str(device)!r}: torch finds {torch.cuda.device_count()} CUDA devices here. "
+            "Use device='auto', which takes one where there is one."
+        )
+    return found
 
 
 def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:
@@ -131,6 +165,18 @@ def seeded_generator(seed: int | None) -> torch.Generator:
 
 
 @contextmanager
+def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators, which dropout draws from, and put them back afterwards."""
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)
+        with torch.cuda.device(device) if cuda else nullcontext():
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            yield
+
+
+@contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
     """Small networks on a CPU are fastest on one thread, and give the same bits on any machine size."""
     threads = torch.get_num_threads()
@@ -142,7 +188,9 @@ def one_thread(device: torch.device) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def batches(n_rows: int, batch_size: int, generator: torch.Generator, device: torch.device) -> Iterator[Tensor]:
+def batches(
+    n_rows: int, batch_size: int, generator: torch.Generator, device: torch.device
+) -> Iterator[Tensor]:
     """Row numbers of the mini-batches of one epoch, in a new random order.
 
     Batches have nearly equal sizes, so that no small rest is left that would weigh as much as a full one.
@@ -185,37 +233,33 @@ def train(
     DivergenceError
         When a loss is not finite; `state` is then that of the last good epoch.
     """
-    bar = _ProgressBar(loop.max_epochs) if progress else None
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
     good = _snapshot(state)
     best, best_epoch, best_criterion, waited = good, 0, math.inf, 0
-    for number in range(1, loop.max_epochs + 1):
-        _set_rates(optimizer, rates, loop, number)
-        terms = _run_epoch(step, batches(n_rows, loop.batch_size, generator, device))
-        if not all(map(math.isfinite, terms.values())):
-            state.load_state_dict(good)
-            raise DivergenceError(
-                f"the loss was not finite in epoch {number} ({_describe(terms)}); the parameters are those "
-                f"of epoch {number - 1}. Lower learning_rate or the weight of the term that is not finite."
-            )
-        good = _snapshot(state)
-        outcome = validate(number) if validate is not None else Validation(criterion=-number)
-        history.append(Epoch(number, terms, outcome.metrics))
-        if bar is not None:
-            bar.update({**terms, **outcome.metrics})
-        if not outcome.eligible:
-            continue
-        if outcome.criterion < best_criterion:
-            best, best_epoch, best_criterion, waited = good, number, outcome.criterion, 0
-        else:
-            waited += 1
-        if loop.patience is not None and waited >= loop.patience:
-            break
+    with _progress_bar(loop.max_epochs, shown=progress) as show:
+        for number in range(1, loop.max_epochs + 1):
+            _set_rates(optimizer, rates, loop, number)
+            terms = _run_epoch(step, batches(n_rows, loop.batch_size, generator, device))
+            if not (all(map(math.isfinite, terms.values())) and _is_finite(state)):
+                state.load_state_dict(good)
+                raise DivergenceError(
+                    _describe_divergence(terms, number), Outcome(tuple(history), number - 1)
+                )
+            good = _snapshot(state)
+            outcome = validate(number) if validate is not None else Validation(criterion=-number)
+            history.append(Epoch(number, terms, outcome.metrics))
+            show({**terms, **outcome.metrics})
+            if not outcome.eligible:
+                continue
+            if outcome.criterion < best_criterion:
+                best, best_epoch, best_criterion, waited = good, number, outcome.criterion, 0
+            else:
+                waited += 1
+            if loop.patience is not None and waited >= loop.patience:
+                break
     if best_epoch:
         state.load_state_dict(best)
-    if bar is not None:
-        bar.close()
     return Outcome(tuple(history), best_epoch or len(history))
 
 
@@ -242,31 +286,56 @@ def _snapshot(state: nn.Module) -> dict[str, Any]:
     return deepcopy(state.state_dict())
 
 
+def _is_finite(state: nn.Module) -> bool:
+    """Whether all parameters are finite: a last step may break them after its loss was still good."""
+    return all(bool(torch.isfinite(parameter).all()) for parameter in state.parameters())
+
+
 def _describe(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
 
 
-class _ProgressBar:
+def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
+    wrong = [name for name, value in terms.items() if not math.isfinite(value)]
+    what = f"the loss was not finite ({_describe(terms)})" if wrong else "the parameters were not finite"
+    back = f"those of epoch {number - 1}" if number > 1 else "those from before training"
+    return (
+        f"training diverged in epoch {number}: {what}. The network's parameters are back at {back}. "
+        "Lower learning_rate, or the weight of the term that grew."
+    )
+
+
+Show = Callable[[Mapping[str, float]], None]
+
+
+@contextmanager
+def _progress_bar(total: int, *, shown: bool) -> Iterator[Show]:
     """A bar on a terminal, plain lines in a pipe; always on standard error."""
+    bar = _terminal_bar(total) if shown else None
+    done = 0
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=total, unit="epoch", file=sys.stderr)
+    def show(values: Mapping[str, float]) -> None:
+        nonlocal done
+        done += 1
+        if bar is not None:
+            bar.set_postfix({name: f"{value:.3g}" for name, value in values.items()}, refresh=False)
+            bar.update()
+        elif shown:
+            print(f"epoch {done}/{total}: {_describe(values)}", file=sys.stderr, flush=True)
 
-    def update(self, values: Mapping[str, float]) -> None:
-        self._done += 1
-        if self._bar is not None:
-            self._bar.set_postfix({name: f"{value:.3g}" for name, value in values.items()}, refresh=False)
-            self._bar.update()
-        else:
-            print(f"epoch {self._done}/{self._total}: {_describe(values)}", file=sys.stderr)
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.close()
 
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
+
+def _terminal_bar(total: int) -> Any:
+    """A bar of tqdm, where that is installed and someone can see it."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, unit="epoch", file=sys.stderr)

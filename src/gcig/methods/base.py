@@ -7,32 +7,50 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
-from gcig.core.attribution import attributions
 from gcig.core.baselines import GroupBaselines
-from gcig.core.disparity import Definition, defined_rows, disparity, sum_blocks
+from gcig.core.disparity import Definition
 from gcig.core.modes import evaluating, logits
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.explanation import Explanation
+from gcig.methods.document import (
+    architecture_of,
+    history_from_plain,
+    history_to_plain,
+    parameters_from_plain,
+    parameters_to_plain,
+    restore_network,
+    to_plain,
+)
+from gcig.methods.explanation import Explanation, explain_rows
+from gcig.methods.fitting import describe_divergence, forget_fit, untouched_by_errors
+from gcig.methods.own_module import copy_checked
+from gcig.methods.parameters import check_parameters
 from gcig.methods.prepared import CheckedTable, TrainingData, check_table, training_data
-from gcig.models.mlp import MLP, make_mlp, mlp_from_architecture
+from gcig.methods.threshold import best_f1_threshold
+from gcig.models.mlp import make_mlp
 from gcig.persistence import save_folder
-from gcig.training import resolve_device, seeded_generator
+from gcig.training import DivergenceError, Outcome, isolated_seed, resolve_device, seeded_generator
 
 __all__ = ["NetworkClassifier"]
 
 _ROWS_AT_ONCE = 65_536
+_NETWORK = "network."  # the tensors of a saved model that are the network's
+_ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
+    "TableEncoder": TableEncoder,
+    "PassThrough": PassThrough,
+}
 
 
-class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NetworkClassifier(ClassifierMixin, BaseEstimator):
     """A classifier with one network over an encoded table; subclasses say how it is trained.
 
     Subclasses name their parameters in ``__init__`` (scikit-learn reads them from there) and implement
@@ -54,10 +72,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Mean encoded row of every label and group in the training data.
     threshold_ : float
         The probability from which a row is predicted positive.
+    history_ : DataFrame
+        One row an epoch, for methods that record it.
     """
 
     method_key: ClassVar[str]
     needs_groups_to_predict: ClassVar[bool] = False
+    # Whether the network alone predicts, so that its last good state is of use when training diverged.
+    predicts_by_network: ClassVar[bool] = False
 
     module_: nn.Module
     encoder_: TableEncoder | PassThrough
@@ -65,6 +87,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     groups_: tuple[str, ...]
     baselines_: NDArray[np.float32]
     threshold_: float
+    diverged_: bool
+    history_: pd.DataFrame
+    n_epochs_: int
 
     @abstractmethod
     def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
@@ -82,11 +107,28 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features : array, Series or DataFrame with n rows
             The group of every row; several columns are crossed.
         sample_weight : array of shape (n,), optional
+            What each row counts in the cross-entropy and in outcome rates; rows of weight zero are left out.
+            Encoding, baselines and explanations count all other rows alike.
+
+        Raises
+        ------
+        DivergenceError
+            When the loss is no longer finite. If an epoch was finished the estimator has its network, and
+            predicts; otherwise, and after any other error, it is as it was before.
         """
         self._check_parameters()
         table = check_table(X, y, sensitive_features, sample_weight, self.class_weight)
-        continuing = bool(self.warm_start) and hasattr(self, "module_")
-        if not continuing:
+        named = hasattr(X, "columns") or isinstance(X, Mapping)
+        with untouched_by_errors(self):
+            diverged = self._fit_checked(table, named=named)
+        if diverged is not None:
+            raise diverged
+        return self
+
+    def _fit_checked(self, table: CheckedTable, *, named: bool) -> DivergenceError | None:
+        network = self._network_to_continue(table)
+        if network is None:
+            forget_fit(self)
             self.encoder_ = self._make_encoder().fit(table.frame)
         encoded = self._encode_training(table)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -101,35 +143,39 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.asarray(table.labels.classes)
         self.groups_ = table.groups.names
         self.n_features_in_ = table.frame.shape[1]
-        if hasattr(X, "columns"):
+        if named:
             self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.baselines_ = means.values.cpu().numpy()
         generator = seeded_generator(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = self.module_ if continuing else self._make_network(encoded.shape[1], generator)
+        diverged = None
+        with isolated_seed(seed, device):
+            if network is None:
+                network = self._make_network(encoded.shape[1], generator)
             network = network.to(device)
-            self._train(network, data, generator)
+            try:
+                self._train(network, data, generator)
+            except DivergenceError as error:
+                usable = self.predicts_by_network and error.epoch > 0
+                diverged = describe_divergence(error, usable=usable)
+                if not usable:
+                    raise diverged from error
+                self._record(error.outcome)
         self.module_ = network.cpu().eval()
         self.threshold_ = self._choose_threshold(data)
-        return self
+        self.diverged_ = diverged is not None
+        return diverged
 
     def encode(self, X: Any) -> NDArray[np.float32]:
         """What the network sees of a table: float32 of shape (n, p)."""
         check_is_fitted(self)
-        frame = match_columns(
-            check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__
-        )
+        frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.transform(frame)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The logit of each row, shape (n,); positive where the second class is more likely."""
-        encoded = torch.from_numpy(self.encode(X))
-        with evaluating(self.module_), torch.no_grad():
-            parts = [logits(self.module_, rows) for rows in encoded.split(_ROWS_AT_ONCE)]
-        return torch.cat(parts).double().numpy()
+        return self._logits(self.encode(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the two classes, shape (n, 2)."""
@@ -162,33 +208,29 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             added up).
         """
         encoded = self.encode(X)
-        codes, source = self._labels_to_explain(X, y, len(encoded))
-        definition = Definition(columns=columns)
-        module = self.explained_score
-        baselines = GroupBaselines(torch.from_numpy(self.baselines_))
-        found = attributions(module, torch.from_numpy(encoded), baselines.of(torch.from_numpy(codes)))
-        values, names = found.values, self.encoder_.encoded_names_
-        if columns == "original":
-            names = self.encoder_.feature_names_in_
-            values = sum_blocks(values, torch.from_numpy(self.encoder_.origin_), len(names))
-        spread = disparity(values)
-        spread[~defined_rows(values)] = torch.nan
-        return Explanation(
-            attributions=values.numpy(),
-            disparity=spread.numpy(),
-            completeness=found.residual.numpy(),
+        codes, source = self._labels_to_explain(encoded, y)
+        return explain_rows(
+            self.explained_score,
+            encoded,
+            codes,
+            self.baselines_,
+            self.encoder_,
+            definition=Definition(columns=columns),
             groups=self.groups_,
-            columns=tuple(names),
             labels=self.classes_[codes],
             label_source=source,
-            definition=definition.to_dict(),
         )
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and tensors; `gcig.load` reads it back."""
         check_is_fitted(self)
+        if getattr(self, "diverged_", False):
+            raise InputError("the last fit diverged, and its model is not saved: fit again first.")
         document, tensors = self._to_document()
         save_folder(path, document, tensors, kind="gcig-model")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -200,12 +242,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Steps of fit that subclasses may replace.
 
     def _check_parameters(self) -> None:
-        if self.preprocessing not in ("table", "none"):
-            raise InputError(f"preprocessing must be 'table' or 'none', not {self.preprocessing!r}.")
-        if self.threshold != "f1" and not (isinstance(self.threshold, int | float) and 0 < self.threshold < 1):
-            raise InputError(f"threshold must be 'f1' or a number between 0 and 1, not {self.threshold!r}.")
-        if self.early_stopping and not 0 < self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must lie between 0 and 1, not {self.validation_fraction!r}.")
+        check_parameters(self.get_params(deep=False))
 
     def _make_encoder(self) -> TableEncoder | PassThrough:
         return TableEncoder() if self.preprocessing == "table" else PassThrough()
@@ -218,83 +255,83 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return make_mlp(
                 n_inputs, self.hidden_sizes, self.activation, dropout=self.dropout, generator=generator
             )
-        network = deepcopy(self.module)
-        with evaluating(network), torch.no_grad():
-            try:
-                logits(network, torch.zeros(2, n_inputs))
-            except RuntimeError as error:
-                raise InputError(
-                    f"module: the network cannot take rows of {n_inputs} encoded columns: {error}"
-                ) from error
-        return network
+        return copy_checked(self.module, n_inputs)
+
+    def _network_to_continue(self, table: CheckedTable) -> nn.Module | None:
+        """A copy of the present network where `warm_start` says so and it fits the table."""
+        if not self.warm_start or not hasattr(self, "module_"):
+            return None
+        if table.labels.classes != tuple(self.classes_.tolist()):
+            raise InputError(
+                f"warm_start: y has the classes {table.labels.classes}, but the network was trained for "
+                f"{tuple(self.classes_.tolist())}. Set warm_start=False to begin anew."
+            )
+        return deepcopy(self.module_)
 
     def _choose_threshold(self, data: TrainingData) -> float:
         if self.threshold != "f1":
             return float(self.threshold)
         rows = data.validation if data.validation is not None else data.training
-        with torch.no_grad():
-            scores = logits(self.module_, rows.inputs.cpu())
-        return _best_f1_threshold(torch.sigmoid(scores).double(), rows.labels.cpu())
+        scores = torch.from_numpy(self._logits(rows.inputs.cpu().numpy()))
+        return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
-    def _labels_to_explain(self, X: Any, y: ArrayLike | None, n: int) -> tuple[NDArray[np.int64], str]:
+    def _logits(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+        rows = torch.from_numpy(encoded)
+        with evaluating(self.module_), torch.no_grad():
+            parts = [logits(self.module_, part) for part in rows.split(_ROWS_AT_ONCE)]
+        return torch.cat(parts).double().numpy()
+
+    def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
         if y is None:
-            positive = self.predict_proba(X)[:, 1] >= self.threshold_
+            positive = _probabilities(self._logits(encoded))[:, 1] >= self.threshold_
             return positive.astype(np.int64), "predicted"
-        return check_labels(y, n_rows=n, classes=tuple(self.classes_.tolist())).codes, "given"
+        return check_labels(y, n_rows=len(encoded), classes=tuple(self.classes_.tolist())).codes, "given"
+
+    def _record(self, outcome: Outcome) -> None:
+        """Keep the history of training."""
+        self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
+        self.n_epochs_ = outcome.best_epoch
 
     # Persistence: plain values and tensors, put together again without running code.
 
     def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "module"}
-        if not isinstance(parameters["random_state"], int | None):
-            parameters["random_state"] = None
         document = {
             "method": self.method_key,
-            "parameters": _plain(parameters),
-            "classes": _plain(self.classes_),
+            "parameters": parameters_to_plain(self.get_params(deep=False)),
+            "classes": to_plain(self.classes_),
             "groups": list(self.groups_),
             "encoder": self.encoder_.to_dict(),
             "encoder_kind": type(self.encoder_).__name__,
             "threshold": self.threshold_,
             "named_columns": hasattr(self, "feature_names_in_"),
-            "network": self.module_.architecture() if isinstance(self.module_, MLP) else None,
+            "network": architecture_of(self.module_),
         }
-        tensors = {f"network.{name}": tensor for name, tensor in self.module_.state_dict().items()}
+        if hasattr(self, "history_"):
+            document["training"] = {"history": history_to_plain(self.history_), "n_epochs": self.n_epochs_}
+        tensors = {f"{_NETWORK}{name}": tensor for name, tensor in self.module_.state_dict().items()}
         return document, {**tensors, "baselines": torch.from_numpy(self.baselines_)}
 
     @classmethod
     def _from_document(
         cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
     ) -> Self:
-        parameters = dict(document["parameters"])
-        if "hidden_sizes" in parameters:
-            parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
-        model = cls(**parameters)
-        kinds: dict[str, type[TableEncoder] | type[PassThrough]] = {
-            "TableEncoder": TableEncoder,
-            "PassThrough": PassThrough,
-        }
-        model.encoder_ = kinds[document["encoder_kind"]].from_dict(document["encoder"])
+        model = cls(**parameters_from_plain(document["parameters"]))
+        model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
         model.classes_ = np.asarray(document["classes"])
         model.groups_ = tuple(document["groups"])
         model.baselines_ = tensors["baselines"].numpy()
         model.threshold_ = float(document["threshold"])
+        model.diverged_ = False
         model.n_features_in_ = len(model.encoder_.feature_names_in_)
         if document["named_columns"]:
             model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
-        prefix = "network."
-        state = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-        if document["network"] is not None:
-            model.module_ = mlp_from_architecture(document["network"], state).eval()
-        elif module is not None:
-            model.module_ = deepcopy(module).eval()
-            model.module_.load_state_dict(state)
+        if "training" in document:
+            model.history_ = history_from_plain(document["training"]["history"])
+            model.n_epochs_ = document["training"]["n_epochs"]
+        state = {name.removeprefix(_NETWORK): t for name, t in tensors.items() if name.startswith(_NETWORK)}
+        model.module_ = restore_network(document["network"], state, module)
+        if document["network"] is None:
             model.module = module
-        else:
-            raise InputError(
-                "this model has a network of its own, whose code is not stored: pass gcig.load(path, module=...) "
-                "an untrained network of the same architecture"
-            )
         return model
 
 
@@ -302,24 +339,3 @@ def _probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     positive = torch.sigmoid(torch.from_numpy(scores)).numpy()
     negative = torch.sigmoid(torch.from_numpy(-scores)).numpy()
     return np.stack([negative, positive], axis=1)
-
-
-def _best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
-    """The threshold with the highest F1, halfway between two rows where it can be."""
-    order = torch.argsort(probability, descending=True)
-    sorted_p = probability[order]
-    hits = labels[order].cumsum(0).double()
-    f1 = 2 * hits / (torch.arange(1, len(order) + 1) + int(labels.sum()))
-    last_of_ties = torch.cat([sorted_p[1:] < sorted_p[:-1], torch.tensor([True])])
-    best = int(torch.where(last_of_ties, f1, -1.0).argmax())
-    below = float(sorted_p[best + 1]) if best + 1 < len(order) else 0.0
-    return min(1 - 1e-9, max(1e-9, (float(sorted_p[best]) + below) / 2))
-
-
-def _plain(value: Any) -> Any:
-    """Parameters and labels as JSON has them."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | tuple | list):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -1,14 +1,20 @@
 """The reasons for some rows under each group's baseline, as arrays or as a tidy frame."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-__all__ = ["Explanation"]
+from gcig.core.attribution import attributions
+from gcig.core.baselines import GroupBaselines
+from gcig.core.disparity import Definition, defined_rows, disparity, sum_blocks
+
+__all__ = ["Explanation", "explain_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +37,7 @@ class Explanation:
     label_source : {"given", "predicted"}
         Where they came from.
     definition : dict
-        The definition of disparity.
+        The definition of disparity, with the rule and the steps that were used.
     """
 
     attributions: NDArray[np.float32]
@@ -47,28 +53,89 @@ class Explanation:
         return len(self.disparity)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per row, group and column: row, group, column, attribution, disparity."""
+        """One row per row, group and column: row, label, group, column, attribution, disparity.
+
+        ``row`` is the position in the table that was explained; label and disparity are those of the row.
+        """
         groups, n, columns = self.attributions.shape
         index = pd.MultiIndex.from_product(
             [range(n), self.groups, self.columns], names=["row", "group", "column"]
         )
         tidy = pd.DataFrame({"attribution": self.attributions.transpose(1, 0, 2).ravel()}, index=index)
+        tidy = tidy.reset_index()
+        tidy.insert(1, "label", np.repeat(self.labels, groups * columns))
         tidy["disparity"] = np.repeat(self.disparity, groups * columns)
-        return tidy.reset_index()
+        return tidy
 
     def top_columns(self, n: int = 10) -> pd.DataFrame:
         """The columns with the largest mean absolute attribution, per group."""
         means = pd.DataFrame(
             np.abs(self.attributions).mean(1).T, index=list(self.columns), columns=list(self.groups)
         )
-        return means.loc[means.mean(axis=1).sort_values(ascending=False).index[:n]]
+        return means.loc[means.mean(axis=1).sort_values(ascending=False, kind="stable").index[:n]]
 
     def __repr__(self) -> str:
+        defined = self.disparity[~np.isnan(self.disparity)]
+        mean = f"mean disparity {defined.mean():.3f}" if len(defined) else "disparity undefined"
+        left_out = len(self) - len(defined)
         return (
             f"Explanation of {len(self)} rows: {len(self.columns)} columns under {len(self.groups)} groups "
-            f"({', '.join(self.groups)}), {self.label_source} labels, mean disparity "
-            f"{np.nanmean(self.disparity) if len(self) else np.nan:.3f}"
+            f"({', '.join(self.groups)}), {self.label_source} labels, {mean}"
+            + (f" ({left_out} rows have no reasons)" if left_out else "")
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(repr(self))}</p>{self.top_columns().to_html(float_format='%.3f', escape=True)}"
+        table = self.top_columns().to_html(float_format="{:.3f}".format, escape=True)
+        return f"<p>{escape(repr(self))}</p>{table}"
+
+
+class _Columns(Protocol):
+    """What is asked of an encoder: names of its columns, and where they came from."""
+
+    @property
+    def encoded_names_(self) -> tuple[str, ...]: ...
+
+    @property
+    def feature_names_in_(self) -> tuple[str, ...]: ...
+
+    @property
+    def origin_(self) -> NDArray[np.int64]: ...
+
+
+def explain_rows(
+    module: nn.Module,
+    encoded: NDArray[np.float32],
+    codes: NDArray[np.int64],
+    baselines: NDArray[np.float32],
+    encoder: _Columns,
+    *,
+    definition: Definition,
+    groups: tuple[str, ...],
+    labels: NDArray[Any],
+    label_source: str,
+) -> Explanation:
+    """Explain encoded rows (n, p) against the baselines (2, groups, p) of the labels that `codes` number."""
+    references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
+    found = attributions(
+        module,
+        torch.from_numpy(encoded),
+        references,
+        rule=definition.rule,
+        n_steps=definition.n_steps,
+    )
+    values, names = found.values, encoder.encoded_names_
+    if definition.columns == "original":
+        names = encoder.feature_names_in_
+        values = sum_blocks(values, torch.from_numpy(encoder.origin_), len(names))
+    spread = disparity(values, norm=definition.norm, eps=definition.eps)
+    spread[~defined_rows(values)] = torch.nan
+    return Explanation(
+        attributions=values.numpy(),
+        disparity=spread.numpy(),
+        completeness=found.residual.numpy(),
+        groups=groups,
+        columns=tuple(names),
+        labels=labels,
+        label_source=label_source,
+        definition=replace(definition, rule=found.rule, n_steps=found.n_steps).to_dict(),
+    )

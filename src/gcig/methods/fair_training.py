@@ -20,7 +20,7 @@ from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import OUTCOME_LOSSES, rate_disparity
 from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.weights import Bounded, Fixed, WeightControl, auc_tolerance
-from gcig.training import Loop, Outcome, Validation, one_thread, train
+from gcig.training import DivergenceError, Loop, Outcome, Validation, one_thread, train
 
 __all__ = ["FairTraining", "TrainedNetwork", "binary_auc", "measure", "train_fairly"]
 
@@ -49,6 +49,7 @@ class FairTraining:
     penalty_rows: float = 0.25
     ema_rate: float = 0.05
     allowed_drop: float = 0.005
+    cut: float = 0.0  # the logit from which a row is decided positive, where outcomes are measured
     progress: bool = False
 
     @property
@@ -96,7 +97,9 @@ def binary_auc(scores: Tensor, labels: Tensor) -> float:
     negative = scores[labels == 0].double().sort().values
     if not len(positive) or not len(negative):
         return math.nan
-    below = torch.searchsorted(negative, positive, right=False) + torch.searchsorted(negative, positive, right=True)
+    below = torch.searchsorted(negative, positive, right=False) + torch.searchsorted(
+        negative, positive, right=True
+    )
     return float(below.sum()) / (2 * len(positive) * len(negative))
 
 
@@ -131,7 +134,9 @@ def train_fairly(
         judge = _Judge(validation, data, settings, n_groups)
         if settings.explains or settings.constrains:
             plain = _probe_plain(network, data, settings, generator, weights, judge)
-            lowest_auc = plain["auc"] - auc_tolerance(plain["auc"], *judge.counts, allowed=settings.allowed_drop)
+            lowest_auc = plain["auc"] - auc_tolerance(
+                plain["auc"], *judge.counts, allowed=settings.allowed_drop
+            )
     control = _weight_control(settings, lowest_auc)
     outcome, baselines = _run(network, data, settings, control, generator, weights, judge, n_groups)
     return TrainedNetwork(
@@ -164,7 +169,11 @@ def _probe_plain(
         progress=False,
     )
     judge = replace(judge, settings=plainly, recent=[])
-    outcome, _ = _run(twin, data, plainly, _weight_control(plainly, -math.inf), generator, weights, judge, None)
+    control = _weight_control(plainly, -math.inf)
+    try:
+        outcome, _ = _run(twin, data, plainly, control, generator, weights, judge, judge.n_groups)
+    except DivergenceError as error:  # it is the twin that was put back: the network itself is not trained
+        raise DivergenceError(f"without any fairness term, {error}") from error
     last = [epoch.metrics["val_auc"] for epoch in outcome.history][-3:]
     found = measure(twin, judge.rows, data, plainly, judge.n_groups)
     return {**found, "auc": sum(last) / len(last)}
@@ -186,7 +195,11 @@ def _run(
         data.inputs, data.labels, data.groups, n_groups=n_groups, rate=settings.ema_rate
     )
     penalty = GCIGPenalty(
-        baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps, rows=settings.penalty_rows
+        baselines,
+        norm=settings.norm,
+        rule=settings.rule,
+        n_steps=settings.n_steps,
+        rows=settings.penalty_rows,
     )
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -257,7 +270,7 @@ class _Step:
         self.network.train()
         total = self._total(inputs, rows, outer, weights["gcig"])
         self.optimizer.zero_grad()
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
         return {**outer.terms, "total": total.detach()}
@@ -344,7 +357,7 @@ class _Judge:
         metrics = {
             "val_log_loss": float(binary_cross_entropy_with_logits(scores, targets)),
             "val_auc": auc,
-            "val_eo_gap": _hard_gap(scores, self.membership),
+            "val_eo_gap": _hard_gap(scores - self.settings.cut, self.membership),
         }
         unfairness = 0.0
         if self.settings.explains:
@@ -368,7 +381,8 @@ class _Judge:
         """
         self.recent.append((auc, unfairness))
         window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
-        mean_auc, mean_unfairness = (sum(values) / len(window) for values in zip(*window, strict=True))
+        mean_auc = sum(auc for auc, _ in window) / len(window)
+        mean_unfairness = sum(unfairness for _, unfairness in window) / len(window)
         trained_plainly = not (self.settings.explains or self.settings.constrains)
         return 1 + (1 - mean_auc) if trained_plainly or mean_auc < lowest_auc else mean_unfairness
 
@@ -400,12 +414,12 @@ def measure(
     judge = _Judge(rows, training, settings, n_groups)
     with evaluating(network):
         scores = logits(network, rows.inputs)
-    gap = _hard_gap(scores, judge.membership)
+    gap = _hard_gap(scores - settings.cut, judge.membership)
     return {"auc": binary_auc(scores, rows.labels), "outcome_gap": gap, **judge.explain(network)}
 
 
 def _hard_gap(scores: Tensor, membership: Tensor) -> float:
-    """Sum over conditions of the largest difference of rates between groups, at threshold one half."""
-    rates = (membership @ (scores > 0).to(membership.dtype)) / membership.sum(-1)
+    """Sum over conditions of the largest difference of rates between groups; a row counts from 0 upwards."""
+    rates = (membership @ (scores >= 0).to(membership.dtype)) / membership.sum(-1)
     gaps = rates.nan_to_num(-math.inf).amax(1) - rates.nan_to_num(math.inf).amin(1)
     return float(gaps.clamp(min=0).sum())

@@ -1,33 +1,37 @@
 """FairX: the estimator that trains a network whose reasons do not depend on the group."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from gcig._validation import InputError
 from gcig.core.disparity import Definition
 from gcig.core.modes import evaluating, logits
-from gcig.losses.equalized_odds import OUTCOME_LOSSES
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fair_training import FairTraining, TrainedNetwork, binary_auc, measure, train_fairly
+from gcig.methods.document import numbers_from_plain, numbers_to_plain, to_plain
+from gcig.methods.fair_training import FairTraining, TrainedNetwork, measure, train_fairly
+from gcig.methods.guards import (
+    BoundWarning,
+    CollapseWarning,
+    Verdict,
+    columns_changed,
+    heaviest_term,
+    inspect_predictions,
+    warn_of_bound,
+    warn_of_collapse,
+    warn_of_columns,
+)
 from gcig.methods.prepared import TrainingData
+from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
 
 __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier"]
-
-
-class CollapseWarning(UserWarning):
-    """The model stopped predicting, or lives on far fewer or far more columns than the plain network."""
-
-
-class BoundWarning(UserWarning):
-    """A bound that the user asked for was not reached."""
 
 
 class FairXClassifier(NetworkClassifier):
@@ -107,13 +111,14 @@ class FairXClassifier(NetworkClassifier):
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german")
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.FairXClassifier(random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> model.predict(data.X).shape
     (1000,)
     """
 
     method_key: ClassVar[str] = "fairx"
+    predicts_by_network: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -184,8 +189,9 @@ class FairXClassifier(NetworkClassifier):
     def from_module(cls, module: nn.Module, **parameters: Any) -> Self:
         """Repair a network that somebody already trained: `fit` goes on from its weights.
 
-        Rows are taken as the numbers that the network was trained on. After `fit`, `plain_` says what the
-        network was like before and `validation_` what it is like now; `changes_` puts them side by side.
+        Rows are taken as the numbers that the network was trained on, unless ``preprocessing="table"`` is
+        among the parameters. The network given is copied, and left as it is. After `fit`, `plain_` says what
+        it was like before and `validation_` what the repaired one is like; `changes_` puts them side by side.
 
         Examples
         --------
@@ -193,7 +199,7 @@ class FairXClassifier(NetworkClassifier):
         >>> FairXClassifier.from_module(network, max_epochs=10).preprocessing
         'none'
         """
-        return cls(module=module, preprocessing="none", **parameters)
+        return cls(module=module, **{"preprocessing": "none", **parameters})
 
     @property
     def definition_(self) -> Definition:
@@ -205,26 +211,24 @@ class FairXClassifier(NetworkClassifier):
     @property
     def changes_(self) -> pd.DataFrame:
         """What training changed on validation data: AUC, GCIG, outcome gap and effective columns."""
-        changes = pd.DataFrame({"before": self.plain_, "after": self.validation_})
+        check_is_fitted(self)
+        names = ["auc", "gcig", "outcome_gap", "columns", "completeness"]
+        changes = pd.DataFrame({"before": self.plain_, "after": self.validation_}, index=names, dtype=float)
         changes["change"] = changes["after"] - changes["before"]
         return changes
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.outcome not in OUTCOME_LOSSES:
-            raise InputError(f"outcome must be one of {sorted(OUTCOME_LOSSES)}, not {self.outcome!r}.")
-        for name in ("lambda_ig", "lambda_fair"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} must not be negative, not {getattr(self, name)!r}.")
-        bounded = self.max_gcig is not None or self.max_eo_gap is not None
-        if bounded and not self.early_stopping:
+        if self._bounds() and not self.early_stopping:
             raise InputError(
-                "max_gcig and max_eo_gap are checked on validation data: they need early_stopping=True."
+                f"{' and '.join(self._bounds())}: bounds are checked on validation data, so that they need "
+                "early_stopping=True."
             )
-        if self.max_gcig is not None and not self.max_gcig > 0:
-            raise InputError(f"max_gcig must be positive, not {self.max_gcig!r}.")
-        if self.max_eo_gap is not None and not self.max_eo_gap > 0:
-            raise InputError(f"max_eo_gap must be positive, not {self.max_eo_gap!r}.")
+
+    def _bounds(self) -> dict[str, float]:
+        """The bounds that were asked for, by parameter."""
+        given = {"max_gcig": self.max_gcig, "max_eo_gap": self.max_eo_gap}
+        return {name: bound for name, bound in given.items() if bound is not None}
 
     def _settings(self, n_rows: int) -> FairTraining:
         """Resolve ``"auto"`` for this many training rows."""
@@ -245,14 +249,19 @@ class FairXClassifier(NetworkClassifier):
             penalty_rows=self.penalty_rows,
             ema_rate=self.ema_rate,
             allowed_drop=self.max_auc_drop,
+            cut=0.0 if self.threshold == "f1" else logit_of(float(self.threshold)),
             progress=self.verbose,
         )
 
     def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
+        if self._bounds() and data.validation is None:
+            raise InputError(
+                f"{' and '.join(self._bounds())}: no validation data could be held out to check bounds on. "
+                "Give more rows, a larger validation_fraction, or weights (lambda_ig, lambda_fair) instead."
+            )
         settings = self._settings(len(data.training))
-        before = None
-        if self.module is not None and data.validation is not None:
-            before = measure(network, data.validation, data.training, settings, data.n_groups)
+        repairing = self.module is not None and self.preprocessing == "none"
+        before = self._measure(network, data, settings)[0] if repairing else None
         trained = train_fairly(
             network,
             data.training,
@@ -262,63 +271,64 @@ class FairXClassifier(NetworkClassifier):
             validation=data.validation,
             n_groups=data.n_groups,
         )
-        self.history_ = pd.DataFrame([epoch.to_dict() for epoch in trained.outcome.history])
-        self.n_epochs_ = trained.outcome.best_epoch
+        self._record(trained.outcome)
         self.weights_ = trained.weights
+        self.braked_ = trained.braked
         self.ema_baselines_ = trained.ema_baselines.cpu().numpy()
-        rows = data.validation if data.validation is not None else data.training
-        self.validation_ = measure(network, rows, data.training, settings, data.n_groups)
-        self.plain_ = before if before is not None and self.preprocessing == "none" else trained.plain
-        self._guard(network, rows, settings, trained)
+        self.plain_ = trained.plain if before is None else before
+        self.validation_, verdict = self._measure(network, data, settings)
+        self._guard(verdict, trained)
 
-    def _guard(self, network: nn.Module, rows: Any, settings: FairTraining, trained: TrainedNetwork) -> None:
+    def _measure(
+        self, network: nn.Module, data: TrainingData, settings: FairTraining
+    ) -> tuple[dict[str, float], Verdict]:
+        """What a network is like on validation rows, or on those of training where none are held out."""
+        rows = data.validation if data.validation is not None else data.training
         with evaluating(network), torch.no_grad():
             scores = logits(network, rows.inputs)
-        share = float((scores > 0).double().mean())
-        auc = binary_auc(scores, rows.labels)
-        self.collapsed_ = bool(auc < 0.55 or max(share, 1 - share) >= 0.995)
-        plain_columns = self.plain_.get("columns", math.nan)
-        ratio = self.validation_["columns"] / plain_columns
-        self.changed_columns_ = bool(ratio < 0.5 or ratio > 2)
-        self.braked_ = trained.braked
-        heaviest = _heaviest_weight(settings, trained)
-        if self.collapsed_ and heaviest:
-            warnings.warn(
-                f"the model collapsed (validation AUC {auc:.3f}, {max(share, 1 - share):.1%} of the rows predicted "
-                f"alike): {heaviest} is too high for these data. Lower it, or give a bound (max_gcig, max_eo_gap).",
-                CollapseWarning,
-                stacklevel=4,
+        if self.threshold == "f1":
+            settings = replace(
+                settings, cut=logit_of(best_f1_threshold(torch.sigmoid(scores.double()), rows.labels))
             )
+        found = measure(network, rows, data.training, settings, data.n_groups)
+        return found, inspect_predictions(scores, rows.labels, cut=settings.cut)
+
+    def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
+        """Mark and say aloud what is wrong with the trained network."""
+        columns, plain_columns = self.validation_["columns"], self.plain_.get("columns", math.nan)
+        self.collapsed_ = verdict.collapsed
+        self.changed_columns_ = columns_changed(columns, plain_columns)
+        level = 5  # from here to the caller of fit
+        if self.collapsed_:
+            heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
+            warn_of_collapse(verdict, heaviest, self.plain_.get("auc", math.nan), stacklevel=level)
         elif self.changed_columns_:
-            warnings.warn(
-                f"the model now lives on {self.validation_['columns']:.1f} effective columns, the plain network on "
-                f"{plain_columns:.1f}: part of the low GCIG comes from that. Lower lambda_ig, now "
-                f"{trained.weights['gcig']:.3g}, if the model should use more of the table.",
-                CollapseWarning,
-                stacklevel=4,
-            )
-        for name, bound, key in (
-            ("max_gcig", self.max_gcig, "gcig"),
-            ("max_eo_gap", self.max_eo_gap, "outcome_gap"),
-        ):
-            reached = self.validation_[key]
-            if bound is not None and not reached <= bound:
-                warnings.warn(
-                    f"{name}={bound} was not reached: validation data give {reached:.4f} at an AUC of {auc:.3f}. "
-                    "Allow a larger max_auc_drop, more max_epochs, or a looser bound.",
-                    BoundWarning,
-                    stacklevel=4,
-                )
+            warn_of_columns(columns, plain_columns, self.weights_["gcig"], stacklevel=level)
+        reached = {"max_gcig": self.validation_["gcig"], "max_eo_gap": self.validation_["outcome_gap"]}
+        for name, bound in self._bounds().items():
+            if not reached[name] <= bound:
+                warn_of_bound(name, bound, reached[name], verdict.auc, stacklevel=level)
+
+    def _weights_used(self, trained: TrainedNetwork) -> dict[str, tuple[str, float]]:
+        """The parameter behind each term as the user gave it, and its weight; a bound's as it came out."""
+        weights = {
+            "gcig": ("lambda_ig", self.lambda_ig, "max_gcig", self.max_gcig),
+            "outcome": ("lambda_fair", self.lambda_fair, "max_eo_gap", self.max_eo_gap),
+        }
+        return {
+            term: (f"{name}={weight:g}", weight)
+            if bound is None
+            else (f"{limit}={bound:g}", trained.weights[term])
+            for term, (name, weight, limit, bound) in weights.items()
+        }
 
     def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         document, tensors = super()._to_document()
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.validation_.items()}
         document["fairx"] = {
-            "history": self.history_.astype(object).where(self.history_.notna(), None).to_dict("records"),
-            "n_epochs": self.n_epochs_,
-            "weights": self.weights_,
-            "plain": self.plain_,
-            "validation": finite,
+            "definition": to_plain(self.definition_.to_dict()),
+            "weights": numbers_to_plain(self.weights_),
+            "plain": numbers_to_plain(self.plain_),
+            "validation": numbers_to_plain(self.validation_),
             "collapsed": self.collapsed_,
             "changed_columns": self.changed_columns_,
             "braked": self.braked_,
@@ -331,23 +341,10 @@ class FairXClassifier(NetworkClassifier):
     ) -> Self:
         model = super()._from_document(document, tensors, module)
         stored = document["fairx"]
-        model.history_ = pd.DataFrame(stored["history"]).astype(float).astype({"epoch": int})
-        model.n_epochs_ = stored["n_epochs"]
-        model.weights_, model.plain_ = stored["weights"], stored["plain"]
-        model.validation_ = {k: math.nan if v is None else v for k, v in stored["validation"].items()}
+        model.weights_ = numbers_from_plain(stored["weights"])
+        model.plain_ = numbers_from_plain(stored["plain"])
+        model.validation_ = numbers_from_plain(stored["validation"])
         model.collapsed_, model.changed_columns_ = stored["collapsed"], stored["changed_columns"]
         model.braked_ = stored["braked"]
-        model.ema_baselines_ = np.asarray(tensors["ema_baselines"])
+        model.ema_baselines_ = tensors["ema_baselines"].numpy()
         return model
-
-
-def _heaviest_weight(settings: FairTraining, trained: TrainedNetwork) -> str:
-    """The name of the weight that contributed most to the loss at the end."""
-    terms = trained.outcome.history[-1].terms
-    shares = {
-        "lambda_ig": trained.weights["gcig"] * terms.get("gcig", 0.0) if settings.explains else 0.0,
-        "lambda_fair": trained.weights["outcome"] * terms.get("outcome", 0.0) if settings.constrains else 0.0,
-    }
-    name = max(shares, key=lambda key: shares[key])
-    used = {"lambda_ig": trained.weights["gcig"], "lambda_fair": trained.weights["outcome"]}
-    return f"{name} ({used[name]:.3g})" if shares[name] > 0 else ""

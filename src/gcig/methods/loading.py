@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from gcig._validation import InputError
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder
 
@@ -25,7 +26,7 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
     --------
     >>> import gcig, tempfile
     >>> data = gcig.load_dataset("german")
-    >>> model = gcig.FairXClassifier(max_epochs=2, random_state=0)
+    >>> model = gcig.FairXClassifier(random_state=0)
     >>> folder = tempfile.mkdtemp() + "/model"
     >>> model.fit(data.X, data.y, sensitive_features=data.sensitive_features).save(folder)
     >>> bool((gcig.load(folder).predict(data.X) == model.predict(data.X)).all())
@@ -33,9 +34,17 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
     """
     document, tensors = load_folder(path, kind="gcig-model")
     key = document.get("method")
-    if key not in METHODS:
+    if not isinstance(key, str) or key not in METHODS:
         raise PersistenceError(
             f"{path} holds a model of the method {key!r}, which is not known here; "
             f"register it with gcig.register_method, or update gcig. Known are: {', '.join(METHODS)}."
         )
-    return METHODS[key].estimator._from_document(document, tensors, module)
+    try:
+        return METHODS[key].estimator._from_document(document, tensors, module)
+    except InputError:
+        raise  # about the argument module, or about the encoder
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise PersistenceError(
+            f"{path} does not hold a {key} model as this version of gcig stores it "
+            f"({type(error).__name__}: {error}); load it with the version that wrote it."
+        ) from error

@@ -1,6 +1,7 @@
 """From a user's table to what training takes: checked, encoded, weighted, and a part held out."""
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from gcig._validation import (
     Groups,
     InputError,
+    InputWarning,
     Labels,
     check_cells,
     check_features,
@@ -62,9 +64,18 @@ class TrainingData:
 
 
 def check_table(
-    X: Any, y: Any, sensitive_features: Any, sample_weight: Any, class_weight: Any, min_cell: int | None = None
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    min_cell: int | None = None,
 ) -> CheckedTable:
-    """Check a table, its labels, groups and weights against each other."""
+    """Check a table, its labels, groups and weights against each other.
+
+    Rows of weight zero are left out, as if they had not been given: they would otherwise still count in the
+    encoding, in the baselines and in the explanations.
+    """
     if sensitive_features is None:
         raise InputError(
             "sensitive_features is missing: fit needs the group of every row, as an array or Series "
@@ -74,9 +85,14 @@ def check_table(
     frame = check_features(X)
     labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning)
     groups = check_groups(sensitive_features, n_rows=len(frame), min_cell=min_cell)
+    weights = check_sample_weight(sample_weight, len(frame), labels=labels)
+    if weights is not None and not weights.all():
+        counted = np.flatnonzero(weights)
+        frame, weights = frame.iloc[counted], weights[counted]
+        labels = replace(labels, codes=labels.codes[counted])
+        groups = replace(groups, codes=groups.codes[counted])
     check_cells(labels, groups)
     warn_if_sensitive_in(frame, groups)
-    weights = check_sample_weight(sample_weight, len(frame), labels=labels)
     return CheckedTable(frame, labels, groups, _with_class_weight(weights, labels, class_weight))
 
 
@@ -91,11 +107,16 @@ def _with_class_weight(
     elif isinstance(class_weight, dict):
         unknown = set(class_weight) - set(labels.classes)
         if unknown:
-            raise InputError(f"class_weight names classes that y does not have: {sorted(map(str, unknown))}.")
+            raise InputError(
+                f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
+                f"y has {labels.classes[0]!r} and {labels.classes[1]!r}."
+            )
         factors = np.array([float(class_weight.get(name, 1.0)) for name in labels.classes])
+        if not (np.isfinite(factors).all() and (factors > 0).all()):
+            raise InputError("class_weight must give each class a finite, positive weight.")
     else:
         raise InputError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}.")
-    per_row = factors[labels.codes]
+    per_row: NDArray[np.float64] = factors[labels.codes]
     return per_row if weights is None else weights * per_row
 
 
@@ -116,9 +137,19 @@ def training_data(
     kept, held = np.arange(len(rows)), np.arange(0)
     if validation_fraction is not None:
         kept, held = hold_out(
-            table.labels.codes, table.groups.codes, fraction=validation_fraction, random_state=seed, strict=False
+            table.labels.codes,
+            table.groups.codes,
+            fraction=validation_fraction,
+            random_state=seed,
+            strict=False,
         )
         if len(np.unique(table.labels.codes[held])) < 2:
+            warnings.warn(
+                f"{len(rows)} rows are too few to hold out a part of both labels "
+                f"(validation_fraction={validation_fraction}): all are trained on, to the last epoch.",
+                InputWarning,
+                stacklevel=3,
+            )
             kept, held = np.arange(len(rows)), np.arange(0)
     weights = None
     if table.weights is not None:

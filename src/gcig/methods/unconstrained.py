@@ -30,6 +30,7 @@ class UnconstrainedClassifier(NetworkClassifier):
     """
 
     method_key: ClassVar[str] = "unconstrained"
+    predicts_by_network: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -92,4 +93,4 @@ class UnconstrainedClassifier(NetworkClassifier):
             validation=data.validation,
             n_groups=data.n_groups,
         )
-        self.n_epochs_ = trained.outcome.best_epoch
+        self._record(trained.outcome)

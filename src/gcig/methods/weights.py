@@ -7,7 +7,7 @@ weight, the weight is a multiplier that grows while the bound is not met.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Bounded", "Fixed", "WeightControl", "auc_tolerance"]
 
@@ -95,13 +95,17 @@ class WeightControl:
     start: int = 0
     brake: float = 1.0
     n_braked: int = 0
+    past: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def values(self, epoch: int) -> dict[str, float]:
-        """The weights of an epoch."""
+        """The weights of an epoch: as they were in one that was observed, as they are now in any other."""
+        if epoch in self.past:
+            return self.past[epoch]
         return {name: self.brake * weight.value(epoch) for name, weight in self.weights.items()}
 
     def observe(self, epoch: int, auc: float, measured: dict[str, float]) -> None:
         """Learn from an epoch's validation: brake where AUC is too low, let go slowly where it is not."""
+        self.past[epoch] = self.values(epoch)
         if epoch > self.start and auc < self.lowest_auc:
             self.brake *= 0.7
             self.n_braked += 1

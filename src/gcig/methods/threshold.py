@@ -1,0 +1,48 @@
+"""The decision threshold that serves F1 best."""
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["best_f1_threshold", "logit_of"]
+
+_MARGIN = 1e-9  # a threshold stays this far from 0 and 1
+
+
+def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
+    """The threshold with the highest F1, halfway between two rows where it can be.
+
+    Parameters
+    ----------
+    probability : Tensor of shape (n,)
+        Of the positive class; rows from the threshold upwards are predicted positive.
+    labels : Tensor of shape (n,)
+        0 or 1.
+
+    Examples
+    --------
+    >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.6, 0.9]), torch.tensor([0, 1, 1, 1]))
+    0.15...
+    """
+    order = torch.argsort(probability, descending=True)
+    falling = probability[order].double()
+    hits = labels[order].cumsum(0).double()
+    positives = torch.arange(1, len(order) + 1, device=order.device)
+    f1 = 2 * hits / (positives + labels.sum())
+    # A threshold cannot part rows of equal probability: only the last of them counts.
+    last_of_ties = torch.cat([falling[1:] < falling[:-1], falling.new_ones(1, dtype=torch.bool)])
+    best = int(torch.where(last_of_ties, f1, -1.0).argmax())
+    above, below = float(falling[best]), float(falling[best + 1]) if best + 1 < len(order) else 0.0
+    between = (above + below) / 2
+    # Between neighbouring floats there is nothing: the row itself is then the threshold.
+    return min(1 - _MARGIN, max(_MARGIN, between if between > below else above))
+
+
+def logit_of(probability: float) -> float:
+    """The logit at which a probability is reached.
+
+    >>> logit_of(0.5)
+    0.0
+    """
+    return math.log(probability) - math.log1p(-probability)
