@@ -36,11 +36,11 @@ def converged(module, inputs, references, n_nodes=2000):
 @pytest.mark.parametrize("fast", [True, False])
 def test_smooth_networks_are_complete_to_a_millionth(hidden, activation, fast):
     module, inputs, references = make_problem(hidden, activation)
-    # ELU's second derivative jumps, so that quadrature needs many nodes: secants are complete anyway.
-    rule = "secant" if activation == "elu" and fast and hidden else "auto"
-    found = attributions(module, inputs, references, rule=rule, tolerance=1e-6, fast=fast)
+    found = attributions(module, inputs, references, tolerance=1e-6, fast=fast)
     assert found.residual.shape == (2, 20)
+    # ELU's second derivative jumps, so that quadrature needs many nodes; secants are complete anyway.
     assert found.residual.max() < (1e-6 if activation != "elu" or fast else 1e-4)
+    assert found.residual.max() < 1e-8 or not fast
     change = module(inputs) - module(references.flatten(0, 1)).view(2, -1)
     residual = (found.values.sum(-1) - change.detach()).abs()
     torch.testing.assert_close(found.residual, residual, rtol=0, atol=1e-14)
@@ -72,7 +72,7 @@ def test_steps_that_creep_are_not_taken_for_converged():
         ((), "silu", "secant", True),
         ((8,), "silu", "secant", True),
         ((8,), "relu", "secant", True),
-        ((8, 6), "silu", "gauss_legendre", False),
+        ((8, 6), "silu", "romberg", False),
         ((8, 6), "relu", "secant", False),
     ],
 )
@@ -135,7 +135,7 @@ def test_attributions_have_the_shape_of_the_inputs(shape, n, groups, rule, max_b
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("rule", ["auto", "gauss_legendre"])
+@pytest.mark.parametrize("rule", ["auto", "gauss_legendre", "midpoint"])
 def test_chunked_equals_unchunked(fast, rule):
     module, inputs, references = make_problem()
     found = []

@@ -36,7 +36,8 @@ def test_other_modules_and_inputs_take_two_gauss_legendre_nodes(fast, tabular):
 
 
 @pytest.mark.parametrize(
-    ("rule", "n_steps"), [("right", 16), ("midpoint", 2), ("simpson", 1), ("gauss_legendre", 2)]
+    ("rule", "n_steps"),
+    [("right", 16), ("midpoint", 2), ("simpson", 1), ("gauss_legendre", 2), ("romberg", 2)],
 )
 def test_every_rule_has_steps_of_its_own(rule, n_steps):
     method = training_method(make_mlp(3), rule=rule, n_steps="auto", fast=True, tabular=True)
@@ -45,15 +46,24 @@ def test_every_rule_has_steps_of_its_own(rule, n_steps):
 
 
 @pytest.mark.parametrize(
-    ("rule", "n_nodes"), [("right", 4), ("midpoint", 4), ("gauss_legendre", 4), ("simpson", 9), ("secant", 5)]
+    ("rule", "n_nodes"),
+    [("right", 4), ("midpoint", 4), ("gauss_legendre", 4), ("simpson", 9), ("secant", 5), ("romberg", 7)],
 )
 def test_nodes(rule, n_nodes):
     assert Method(LayeredNetwork.recognise(make_mlp(3)), rule, 4).n_nodes == n_nodes
 
 
-def test_secants_need_a_layered_network():
-    with pytest.raises(ValueError, match=r"rule='secant' needs a layered network.*choose another rule"):
-        training_method(GENERAL, rule="secant", n_steps="auto", fast=True, tabular=True)
+@pytest.mark.parametrize("rule", ["secant", "romberg"])
+def test_secants_need_a_layered_network(rule):
+    with pytest.raises(ValueError, match=rf"rule='{rule}' needs a layered network.*choose another rule"):
+        training_method(GENERAL, rule=rule, n_steps="auto", fast=True, tabular=True)
+
+
+def test_extrapolation_halves_its_steps():
+    network = LayeredNetwork.recognise(make_mlp(3))
+    assert Method(network, "romberg", 8).n_steps == 8
+    with pytest.raises(ValueError, match="n_steps must be a power of two for rule='romberg', not 6"):
+        Method(network, "romberg", 6)
 
 
 @pytest.mark.parametrize("rule", ["secant", "midpoint"])

@@ -124,6 +124,39 @@ def test_secants_of_deeper_networks_converge_in_value_and_gradient(activation):
         assert sixteen / thirty_two > 3.5 or activation == "elu"
 
 
+@pytest.mark.parametrize("activation", SMOOTH)
+def test_extrapolated_secants_converge_faster_and_stay_complete(activation):
+    module, inputs, references = make_problem((6, 5), activation, n=4)
+    limit = general_attributions(module, inputs, references, quadrature("gauss_legendre", 128))
+    network = LayeredNetwork.recognise(module)
+    change = (module(inputs) - module(references.flatten(0, 1)).view(2, -1)).detach()
+    errors = []
+    for n_segments in (1, 2, 4, 8):
+        values = secant_attributions(network, inputs, references, n_segments, extrapolate=True).detach()
+        torch.testing.assert_close(values.sum(-1), change, rtol=0, atol=1e-9)
+        errors.append(((values - limit).norm() / limit.norm()).item())
+    plain = secant_attributions(network, inputs, references, 8).detach()
+    if activation != "elu":  # its second derivative jumps: there is no series to cancel
+        assert errors[1] < errors[0] / 4
+        assert errors[2] < errors[1] / 4
+        assert errors[3] < 0.2 * (plain - limit).norm() / limit.norm()
+    assert errors[3] < 5e-3
+
+
+def test_extrapolation_is_the_combination_of_its_parts():
+    module, inputs, references = make_problem((6, 5))
+    network = LayeredNetwork.recognise(module)
+    one, two, four = (secant_attributions(network, inputs, references, n) for n in (1, 2, 4))
+    found = secant_attributions(network, inputs, references, 4, extrapolate=True)
+    torch.testing.assert_close(found, (64 * four - 20 * two + one) / 45, rtol=0, atol=1e-7)
+    one_layer = make_problem((6,))[0]
+    exact, same = (
+        secant_attributions(LayeredNetwork.recognise(one_layer), inputs, references, n, extrapolate=True)
+        for n in (1, 4)
+    )
+    torch.testing.assert_close(exact, same, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("distance", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0])
 @pytest.mark.parametrize("hidden", [(8,), (8, 6)], ids=len)
 @ACTIVATION

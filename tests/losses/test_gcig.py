@@ -257,6 +257,7 @@ def test_gradient_is_that_of_the_converged_value(hidden):
     tolerance = 0.15 if len(hidden) > 1 else 1e-5
     assert relative_error(problem.gradient(), expected) < tolerance
     assert relative_error(problem.gradient(n_steps=16), expected) < 1e-3
+    assert relative_error(problem.gradient(rule="romberg", n_steps=8), expected) < 1e-5
     assert relative_error(problem.gradient(rule="gauss_legendre", n_steps=12), expected) < 1e-5
     assert relative_error(problem.gradient(fast=False, n_steps=12), expected) < 1e-5
 

@@ -100,8 +100,11 @@ def _computations(module: nn.Module, method: Method, n_parts: int, score: Score 
         with torch.autocast(inputs.device.type, enabled=False), torch.set_grad_enabled(create_graph):
             if network.n_hidden == 0:
                 return (inputs - references) * network.weights[0][0]
-            if method.rule == "secant":
-                return secant_attributions(network, inputs, references, method.n_steps)
+            if method.by_secants:
+                extrapolate = method.rule == "romberg"
+                return secant_attributions(
+                    network, inputs, references, method.n_steps, extrapolate=extrapolate
+                )
             return node_attributions(network, inputs, references, quadrature(method.rule, method.n_steps))
 
     return [compute]

@@ -31,7 +31,7 @@ EPS = 1e-12
 _UNDEFINED_BELOW = 1e-8
 _CHOICES = {
     "norm": ("l1", "l2"),
-    "rule": ("auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"),
+    "rule": ("auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"),
     "columns": ("encoded", "original"),
     "label_weights": ("empirical", "equal", "sum"),
     "pairs": ("all", "random"),
@@ -46,7 +46,7 @@ class Definition:
     ----------
     norm : {"l1", "l2"}
         What attributions are divided by. The paper's text says l2, its algorithm and its tables l1.
-    rule : {"auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"}
+    rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
         How the path is integrated; ``rule="right", n_steps=16`` is the paper's.
     n_steps : int or "auto"
         Steps of the rule.

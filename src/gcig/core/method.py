@@ -19,7 +19,7 @@ class Method:
     network : LayeredNetwork or None
         Set where a fast path for layered networks is taken.
     rule : str
-        A rule of `gcig.core.quadrature`, or ``"secant"``.
+        A rule of `gcig.core.quadrature`, or ``"secant"``, or ``"romberg"``: secants, extrapolated.
     n_steps : int
         Its steps.
     """
@@ -31,20 +31,23 @@ class Method:
     def __post_init__(self) -> None:
         if self.n_steps < 1:
             raise ValueError(f"n_steps must be a positive integer or 'auto', not {self.n_steps}")
-        if self.rule != "secant":
+        if not self.by_secants:
             quadrature(self.rule, self.n_steps)
         elif self.network is None:
             raise ValueError(
-                "rule='secant' needs a layered network: nn.Sequential of Linear and known activations in "
-                "turn, with one output and fast=True; choose another rule for this module"
+                f"rule={self.rule!r} needs a layered network: nn.Sequential of Linear and known activations "
+                "in turn, with one output and fast=True; choose another rule for this module"
             )
+        elif self.rule == "romberg" and self.n_steps & (self.n_steps - 1):
+            raise ValueError(f"n_steps must be a power of two for rule='romberg', not {self.n_steps}")
 
     @classmethod
     def of(cls, network: LayeredNetwork | None, rule: str) -> "Method":
         """With one step; ``"auto"`` is the rule that converges fastest for the network."""
         if rule == "auto":
-            curved = network is None or (network.smooth and network.n_hidden > 1)
-            rule = "gauss_legendre" if curved else "secant"
+            rule = "gauss_legendre" if network is None else "secant"
+            if network is not None and network.smooth and network.n_hidden > 1:
+                rule = "romberg"
         return cls(network, rule)
 
     def with_steps(self, n_steps: int | str) -> "Method":
@@ -54,15 +57,22 @@ class Method:
         return replace(self, n_steps=int(n_steps))
 
     @property
+    def by_secants(self) -> bool:
+        """Whether slopes are taken between nodes rather than at them."""
+        return self.rule in ("secant", "romberg")
+
+    @property
     def n_nodes(self) -> int:
-        """At how many points of a path the module is evaluated."""
-        return self.n_steps + 1 if self.rule == "secant" else len(quadrature(self.rule, self.n_steps))
+        """At how many points of a path the module is evaluated, or how many slopes are taken if more."""
+        if self.by_secants:
+            return max(self.n_steps + 1, 2 * self.n_steps - 1 if self.rule == "romberg" else 0)
+        return len(quadrature(self.rule, self.n_steps))
 
     @property
     def exact(self) -> bool:
         """Whether the result is the integral itself: secants of one hidden layer, or a linear model."""
         return self.network is not None and (
-            self.network.n_hidden == 0 or (self.network.n_hidden == 1 and self.rule == "secant")
+            self.network.n_hidden == 0 or (self.network.n_hidden == 1 and self.by_secants)
         )
 
 

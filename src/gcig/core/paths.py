@@ -5,6 +5,9 @@ of the references. They are differentiable with respect to the parameters where 
 because they are made of ordinary operations (the layered ones).
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -69,10 +72,21 @@ def node_attributions(
 
 
 def secant_attributions(
-    network: LayeredNetwork, inputs: Tensor, references: Tensor, n_segments: int
+    network: LayeredNetwork,
+    inputs: Tensor,
+    references: Tensor,
+    n_segments: int,
+    *,
+    extrapolate: bool = False,
 ) -> Tensor:
-    """For layered networks, with slopes between path nodes: exact for one hidden layer, always complete."""
+    r"""For layered networks, with slopes between path nodes: exact for one hidden layer, always complete.
+
+    The error for smooth activations is a series in :math:`1/K^2` for K segments. With `extrapolate`, results
+    for 1, 2, 4, ..., `n_segments` segments, a power of two, are combined as in Romberg's method, so that its
+    first terms cancel. The nodes are shared, and what is complete stays so.
+    """
     nodes = torch.linspace(0, 1, n_segments + 1, dtype=inputs.dtype, device=inputs.device)
+    strides = _halvings(n_segments) if extrapolate else [1]
     first, bias = network.weights[0], network.biases[0]
     start, stop = linear(references, first, bias), linear(inputs, first, bias)
     slopes = []
@@ -80,11 +94,47 @@ def secant_attributions(
     for index, activation in enumerate(network.activations):
         if index:
             values = linear(values, network.weights[index], network.biases[index])
-        runs = values[1:] - values[:-1]
+        before = values
         values, slope, _ = activation.derivatives(values)
-        differences = torch.stack([runs, values[1:] - values[:-1], slope[1:] + slope[:-1]])
-        slopes.append(secants(differences, sharpness(inputs.dtype, smooth=activation.smooth)).slope)
-    return (inputs - references) * (_multiply_down(network, slopes).mean(0) @ first)
+        differences = (
+            torch.cat([_between(before, stride, -1) for stride in strides]),
+            torch.cat([_between(values, stride, -1) for stride in strides]),
+            torch.cat([_between(slope, stride, 1) for stride in strides]),
+        )
+        blend = _sharpness_of_values if extrapolate else sharpness
+        slopes.append(secants(differences, blend(inputs.dtype, smooth=activation.smooth)).slope)
+    weights = inputs.new_tensor(_segment_weights(n_segments, strides))
+    average: Tensor = torch.tensordot(weights, _multiply_down(network, slopes), dims=1)
+    return (inputs - references) * (average @ first)
+
+
+def _halvings(n_segments: int) -> list[int]:
+    """Strides over the finest nodes that cut the path into 1, 2, 4, ... segments."""
+    return [n_segments >> level for level in range(n_segments.bit_length())]
+
+
+def _segment_weights(n_segments: int, strides: Sequence[int]) -> list[float]:
+    """What the segments of every stride, one stride after the other, count in the average.
+
+    Those of the strides are the values at zero of the Lagrange polynomials of the squared strides.
+    """
+    weights = []
+    for stride in strides:
+        others = [other for other in strides if other != stride]
+        share = math.prod(other**2 / (other**2 - stride**2) for other in others)
+        count = n_segments // stride
+        weights += [share / count] * count
+    return weights
+
+
+def _sharpness_of_values(dtype: torch.dtype, *, smooth: bool) -> float:
+    """Values bear a sharper blend than gradients do, and are then complete to rounding."""
+    return 2 / math.pow(torch.finfo(dtype).eps, 0.8) if smooth else sharpness(dtype, smooth=False)
+
+
+def _between(nodes: Tensor, stride: int, sign: int) -> Tensor:
+    """Stop plus `sign` times start of every segment."""
+    return torch.add(nodes[stride::stride], nodes[:-stride:stride], alpha=sign)
 
 
 def _multiply_down(network: LayeredNetwork, slopes: list[Tensor]) -> Tensor:

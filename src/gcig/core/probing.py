@@ -84,7 +84,7 @@ def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Prob
 def warn_of_kinks(method: Method, kinked: bool) -> None:
     """Warn where quadrature at fixed nodes loses part of the parameter gradient."""
     if method.network is not None:
-        kinked = method.rule != "secant" and not method.network.smooth
+        kinked = not (method.by_secants or method.network.smooth)
     if kinked:
         warnings.warn(
             f"the parameter gradient of attributions by the rule {method.rule!r} does not converge for "
