@@ -144,16 +144,19 @@ def test_a_reader_that_left_is_not_an_error():
     assert done.stderr == b""
 
 
+@pytest.mark.filterwarnings("default::gcig._validation.InputWarning")
 def test_demo_says_what_it_did(capsys):
-    assert main(["demo"]) == 0
+    assert main(["demo", "--epochs", "2"]) == 0
     printed = capsys.readouterr().out
     assert "German Credit (Statlog): 1,000 rows, 20 columns" in printed
     assert "600 rows to train, 200 to validate, 200 to test" in printed
     assert "20 columns become" in printed
+    assert "FairX" in printed.partition("On the 200 test rows")[2]
 
 
+@pytest.mark.filterwarnings("default::gcig._validation.InputWarning")
 def test_demo_takes_other_data(capsys):
-    assert main(["demo", "--dataset", "compas", "--sensitive", "sex"]) == 0
+    assert main(["demo", "--dataset", "compas", "--sensitive", "sex", "--epochs", "1"]) == 0
     printed = capsys.readouterr().out
     assert "Protected attribute sex" in printed
     assert "1,175 rows" in printed

@@ -13,13 +13,13 @@ __all__ = ["Bounded", "Fixed", "WeightControl", "auc_tolerance"]
 
 
 def auc_tolerance(auc: float, n_positive: int, n_negative: int, *, allowed: float) -> float:
-    """How far AUC may fall before it counts: what is allowed plus a third of its standard error.
+    """How far AUC may fall before it counts: what is allowed plus a quarter of its standard error.
 
     The standard error is that of an AUC estimated on this many rows (an upper bound on the error of the
     difference of two models on the same rows).
     """
     smaller = max(1, min(n_positive, n_negative))
-    return allowed + math.sqrt(max(auc * (1 - auc), 0.0) / smaller) / 3
+    return allowed + math.sqrt(max(auc * (1 - auc), 0.0) / smaller) / 4
 
 
 @dataclass

@@ -1,0 +1,24 @@
+from gcig._version import __version__
+
+project = "gcig"
+author = "The gcig developers"
+copyright = "2026, the gcig developers"
+version = release = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+]
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+exclude_patterns = ["_build"]
+html_theme = "alabaster"
+html_theme_options = {"description": "Procedural fairness in practice", "fixed_sidebar": True}
+nitpicky = False
+# Inherited docstrings of scikit-learn refer to labels of its own documentation.
+suppress_warnings = ["ref.ref"]
