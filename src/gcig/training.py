@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,12 @@ __all__ = [
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
+
+
+class Rated(Protocol):
+    """What the loop needs of an optimizer: learning rates that a schedule can change."""
+
+    param_groups: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,7 @@ def batches(
 def train(
     step: Step,
     state: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Rated,
     *,
     n_rows: int,
     loop: Loop,
@@ -274,7 +280,7 @@ def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float
     return {name: float(total) / counts[name] for name, total in sums.items()}
 
 
-def _set_rates(optimizer: torch.optim.Optimizer, rates: list[float], loop: Loop, number: int) -> None:
+def _set_rates(optimizer: Rated, rates: list[float], loop: Loop, number: int) -> None:
     share = 1.0
     if loop.schedule == "cosine":
         share = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (number - 1) / loop.max_epochs))

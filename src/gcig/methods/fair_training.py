@@ -10,12 +10,13 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from gcig.core.attribution import attributions
-from gcig.core.baselines import GroupBaselines
+from gcig.core.baselines import CellSums, GroupBaselines
 from gcig.core.batch import GroupedBatch
 from gcig.core.disparity import defined_rows, disparity, effective_columns
+from gcig.core.flat import FlatAdamW, clip_norm, flat_parameters
 from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import OUTCOME_LOSSES, rate_disparity
 from gcig.losses.gcig import GCIGPenalty
@@ -46,7 +47,8 @@ class FairTraining:
     norm: str = "l1"
     rule: str = "auto"
     n_steps: int | str = "auto"
-    penalty_rows: float = 0.25
+    penalty_rows: float = 0.5
+    penalty_every: int = 2
     ema_rate: float = 0.05
     allowed_drop: float = 0.005
     cut: float = 0.0  # the logit from which a row is decided positive, where outcomes are measured
@@ -71,7 +73,8 @@ class TrainedNetwork:
     ----------
     outcome : Outcome
         The history and the epoch that was kept.
-    ema_baselines : Tensor of shape (2, groups, ...)
+    ema_baselines : Tensor of shape (2, groups, ...) or None
+        None where rows were not explained.
     weights : dict
         The weights of the terms in that epoch.
     braked : bool
@@ -81,7 +84,7 @@ class TrainedNetwork:
     """
 
     outcome: Outcome
-    ema_baselines: Tensor
+    ema_baselines: Tensor | None
     weights: dict[str, float]
     braked: bool
     plain: dict[str, float] = field(default_factory=dict)
@@ -138,10 +141,10 @@ def train_fairly(
                 plain["auc"], *judge.counts, allowed=settings.allowed_drop
             )
     control = _weight_control(settings, lowest_auc)
-    outcome, baselines = _run(network, data, settings, control, generator, weights, judge, n_groups)
+    outcome, penalty = _run(network, data, settings, control, generator, weights, judge, n_groups)
     return TrainedNetwork(
         outcome=outcome,
-        ema_baselines=baselines.values.clone(),
+        ema_baselines=None if penalty is None else penalty.baselines.values.clone(),
         weights=control.values(outcome.best_epoch),
         braked=control.n_braked > 0,
         plain=plain,
@@ -188,32 +191,27 @@ def _run(
     weights: Tensor | None,
     judge: "_Judge | None",
     n_groups: int | None,
-) -> tuple[Outcome, GroupBaselines]:
+) -> tuple[Outcome, GCIGPenalty | None]:
     device = data.inputs.device
     n_groups = n_groups or int(data.groups.max()) + 1
-    baselines = GroupBaselines.from_data(
-        data.inputs, data.labels, data.groups, n_groups=n_groups, rate=settings.ema_rate
-    )
-    penalty = GCIGPenalty(
-        baselines,
-        norm=settings.norm,
-        rule=settings.rule,
-        n_steps=settings.n_steps,
-        rows=settings.penalty_rows,
-    )
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
-    step = _Step(network, penalty, optimizer, data, weights, settings, control, n_groups)
+    penalty = _penalty(data, settings, n_groups) if settings.explains else None
+    state = nn.ModuleDict({"network": network})
+    if penalty is not None:
+        state["penalty"] = penalty
+    network.train()
+    with one_thread(device), flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(
+            parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        step = _Step(network, penalty, optimizer, parameters, data, weights, settings, control, n_groups)
 
-    def validate(epoch: int) -> Validation:
-        step.epoch = epoch + 1
-        return judge(network, control, epoch) if judge is not None else Validation(criterion=-epoch)
+        def validate(epoch: int) -> Validation:
+            step.epoch = epoch + 1
+            return judge(network, control, epoch) if judge is not None else Validation(criterion=-epoch)
 
-    with one_thread(device):
         outcome = train(
             step,
-            nn.ModuleDict({"network": network, "penalty": penalty}),
+            state,
             optimizer,
             n_rows=len(data),
             loop=settings.loop,
@@ -222,7 +220,21 @@ def _run(
             validate=validate,
             progress=settings.progress,
         )
-    return outcome, baselines
+    return outcome, penalty
+
+
+def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGPenalty:
+    baselines = GroupBaselines.from_data(
+        data.inputs, data.labels, data.groups, n_groups=n_groups, rate=settings.ema_rate
+    )
+    return GCIGPenalty(
+        baselines,
+        norm=settings.norm,
+        rule=settings.rule,
+        n_steps=settings.n_steps,
+        rows=settings.penalty_rows,
+        every=settings.penalty_every,
+    )
 
 
 def _weight_control(settings: FairTraining, lowest_auc: float) -> WeightControl:
@@ -244,51 +256,60 @@ class _Step:
     def __init__(
         self,
         network: nn.Module,
-        penalty: GCIGPenalty,
-        optimizer: torch.optim.Optimizer,
+        penalty: GCIGPenalty | None,
+        optimizer: FlatAdamW,
+        parameters: list[nn.Parameter],
         data: GroupedBatch,
         weights: Tensor | None,
         settings: FairTraining,
         control: WeightControl,
         n_groups: int,
     ) -> None:
-        self.network, self.penalty, self.optimizer = network, penalty, optimizer
+        self.network, self.penalty = network, penalty
+        self.optimizer, self.parameters = optimizer, parameters
         self.data, self.weights, self.settings, self.control = data, weights, settings, control
         self.targets = data.labels.to(data.inputs.dtype)
-        self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.membership = None
         if settings.constrains:
             loss = OUTCOME_LOSSES[settings.outcome](n_groups)
             # Rows first: gathering them is then one copy a row.
             membership = loss.membership(data.labels, data.groups, sample_weight=weights)
             self.membership = membership.permute(2, 0, 1).contiguous()
-        self.epoch = 1
+        if penalty is not None:
+            codes = data.labels * n_groups + data.groups
+            self.cells = one_hot(codes, 2 * n_groups).to(data.inputs.dtype)
+        self.epoch, self.n_steps = 1, 0
 
     def __call__(self, rows: Tensor) -> dict[str, Tensor]:
-        inputs, weights = self.data.inputs[rows], self.control.values(self.epoch)
+        inputs, weights = self.data.inputs.index_select(0, rows), self.control.values(self.epoch)
         outer = _Outer(self, rows, weights["outcome"])
-        self.network.train()
         total = self._total(inputs, rows, outer, weights["gcig"])
         self.optimizer.zero_grad()
         total.backward()
-        nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
+        clip_norm(self.parameters, self.settings.clip_norm)
         self.optimizer.step()
         return {**outer.terms, "total": total.detach()}
 
     def _total(self, inputs: Tensor, rows: Tensor, outer: "_Outer", weight: float) -> Tensor:
-        if not self.settings.explains:
+        if self.penalty is None:
             return outer(logits(self.network, inputs))
-        labels = self.data.labels[rows]
-        self.penalty.baselines.update(inputs, labels, self.data.groups[rows])
-        if not weight:
+        members = self.cells.index_select(0, rows)
+        baselines, shape = self.penalty.baselines, self.penalty.baselines.values.shape
+        baselines.update_from(
+            CellSums((members.T @ inputs.flatten(1)).view(shape), members.sum(0).view(shape[:2]))
+        )
+        self.n_steps += 1
+        if not weight or self.n_steps % self.settings.penalty_every:
             return outer(logits(self.network, inputs))
+        weight *= self.settings.penalty_every
         # The batch is in random order, so its first rows are a random part of it.
         first = slice(0, math.ceil(self.settings.penalty_rows * len(rows)))
-        found = self.penalty.joint(self.network, inputs, labels[first], outer, weight)
+        labels = self.data.labels[rows[first]]
+        found = self.penalty.joint(self.network, inputs, labels, outer, weight)
         if found is not None:
             outer.terms["gcig"] = found.penalty / weight
             return found.total
-        gcig = self.penalty.of_rows(self.network, inputs[first], labels[first])
+        gcig = self.penalty.of_rows(self.network, inputs[first], labels)
         total = outer(logits(self.network, inputs)) + weight * gcig
         outer.terms["gcig"] = gcig.detach()
         return total

@@ -71,12 +71,13 @@ class FairXClassifier(NetworkClassifier):
     patience, validation_fraction : int, float
         Of early stopping.
     max_auc_drop : float
-        How far validation AUC may fall below the plain network's, beside a third of its standard error,
+        How far validation AUC may fall below the plain network's, beside a quarter of its standard error,
         before the weights are lowered.
     norm, rule, n_steps : str, str, int or "auto"
         The definition of GCIG in training; see `gcig.Definition`.
-    penalty_rows : float
-        The share of each mini-batch that is explained.
+    penalty_rows, penalty_every : float, int
+        The share of a mini-batch that is explained, in every so many steps (which then count as many
+        times). The defaults give the quality of explaining every row at a fraction of the cost.
     ema_rate : float
         The paper's gamma: how fast baselines follow the mini-batches.
     threshold : float or "f1"
@@ -145,7 +146,8 @@ class FairXClassifier(NetworkClassifier):
         norm: str = "l1",
         rule: str = "auto",
         n_steps: int | str = "auto",
-        penalty_rows: float = 0.25,
+        penalty_rows: float = 0.5,
+        penalty_every: int = 2,
         ema_rate: float = 0.05,
         threshold: float | str = 0.5,
         class_weight: Any = None,
@@ -177,6 +179,7 @@ class FairXClassifier(NetworkClassifier):
         self.rule = rule
         self.n_steps = n_steps
         self.penalty_rows = penalty_rows
+        self.penalty_every = penalty_every
         self.ema_rate = ema_rate
         self.threshold = threshold
         self.class_weight = class_weight
@@ -205,7 +208,12 @@ class FairXClassifier(NetworkClassifier):
     def definition_(self) -> Definition:
         """The definition of GCIG that the network was trained with."""
         return Definition(
-            norm=self.norm, rule=self.rule, n_steps=self.n_steps, label_weights="sum", rows=self.penalty_rows
+            norm=self.norm,
+            rule=self.rule,
+            n_steps="auto" if self.n_steps == "auto" else int(self.n_steps),
+            label_weights="sum",
+            rows=float(self.penalty_rows),
+            every=int(self.penalty_every),
         )
 
     @property
@@ -219,6 +227,10 @@ class FairXClassifier(NetworkClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        try:
+            _ = self.definition_
+        except ValueError as error:
+            raise InputError(f"{error}.") from error
         if self._bounds() and not self.early_stopping:
             raise InputError(
                 f"{' and '.join(self._bounds())}: bounds are checked on validation data, so that they need "
@@ -232,6 +244,7 @@ class FairXClassifier(NetworkClassifier):
 
     def _settings(self, n_rows: int) -> FairTraining:
         """Resolve ``"auto"`` for this many training rows."""
+        definition = self.definition_
         batch_size = resolve_batch_size(self.batch_size, n_rows)
         return FairTraining(
             loop=Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
@@ -243,10 +256,11 @@ class FairXClassifier(NetworkClassifier):
             outcome=self.outcome,
             max_gcig=self.max_gcig,
             max_eo_gap=self.max_eo_gap,
-            norm=self.norm,
-            rule=self.rule,
-            n_steps=self.n_steps,
-            penalty_rows=self.penalty_rows,
+            norm=definition.norm,
+            rule=definition.rule,
+            n_steps=definition.n_steps,
+            penalty_rows=definition.rows,
+            penalty_every=definition.every,
             ema_rate=self.ema_rate,
             allowed_drop=self.max_auc_drop,
             cut=0.0 if self.threshold == "f1" else logit_of(float(self.threshold)),
@@ -274,7 +288,8 @@ class FairXClassifier(NetworkClassifier):
         self._record(trained.outcome)
         self.weights_ = trained.weights
         self.braked_ = trained.braked
-        self.ema_baselines_ = trained.ema_baselines.cpu().numpy()
+        moved = trained.ema_baselines
+        self.ema_baselines_ = self.baselines_.copy() if moved is None else moved.cpu().numpy()
         self.plain_ = trained.plain if before is None else before
         self.validation_, verdict = self._measure(network, data, settings)
         self._guard(verdict, trained)

@@ -57,10 +57,10 @@ _RULES: Mapping[str, _Rule] = {
     "patience": _integer(),
     "validation_fraction": _number("a number between 0 and 1", lambda value: 0 < value < 1),
     "max_auc_drop": _number("a number that is not negative", lambda value: value >= 0),
-    "norm": _one_of("l1", "l2"),
-    "rule": _one_of("auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"),
     "n_steps": _integer(besides=("auto",)),
+    "penalty_every": _integer(),
     "penalty_rows": _number("a number in (0, 1]", lambda value: 0 < value <= 1),
+    "penalty_every": _integer(),
     "ema_rate": _number("a number in [0, 1]", lambda value: 0 <= value <= 1),
     "threshold": _number("a number between 0 and 1", lambda value: 0 < value < 1, besides=("f1",)),
 }
