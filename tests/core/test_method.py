@@ -17,7 +17,9 @@ GENERAL = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.SiLU(), nn.Linear(4
         ((8,), "silu", ("secant", 1, True)),
         ((8,), "relu", ("secant", 1, True)),
         ((8, 4), "silu", ("secant", 1, False)),
-        ((8, 4), "relu", ("secant", 2, False)),
+        ((8, 4), "relu", ("secant", 1, False)),
+        ((8, 4, 3), "silu", ("secant", 1, False)),
+        ((8, 4, 3), "relu", ("secant", 2, False)),
     ],
 )
 def test_training_defaults_of_layered_networks(hidden, activation, expected):

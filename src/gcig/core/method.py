@@ -79,14 +79,16 @@ class Method:
 def training_method(module: nn.Module, *, rule: str, n_steps: int | str, fast: bool, tabular: bool) -> Method:
     """Resolve ``"auto"`` for training, where a fixed cost matters more than the last digits.
 
-    The defaults are at least as accurate as the paper's right Riemann sum with 16 steps: one secant
-    segment for layered networks with smooth activations, two for those with kinks, and two Gauss-Legendre
-    nodes for any other module.
+    One secant segment for layered networks (two where more than two hidden layers have kinks), and two
+    Gauss-Legendre nodes for any other module. On trained networks their V is at least as accurate as by the
+    paper's right Riemann sum with 16 steps; ``python -m benchmarks --only accuracy`` shows it. The gradient
+    of one segment was 0.10 to 0.13 from the converged one for ReLU (two: 0.04 to 0.12, right Riemann: 0.6
+    to 0.7), and 0.01 to 0.02 for SiLU, on Adult with 64-32 units.
     """
     network = LayeredNetwork.recognise(module) if fast and tabular else None
     method = Method.of(network, "secant" if rule == "auto" and network is not None else rule)
     if n_steps != "auto":
         return method.with_steps(n_steps)
     if method.rule == "secant" and network is not None:
-        return method.with_steps(1 if network.smooth or network.n_hidden < 2 else 2)
+        return method.with_steps(1 if network.smooth or network.n_hidden < 3 else 2)
     return method.with_steps({"right": 16, "midpoint": 2, "simpson": 1}.get(method.rule, 2))

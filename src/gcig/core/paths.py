@@ -97,9 +97,9 @@ def secant_attributions(
         before = values
         values, slope, _ = activation.derivatives(values)
         differences = (
-            torch.cat([_between(before, stride, -1) for stride in strides]),
-            torch.cat([_between(values, stride, -1) for stride in strides]),
-            torch.cat([_between(slope, stride, 1) for stride in strides]),
+            _segments(before, strides, -1),
+            _segments(values, strides, -1),
+            _segments(slope, strides, 1),
         )
         blend = _sharpness_of_values if extrapolate else sharpness
         slopes.append(secants(differences, blend(inputs.dtype, smooth=activation.smooth)).slope)
@@ -132,9 +132,16 @@ def _sharpness_of_values(dtype: torch.dtype, *, smooth: bool) -> float:
     return 2 / math.pow(torch.finfo(dtype).eps, 0.8) if smooth else sharpness(dtype, smooth=False)
 
 
-def _between(nodes: Tensor, stride: int, sign: int) -> Tensor:
-    """Stop plus `sign` times start of every segment."""
-    return torch.add(nodes[stride::stride], nodes[:-stride:stride], alpha=sign)
+def _segments(nodes: Tensor, strides: Sequence[int], sign: int) -> Tensor:
+    """Stop plus `sign` times start of the segments of every stride, one stride after the other."""
+    pairs = [(nodes[stride::stride], nodes[:-stride:stride]) for stride in strides]
+    if torch.is_grad_enabled():
+        return torch.cat([torch.add(stop, start, alpha=sign) for stop, start in pairs])
+    found = nodes.new_empty(sum(len(stop) for stop, _ in pairs), *nodes.shape[1:])
+    parts = found.split([len(stop) for stop, _ in pairs])
+    for part, (stop, start) in zip(parts, pairs, strict=True):
+        torch.add(stop, start, alpha=sign, out=part)
+    return found
 
 
 def _multiply_down(network: LayeredNetwork, slopes: list[Tensor]) -> Tensor:

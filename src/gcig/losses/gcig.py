@@ -75,8 +75,8 @@ class GCIGPenalty(nn.Module):
         What attributions are divided by.
     rule, n_steps : str, int or "auto"
         How the path is integrated; ``rule="right", n_steps=16`` is the paper's. By default one secant
-        segment for layered networks with smooth activations (exact where there is one hidden layer), two
-        for those with kinks, two Gauss-Legendre nodes for any other module.
+        segment for layered networks (exact where there is one hidden layer), two where more than two hidden
+        layers have kinks, two Gauss-Legendre nodes for any other module.
     rows : float
         The share of each label's rows that is explained, drawn anew in each call.
     every : int
