@@ -23,6 +23,7 @@ from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.document import (
     architecture_of,
+    check_fits_together,
     history_from_plain,
     history_to_plain,
     parameters_from_plain,
@@ -332,6 +333,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         model.module_ = restore_network(document["network"], state, module)
         if document["network"] is None:
             model.module = module
+        check_fits_together(
+            model.module_,
+            tensors["baselines"],
+            n_classes=len(model.classes_),
+            n_groups=len(model.groups_),
+            n_inputs=model.encoder_.n_features_out_,
+        )
         return model
 
 

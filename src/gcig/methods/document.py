@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from gcig._validation import InputError
+from gcig.core.modes import logits
 from gcig.models.mlp import MLP, mlp_from_architecture
 
 __all__ = [
     "architecture_of",
+    "check_fits_together",
     "history_from_plain",
     "history_to_plain",
     "numbers_from_plain",
@@ -124,3 +126,27 @@ def restore_network(
     except RuntimeError as error:
         raise InputError(f"module does not have the architecture of the stored network: {error}") from error
     return network.eval()
+
+
+def check_fits_together(
+    network: nn.Module,
+    baselines: Tensor,
+    *,
+    n_classes: int,
+    n_groups: int,
+    n_inputs: int,
+) -> None:
+    """Raise an error where the parts of a stored model are not of one model."""
+    if n_classes != 2:
+        raise ValueError(f"a model has two classes, not {n_classes}")
+    if tuple(baselines.shape) != (2, n_groups, n_inputs):
+        raise ValueError(
+            f"baselines of shape {tuple(baselines.shape)} do not fit {n_groups} groups and {n_inputs} columns"
+        )
+    if not bool(torch.isfinite(baselines).all()):
+        raise ValueError("baselines are not finite")
+    try:
+        with torch.no_grad():
+            logits(network, torch.zeros(1, n_inputs))
+    except RuntimeError as error:
+        raise ValueError(f"the network does not take {n_inputs} columns: {error}") from error

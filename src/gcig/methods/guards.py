@@ -111,12 +111,17 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain_auc: float, *, stack
             "threshold='f1' or class_weight='balanced'."
         )
     elif not heaviest:
-        cause = "No fairness term has a weight: the columns tell little about y."
+        cause = "No fairness term has a weight: " + (
+            "the columns tell little about y."
+            if verdict.auc < LOWEST_AUC
+            else "training is too short (max_epochs), or the threshold does not suit these data ('f1' does)."
+        )
     else:
-        reached = f" (without fairness terms AUC is {plain_auc:.3f})" if math.isfinite(plain_auc) else ""
+        plain = f" (without fairness terms AUC is {plain_auc:.3f})" if math.isfinite(plain_auc) else ""
+        short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
         cause = (
-            f"{heaviest} is too much for these data{reached}: lower the weight, or give a bound that can be "
-            "met (max_gcig, max_eo_gap)."
+            f"{heaviest} is too much for these data{plain}{short}: lower the weight, or give a bound that "
+            "can be met (max_gcig, max_eo_gap)."
         )
     found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
     warnings.warn(f"the model collapsed ({found}). {cause}", CollapseWarning, stacklevel=stacklevel + 1)

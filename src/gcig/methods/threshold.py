@@ -7,7 +7,7 @@ from torch import Tensor
 
 __all__ = ["best_f1_threshold", "logit_of"]
 
-_MARGIN = 1e-9  # a threshold stays this far from 0 and 1
+_MARGIN = 1e-12  # a threshold stays this far from 0 and 1
 
 
 def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:

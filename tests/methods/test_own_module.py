@@ -1,0 +1,72 @@
+import pytest
+import torch
+from torch import nn
+
+from gcig._validation import InputError
+from gcig.methods.own_module import copy_checked
+
+
+class Applied(nn.Module):
+    """A linear layer followed by a function."""
+
+    def __init__(self, function, n_outputs=1):
+        super().__init__()
+        self.linear, self.function = nn.Linear(3, n_outputs), function
+
+    def forward(self, rows):
+        return self.function(self.linear(rows))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Linear(3, 1),
+        nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)),
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.ReLU(), nn.Linear(4, 1)),
+    ],
+    ids=["(n, 1)", "(n,)", "BatchNorm and dropout"],
+)
+def test_a_copy_with_the_same_weights_and_modes(module):
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    network = copy_checked(module, 3)
+    assert network is not module
+    assert all(part.training for part in network.modules())
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+        assert value.data_ptr() != module.state_dict()[name].data_ptr()
+
+
+def test_frozen_layers_are_fine_as_long_as_something_can_be_trained():
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    module[0].requires_grad_(False)
+    assert not copy_checked(module, 3)[0].weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("module", "n_inputs", "message"),
+    [
+        (nn.Linear(4, 1), 3, "module cannot take rows of 3 encoded columns.*shapes"),
+        (nn.Linear(3, 2), 3, r"one logit a row.*for 2 rows gave \(2, 2\).*b - a"),
+        (Applied(torch.sum), 3, r"one logit a row.*gave \(\)"),
+        (Applied(lambda out: (out, out)), 3, "one logit a row.*gave tuple"),
+        (Applied(lambda out: out.detach()), 3, "not differentiable"),
+        (Applied(lambda out: (out > 0).float()), 3, "not differentiable"),
+        (nn.Flatten(0), 1, "no parameters that require gradients"),
+        (nn.Linear(3, 1).requires_grad_(False), 3, "no parameters that require gradients"),
+        (nn.Linear(3, 1).double(), 3, r"float32 parameters.*module\.float\(\)"),
+        ("resnet", 3, "must be a torch.nn.Module, not a str"),
+        (nn.Linear, 3, "must be a torch.nn.Module, not a type"),
+    ],
+)
+def test_other_modules_are_refused_with_the_reason(module, n_inputs, message):
+    with pytest.raises(InputError, match=message):
+        copy_checked(module, n_inputs)
+
+
+def test_an_error_of_the_users_own_code_is_passed_on():
+    def fail(out):
+        raise KeyError("no such table")
+
+    with pytest.raises(InputError, match="KeyError: 'no such table'") as found:
+        copy_checked(Applied(fail), 3)
+    assert isinstance(found.value.__cause__, KeyError)

@@ -1,0 +1,171 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from loans import make_loans
+from sklearn.utils.class_weight import compute_class_weight
+
+from gcig._validation import InputError, InputWarning
+from gcig.methods.prepared import check_table, training_data
+
+LOANS = make_loans(200)
+CPU = torch.device("cpu")
+
+
+def checked(sample_weight=None, class_weight=None, *, y=LOANS.y, groups=LOANS.sex, **options):
+    return check_table(LOANS.X, y, groups, sample_weight, class_weight, **options)
+
+
+def prepared(table, fraction=0.2, seed=0):
+    encoded = np.arange(len(table.frame) * 2, dtype=np.float32).reshape(-1, 2)
+    return training_data(table, encoded, device=CPU, validation_fraction=fraction, seed=seed)
+
+
+def test_a_checked_table_has_codes_and_names():
+    table = checked()
+    assert table.labels.classes == (0, 1)
+    assert table.groups.names == ("female", "male")
+    assert np.array_equal(table.labels.codes, LOANS.y)
+    assert np.array_equal(table.groups.codes, LOANS.sex == "male")
+    assert table.weights is None
+
+
+def test_groups_are_asked_for():
+    with pytest.raises(InputError, match=r"sensitive_features is missing.*prediction does not"):
+        checked(groups=None)
+
+
+def test_lengths_and_indexes_must_agree():
+    with pytest.raises(InputError, match="y has 199"):
+        checked(y=LOANS.y[:-1])
+    with pytest.raises(InputError, match="indexes of X and sensitive_features disagree"):
+        checked(groups=LOANS.sex.sample(frac=1, random_state=0))
+
+
+def test_small_groups_are_refused_where_a_least_size_is_asked_for():
+    with pytest.raises(InputError, match="fewer than 150 rows"):
+        checked(min_cell=150)
+
+
+def test_the_group_among_the_columns_is_warned_of():
+    with pytest.warns(InputWarning, match="'sex' of X tells the protected attribute"):
+        check_table(LOANS.X.assign(sex=LOANS.sex), LOANS.y, LOANS.sex, None, None)
+
+
+def test_rows_of_weight_zero_are_left_out():
+    weights = np.ones(200)
+    weights[::5] = 0
+    counted = np.flatnonzero(weights)
+    table = checked(weights)
+    pd.testing.assert_frame_equal(table.frame, LOANS.X.iloc[counted])
+    assert np.array_equal(table.labels.codes, LOANS.y.iloc[counted])
+    assert np.array_equal(table.groups.codes, LOANS.sex.iloc[counted] == "male")
+    assert table.weights.tolist() == [1.0] * len(counted)
+
+
+def test_a_cell_whose_rows_all_have_weight_zero_is_empty():
+    weights = ~((LOANS.y == 1) & (LOANS.sex == "male"))
+    with pytest.raises(InputError, match=r"\(label 1, group 'male'\)"):
+        checked(weights.astype(float))
+
+
+def test_balanced_classes_have_scikit_learns_weights():
+    table = checked(class_weight="balanced")
+    expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=LOANS.y)
+    assert np.allclose(table.weights, expected[LOANS.y])
+
+
+def test_balanced_classes_weigh_the_same_after_sample_weights():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    table = checked(weights, "balanced")
+    assert table.weights[LOANS.y == 0].sum() == pytest.approx(table.weights[LOANS.y == 1].sum())
+
+
+def test_class_weights_by_name_multiply_sample_weights():
+    answers = LOANS.y.map({0: "no", 1: "yes"})
+    table = checked(np.full(200, 2.0), {"yes": 3.0}, y=answers)
+    assert np.array_equal(table.weights, np.where(LOANS.y == 1, 6.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({2: 1.0}, "classes that y does not have: 2; y has 0 and 1"),
+        ({"1": 1.0}, "classes that y does not have: '1'"),
+        ({0: -1.0}, "finite, positive weight"),
+        ({1: np.nan}, "finite, positive weight"),
+        ("even", "None, 'balanced' or a dict, not 'even'"),
+    ],
+)
+def test_other_class_weights_are_refused(class_weight, message):
+    with pytest.raises(InputError, match=message):
+        checked(class_weight=class_weight)
+
+
+def test_a_part_is_held_out_of_every_cell():
+    data = prepared(checked())
+    assert len(data.training) + len(data.validation) == len(data.all) == 200
+    rows = torch.cat([data.training.inputs, data.validation.inputs])
+    assert torch.equal(rows[rows[:, 0].argsort()], data.all.inputs)
+    for label in (0, 1):
+        for group in (0, 1):
+            whole, held = (
+                int(((part.labels == label) & (part.groups == group)).sum())
+                for part in (data.all, data.validation)
+            )
+            assert held == pytest.approx(0.2 * whole, abs=1)
+
+
+def test_labels_and_groups_stay_with_their_rows():
+    data = prepared(checked())
+    for part in (data.training, data.validation):
+        rows = (part.inputs[:, 0] / 2).long()
+        assert torch.equal(part.labels, data.all.labels[rows])
+        assert torch.equal(part.groups, data.all.groups[rows])
+
+
+def test_the_split_follows_the_seed():
+    one, again, other = (prepared(checked(), seed=seed).validation.inputs for seed in (0, 0, 1))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+def test_without_a_fraction_all_rows_are_trained_on():
+    data = prepared(checked(), fraction=None)
+    assert data.validation is None
+    assert torch.equal(data.training.inputs, data.all.inputs)
+
+
+def test_weights_are_those_of_the_training_rows_with_mean_one():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    data = prepared(checked(weights))
+    rows = (data.training.inputs[:, 0] / 2).long().numpy()
+    assert torch.allclose(
+        data.weights, torch.tensor(weights[rows] / weights[rows].mean(), dtype=torch.float32)
+    )
+    assert float(data.weights.mean()) == pytest.approx(1)
+
+
+def test_the_unit_of_weights_does_not_matter():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    assert torch.equal(prepared(checked(weights)).weights, prepared(checked(2 * weights)).weights)
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.5, 0.95])
+def test_training_keeps_a_row_of_every_cell(fraction):
+    small = np.r_[0:6, 6:12]
+    table = check_table(LOANS.X.iloc[small], [0, 0, 0, 1, 1, 1] * 2, ["a"] * 6 + ["b"] * 6, None, None)
+    data = training_data(
+        table, np.zeros((12, 1), np.float32), device=CPU, validation_fraction=fraction, seed=0
+    )
+    cells = set(zip(data.training.labels.tolist(), data.training.groups.tolist(), strict=True))
+    assert len(cells) == 4
+
+
+def test_too_few_rows_to_hold_out_are_said():
+    with pytest.warns(InputWarning, match="One row only"):
+        table = check_table([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1], ["a", "a", "b", "b"], None, None)
+    with pytest.warns(InputWarning, match=r"4 rows are too few to hold out.*all are trained on"):
+        data = prepared(table)
+    assert data.validation is None
+    assert len(data.training) == 4

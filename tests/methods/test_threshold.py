@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gcig.methods.threshold import best_f1_threshold, logit_of
+
+rows = st.lists(
+    st.tuples(st.sampled_from([1e-9, 0.1, 0.25, 0.5, 0.500001, 0.9]), st.integers(0, 1)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def f1(labels, positive):
+    return 2 * (labels & positive).sum() / max(1, labels.sum() + positive.sum())
+
+
+@given(rows)
+@settings(deadline=None)
+def test_no_other_threshold_has_a_higher_f1(rows):
+    probability = np.array([p for p, _ in rows])
+    labels = np.array([y for _, y in rows])
+    chosen = best_f1_threshold(torch.tensor(probability), torch.tensor(labels))
+    assert 0 < chosen < 1
+    best = max(f1(labels, probability >= other) for other in probability)
+    assert f1(labels, probability >= chosen) == pytest.approx(best)
+
+
+def test_the_threshold_lies_halfway_between_two_rows():
+    probability = torch.tensor([0.2, 0.4, 0.8])
+    assert best_f1_threshold(probability, torch.tensor([0, 0, 1])) == pytest.approx(0.6)
+
+
+def test_neighbouring_floats_are_kept_apart():
+    low = np.float64(0.3)
+    high = np.nextafter(low, 1)
+    chosen = best_f1_threshold(torch.tensor([low, high], dtype=torch.float64), torch.tensor([0, 1]))
+    assert low < chosen <= high
+
+
+@pytest.mark.parametrize("probability", [1e-6, 0.3, 0.5, 0.999])
+def test_the_logit_of_a_probability(probability):
+    assert torch.sigmoid(torch.tensor(logit_of(probability)).double()).item() == pytest.approx(probability)

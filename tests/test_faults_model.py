@@ -1,0 +1,260 @@
+"""What goes wrong with models in the field, fault by fault: a clear message, and a state that can be used."""
+
+import hashlib
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+import gcig
+from gcig._validation import InputError
+from gcig.methods.fairx import CollapseWarning, FairXClassifier
+from gcig.persistence import PersistenceError
+from gcig.training import DivergenceError
+
+RNG = np.random.default_rng(0)
+SEX = np.array(["f", "m"])[np.arange(200) % 2]
+X = RNG.normal(size=(200, 3)) + np.outer(SEX == "m", [0.8, 0, 0])
+Y = (X @ [2, 1, -1] + RNG.logistic(size=200) > 0.5).astype(int)
+GROUPS = {"sensitive_features": SEX}
+QUICK = {
+    "max_epochs": 4,
+    "batch_size": 32,
+    "learning_rate": 0.05,
+    "hidden_sizes": (8,),
+    "device": "cpu",
+    "random_state": 0,
+}
+
+
+class Then(nn.Module):
+    """A linear layer and a function of its output."""
+
+    def __init__(self, function, n_outputs=1):
+        super().__init__()
+        self.linear, self.function = nn.Linear(3, n_outputs), function
+
+    def forward(self, rows):
+        return self.function(self.linear(rows))
+
+
+# --- 21: attributions that are zero everywhere ---------------------------------------------------------
+
+
+def constant():
+    network = nn.Linear(3, 1)
+    nn.init.zeros_(network.weight)
+    return network.eval()
+
+
+def test_fault_21_a_model_without_reasons_has_no_gcig_rather_than_gcig_zero():
+    assert math.isnan(gcig.metrics.gcig_score(constant(), X, Y, **GROUPS))
+    found = gcig.evaluate(constant(), X, Y, **GROUPS, n_bootstrap=0)
+    assert math.isnan(found.gcig)
+    assert found.undefined_rows == 200
+
+
+def test_fault_21_single_rows_without_reasons_are_left_out_and_counted():
+    model = FairXClassifier(**QUICK).fit(X, Y, **GROUPS)
+    rows = X.copy()
+    found = gcig.evaluate(model, rows, Y, **GROUPS, n_bootstrap=0)
+    assert found.undefined_rows == 0
+    explanation = model.explain(rows, Y)
+    assert not np.isnan(explanation.disparity).any()
+    # A row that *is* the baseline of a group has nothing to be explained under it.
+    model.baselines_[:, 0] = model.encode(rows[:1])
+    explanation = model.explain(rows, Y)
+    assert np.flatnonzero(np.isnan(explanation.disparity)).tolist() == [0]
+    assert "1 rows have no reasons" in repr(explanation)
+
+
+def test_fault_21_training_goes_on_past_rows_without_reasons():
+    same = X.copy()
+    same[(SEX == "f") & (Y == 0)] = 0.25  # each of them is the baseline of their cell
+    model = FairXClassifier(**QUICK, preprocessing="none").fit(same, Y, **GROUPS)
+    assert np.isfinite(model.history_.to_numpy()).all()
+    assert np.isfinite(model.predict_proba(same)).all()
+    undefined = np.isnan(model.explain(same, Y).disparity)
+    assert np.array_equal(undefined, (SEX == "f") & (Y == 0))
+
+
+# --- 22: modules that cannot be explained, or that are left in training mode ---------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Then(lambda out: out, n_outputs=2), r"\(2, 2\)"),
+        (Then(lambda out: (out > 0).float()), "not differentiable"),
+        (Then(lambda out: out.detach()), "not differentiable"),
+    ],
+    ids=["several outputs", "a step", "detached"],
+)
+def test_fault_22_modules_without_one_differentiable_logit(module, message):
+    with pytest.raises(InputError, match=message):
+        gcig.metrics.gcig_score(module, X, Y, **GROUPS)
+    model = FairXClassifier.from_module(module, **QUICK)
+    with pytest.raises(InputError, match=message):
+        model.fit(X, Y, **GROUPS)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_fault_22_two_outputs_are_fine_with_a_score():
+    torch.manual_seed(0)
+    module = nn.Linear(3, 2)
+    value = gcig.metrics.gcig_score(module, X, Y, **GROUPS, score=lambda out: out[:, 1] - out[:, 0])
+    assert value > 0
+
+
+def left_in_training_mode():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.SiLU(), nn.Dropout(0.5), nn.Linear(8, 1))
+    with torch.no_grad():
+        network(torch.tensor(X, dtype=torch.float32))
+    return network.train()
+
+
+def test_fault_22_dropout_and_batch_norm_left_in_training_mode_do_not_matter():
+    network = left_in_training_mode()
+    statistics = network[1].running_mean.clone()
+    one, again = (gcig.metrics.gcig_score(network, X, Y, **GROUPS) for _ in range(2))
+    assert one == again
+    assert one == pytest.approx(gcig.metrics.gcig_score(left_in_training_mode().eval(), X, Y, **GROUPS))
+    assert all(part.training for part in network.modules())
+    assert torch.equal(network[1].running_mean, statistics)
+
+
+def test_fault_22_a_trained_model_is_never_left_in_training_mode():
+    model = FairXClassifier.from_module(left_in_training_mode(), **QUICK).fit(X, Y, **GROUPS)
+    assert not any(part.training for part in model.module_.modules())
+    assert np.array_equal(model.decision_function(X), model.decision_function(X))
+    model.module_.train()
+    assert np.array_equal(model.decision_function(X), model.decision_function(X))
+    assert np.array_equal(model.explain(X).attributions, model.explain(X).attributions)
+
+
+# --- 23: a loss that diverges --------------------------------------------------------------------------
+
+
+class Overflows(nn.Module):
+    """A network that gives infinity after some training batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.linear, self.left = constant(), batches
+
+    def forward(self, rows):
+        if self.training:
+            self.left -= 1
+        return self.linear(rows) * (math.inf if self.training and self.left < 0 else 1.0)
+
+
+def test_fault_23_the_last_good_state_is_kept_and_can_be_used():
+    # Without the two terms and validation 200 rows are 7 batches an epoch.
+    model = FairXClassifier.from_module(
+        Overflows(batches=17), **QUICK, lambda_ig=0, lambda_fair=0, early_stopping=False
+    )
+    with pytest.raises(DivergenceError, match=r"epoch 3.*not finite.*those of epoch 2.*predicts") as found:
+        model.fit(X, Y, **GROUPS)
+    assert found.value.epoch == 2
+    assert model.diverged_
+    two = FairXClassifier.from_module(
+        model.module, **{**QUICK, "max_epochs": 2}, lambda_ig=0, lambda_fair=0, early_stopping=False
+    )
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert len(two.fit(X, Y, **GROUPS).history_) == len(model.history_) == 2
+
+
+def test_fault_23_where_nothing_was_learned_the_model_stays_unfitted():
+    model = FairXClassifier(**{**QUICK, "learning_rate": 1e9})
+    with pytest.raises(DivergenceError, match=r"learning_rate.*The estimator is as it was before fit"):
+        model.fit(X, Y, **GROUPS)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+# --- 24: a model that has collapsed to a constant ------------------------------------------------------
+
+
+def test_fault_24_a_collapse_is_said_in_training_and_marked_in_results():
+    with pytest.warns(CollapseWarning, match="the model collapsed .*lambda_fair=1000 is too much"):
+        model = FairXClassifier(**QUICK, lambda_fair=1000.0, early_stopping=False).fit(X, Y, **GROUPS)
+    assert model.collapsed_
+    assert gcig.evaluate(model, X, Y, **GROUPS, n_bootstrap=0).collapsed
+
+
+def test_fault_24_a_model_that_predicts_is_not_marked():
+    model = FairXClassifier(**QUICK).fit(X, Y, **GROUPS)
+    assert not model.collapsed_
+    assert not gcig.evaluate(model, X, Y, **GROUPS, n_bootstrap=0).collapsed
+
+
+# --- 29: hostile folders -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = FairXClassifier(**{**QUICK, "max_epochs": 1}, lambda_ig=0, lambda_fair=0).fit(X, Y, **GROUPS)
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def seal(folder):
+    """Make the manifest fit the files, as an attacker would."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in manifest["files"]:
+        data = (folder / name).read_bytes()
+        manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    manifest.pop("sha256")
+
+    def dump(value):
+        return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+    manifest["sha256"] = hashlib.sha256(dump(manifest)).hexdigest()
+    (folder / "manifest.json").write_bytes(dump(manifest))
+
+
+class Bomb:
+    """An object whose unpickling writes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_fault_29_a_pickle_in_disguise_is_refused_and_not_run(saved, tmp_path):
+    (saved / "tensors.safetensors").write_bytes(pickle.dumps({"baselines": Bomb(tmp_path / "boom")}))
+    with pytest.raises(PersistenceError, match=r"tensors\.safetensors is not the file that was saved"):
+        gcig.load(saved)
+    seal(saved)
+    with pytest.raises(PersistenceError, match=r"is not a safetensors file.*no other format is read"):
+        gcig.load(saved)
+    assert not (tmp_path / "boom").exists()
+
+
+def test_fault_29_a_sealed_folder_that_was_not_changed_is_read(saved):
+    before = gcig.load(saved).decision_function(X)
+    seal(saved)
+    assert np.array_equal(gcig.load(saved).decision_function(X), before)
+
+
+def test_fault_29_an_edited_manifest_is_refused(saved):
+    text = (saved / "manifest.json").read_text()
+    (saved / "manifest.json").write_text(text.replace('"kind": "gcig-model"', '"kind": "gcig-modem"'))
+    with pytest.raises(PersistenceError, match=r"manifest\.json was changed after it was written"):
+        gcig.load(saved)
+
+
+def test_fault_29_a_manifest_of_10_gb_is_refused_without_reading_it(saved):
+    with open(saved / "manifest.json", "r+b") as file:
+        file.truncate(10 * 2**30)  # sparse: it takes no room
+    with pytest.raises(PersistenceError, match=r"manifest\.json has 10737418240 bytes; at most"):
+        gcig.load(saved)

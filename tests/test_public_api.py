@@ -1,0 +1,121 @@
+"""Every public name exists, is what it is called, and still works the second time."""
+
+import pkgutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import gcig
+
+NAMES = [name for name in dir(gcig) if not name.startswith("_")]
+SUBPACKAGES = {name for name in NAMES if isinstance(getattr(gcig, name), types.ModuleType)}
+
+x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+y, groups = torch.arange(40) % 2, torch.arange(40) // 2 % 2
+net = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1))
+rows = {"sensitive_features": groups.numpy()}
+
+
+def fitted():
+    model = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), lambda_ig=0, lambda_fair=0, random_state=0)
+    return model.fit(x.numpy(), (x[:, 0] > 0).long().numpy(), **rows)
+
+
+def saved_and_loaded(folder):
+    fitted().save(folder / "model")
+    return gcig.load(folder / "model")
+
+
+class Registered(gcig.FairXClassifier):
+    """A method from outside the package."""
+
+
+def registered_method():
+    gcig.register_method("outside", Registered, overwrite=True)
+    return gcig.methods.METHODS["outside"].estimator
+
+
+USES = {
+    "Definition": lambda _: gcig.Definition(norm="l2"),
+    "EqualizedOddsLoss": lambda _: gcig.EqualizedOddsLoss()(net(x).flatten(), y, groups),
+    "Evaluation": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0),
+    "FairXClassifier": lambda _: fitted(),
+    "GCIGPenalty": lambda _: gcig.GCIGPenalty(gcig.GroupBaselines.from_data(x, y, groups))(net, x, y),
+    "GroupBaselines": lambda _: gcig.GroupBaselines.from_data(x, y, groups).values,
+    "adapt": lambda _: gcig.adapt(net, x.numpy()).columns,
+    "evaluate": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0).gcig,
+    "list_datasets": lambda _: gcig.list_datasets(),
+    "load": saved_and_loaded,
+    "load_dataset": lambda _: gcig.load_dataset("german").X,
+    "register_method": lambda _: registered_method(),
+}
+# Records and registration of data have contracts and tests of their own.
+USED_ELSEWHERE = {"Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"}
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_it_was(monkeypatch):
+    monkeypatch.setattr(gcig.methods.METHODS, "_methods", dict(gcig.methods.METHODS._methods))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # one epoch is not enough to learn anything
+@pytest.mark.parametrize("name", sorted(USES))
+def test_a_public_name_can_be_used_twice(name, tmp_path):
+    for _ in range(2):
+        found = getattr(gcig, name)
+        assert not isinstance(found, types.ModuleType)
+        assert USES[name](tmp_path) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SUBPACKAGES])
+def test_a_public_name_is_the_same_object_each_time_and_documented(name):
+    found = getattr(gcig, name)
+    assert getattr(gcig, name) is found
+    assert callable(found)
+    assert found.__doc__
+    assert found.__module__.startswith("gcig.")
+
+
+def test_what_is_listed_and_what_can_be_had_are_the_same():
+    assert set(gcig.__all__) - {"__version__"} == set(NAMES) - SUBPACKAGES
+    for name in gcig.__all__:
+        assert getattr(gcig, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'fairx'"):
+        gcig.fairx  # noqa: B018 (looking it up is the test)
+
+
+def test_no_public_function_shares_a_submodules_name():
+    modules = {module.name for module in pkgutil.iter_modules(gcig.__path__)}
+    assert not modules & (set(gcig.__all__) - SUBPACKAGES)
+
+
+@pytest.mark.slow
+def test_importing_everything_hides_no_name():
+    # A submodule that is imported becomes an attribute of the package, and would replace a name like its own.
+    code = (
+        "import importlib, pkgutil, types, gcig\n"
+        "for module in pkgutil.walk_packages(gcig.__path__, 'gcig.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "hidden = [n for n in gcig.__all__ if isinstance(getattr(gcig, n), types.ModuleType)]\n"
+        "assert not hidden, hidden\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_used_somewhere():
+    used = USES.keys() | USED_ELSEWHERE
+    missing, gone = set(NAMES) - SUBPACKAGES - used, used - set(NAMES)
+    assert not missing, f"add a use of {missing} to USES above"
+    assert not gone, f"no longer public: {gone}"
+
+
+def test_metrics_and_methods_are_reached_through_their_packages():
+    score = gcig.metrics.gcig_score(net, x.numpy(), y.numpy(), **rows)
+    assert np.isfinite(score)
+    assert gcig.methods.METHODS["fairx"].estimator is gcig.FairXClassifier
+    assert gcig.methods.METHODS["fairx"].label == "FairX"
