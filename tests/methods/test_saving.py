@@ -275,7 +275,7 @@ CHANGES = {
     "three classes": lambda document, _: document["classes"].append("perhaps"),
     "an unknown parameter": lambda document, _: document["parameters"].update(hooks="os.system"),
     "a threshold that is none": lambda document, _: document.update(threshold="high"),
-    "no history": lambda document, _: document["training"].pop("history"),
+    "a history without epochs": lambda document, _: document["history"]["columns"].remove("epoch"),
     "a wider network": lambda document, _: document["network"].update(hidden_sizes=[10**6]),
     "a network for other columns": other_network,
     "no baselines": lambda _, tensors: tensors.pop("baselines"),

@@ -7,7 +7,7 @@ from gcig._validation import InputError
 from gcig.methods.fairx import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training import DivergenceError
+from gcig.training import DivergenceError, Epoch, Outcome
 
 LOANS, TEST = make_loans(), make_loans(seed=1)
 
@@ -80,6 +80,32 @@ def test_groups_are_asked_for():
 def test_divergence_is_said():
     with pytest.raises(DivergenceError, match=r"diverged in epoch 1.*as it was before fit"):
         fitted(learning_rate=1e12)
+
+
+class LearnsMore(UnconstrainedClassifier):
+    """A method that learns something after the network, and predicts with it."""
+
+    def _train(self, network, data, generator):
+        super()._train(network, data, generator)
+        self.rule_ = 1
+
+
+class Renamed(UnconstrainedClassifier):
+    pass
+
+
+@pytest.mark.parametrize(("method", "usable"), [(Renamed, True), (LearnsMore, False)])
+def test_the_last_good_network_is_kept_only_where_it_is_all_that_predicts(monkeypatch, method, usable):
+    def diverge(network, *_, **__):
+        raise DivergenceError("training diverged.", Outcome((Epoch(1, {"total": 1.0}, {}),), 1))
+
+    monkeypatch.setattr("gcig.methods.unconstrained.train_fairly", diverge)
+    model = method(**QUICK)
+    with pytest.raises(DivergenceError, match="predicts" if usable else "as it was before fit"):
+        model.fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert hasattr(model, "module_") is usable
+    if usable:
+        assert np.isfinite(model.predict_proba(TEST.X)).all()
 
 
 def test_it_is_registered():

@@ -79,7 +79,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     method_key: ClassVar[str]
     needs_groups_to_predict: ClassVar[bool] = False
-    # Whether the network alone predicts, so that its last good state is of use when training diverged.
+    # Stated by a class beside its own `_train`: whether the network is all that is learned there, so that its
+    # last good state predicts when training diverged.
     predicts_by_network: ClassVar[bool] = False
 
     module_: nn.Module
@@ -158,7 +159,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             try:
                 self._train(network, data, generator)
             except DivergenceError as error:
-                usable = self.predicts_by_network and error.epoch > 0
+                usable = _network_is_all(type(self)) and error.epoch > 0
                 diverged = describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error
@@ -308,7 +309,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             "network": architecture_of(self.module_),
         }
         if hasattr(self, "history_"):
-            document["training"] = {"history": history_to_plain(self.history_), "n_epochs": self.n_epochs_}
+            document |= {"history": history_to_plain(self.history_), "n_epochs": self.n_epochs_}
         tensors = {f"{_NETWORK}{name}": tensor for name, tensor in self.module_.state_dict().items()}
         return document, {**tensors, "baselines": torch.from_numpy(self.baselines_)}
 
@@ -326,9 +327,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         model.n_features_in_ = len(model.encoder_.feature_names_in_)
         if document["named_columns"]:
             model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
-        if "training" in document:
-            model.history_ = history_from_plain(document["training"]["history"])
-            model.n_epochs_ = document["training"]["n_epochs"]
+        if "history" in document:
+            model.history_ = history_from_plain(document["history"])
+            model.n_epochs_ = int(document["n_epochs"])
         state = {name.removeprefix(_NETWORK): t for name, t in tensors.items() if name.startswith(_NETWORK)}
         model.module_ = restore_network(document["network"], state, module)
         if document["network"] is None:
@@ -341,6 +342,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             n_inputs=model.encoder_.n_features_out_,
         )
         return model
+
+
+def _network_is_all(method: type[NetworkClassifier]) -> bool:
+    """What the class whose `_train` is used says; one that overrides it may well learn more."""
+    trains = next(each for each in method.__mro__ if "_train" in vars(each))
+    return bool(vars(trains).get("predicts_by_network", False))
 
 
 def _probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
