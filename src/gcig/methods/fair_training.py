@@ -47,8 +47,8 @@ class FairTraining:
     norm: str = "l1"
     rule: str = "auto"
     n_steps: int | str = "auto"
-    penalty_rows: float = 0.5
-    penalty_every: int = 2
+    penalty_rows: float = 0.25
+    penalty_every: int = 1
     ema_rate: float = 0.05
     allowed_drop: float = 0.005
     cut: float = 0.0  # the logit from which a row is decided positive, where outcomes are measured
