@@ -115,11 +115,18 @@ def test_it_says_when_it_is_not_fitted():
 # --- What it takes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "dict"])
+KINDS = {
+    "pandas": lambda table: table,
+    "polars": pl.from_pandas,
+    "plain": lambda table: table.to_dict("list") if isinstance(table, pd.DataFrame) else table.to_list(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_tables_of_all_kinds_give_the_same_model(model, kind):
-    convert = {"pandas": pd.DataFrame, "polars": pl.from_pandas, "dict": lambda X: X.to_dict("list")}[kind]
+    convert = KINDS[kind]
     other = FairXClassifier(**QUICK).fit(
-        convert(LOANS.X), LOANS.y.to_numpy(), sensitive_features=LOANS.sex.tolist()
+        convert(LOANS.X), convert(LOANS.y), sensitive_features=convert(LOANS.sex)
     )
     assert np.array_equal(other.decision_function(convert(TEST.X)), model.decision_function(TEST.X))
     assert other.feature_names_in_.tolist() == list(LOANS.X.columns)
@@ -190,6 +197,24 @@ def test_several_attributes_are_crossed():
         "sex=male & old=yes",
     )
     assert model.baselines_.shape == (2, 4, 7)
+
+
+def test_a_cell_without_rows_is_named():
+    loans = make_loans(60)
+    y = loans.y.where(loans.sex == "male", 0)
+    with pytest.raises(InputError, match=r"fewer in \(label 1, group 'female'\).*Merge small groups"):
+        FairXClassifier(**QUICK).fit(loans.X, y, **loans.groups)
+
+
+def test_a_cell_of_one_row_is_warned_of():
+    loans = make_loans(200)
+    y = loans.y.where(loans.sex == "male", 0)
+    y[int(np.flatnonzero(loans.sex == "female")[0])] = 1
+    with pytest.warns(
+        InputWarning, match=r"One row only in \(label 1, group 'female'\).*that person's record"
+    ):
+        model = FairXClassifier(**QUICK).fit(loans.X, y, **loans.groups)
+    assert np.isfinite(model.history_.drop(columns="val_eo_gap").to_numpy()).all()
 
 
 def test_a_tiny_group_does_not_give_nan():

@@ -94,15 +94,23 @@ class FairXClassifier(NetworkClassifier):
     Attributes
     ----------
     history_ : DataFrame
-        One row an epoch: every term of the loss, completeness, and validation metrics.
+        One row an epoch: every term of the loss, and on validation data completeness and metrics.
+    n_epochs_ : int
+        The epoch whose network was kept.
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
-        AUC, GCIG and effective columns of the plainly trained network on validation data.
+        AUC, GCIG, outcome gap and effective columns of the plainly trained network on validation data; of
+        the network that was given where it is repaired (`from_module`).
     validation_ : dict
-        The same of the trained network.
+        The same of the trained network, with outcomes decided at its threshold; on the training data where
+        none are held out.
+    changes_ : DataFrame
+        The two side by side.
+    braked_ : bool
+        Whether the weights had to be lowered because AUC fell.
     collapsed_ : bool
-        Whether it stopped predicting.
+        Whether it stopped predicting: AUC under 0.55, or one class for 99.5 % of the rows.
     changed_columns_ : bool
         Whether it lives on less than half or more than twice as many effective columns as the plain one.
     ema_baselines_ : array of shape (2, groups, p)
