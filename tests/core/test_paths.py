@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.paths import general_attributions, node_attributions, secant_attributions
+from gcig.core.paths import (
+    cell_secant_attributions,
+    general_attributions,
+    node_attributions,
+    secant_attributions,
+)
 from gcig.core.quadrature import RULES, quadrature
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
@@ -155,6 +160,19 @@ def test_extrapolation_is_the_combination_of_its_parts():
         for n in (1, 4)
     )
     torch.testing.assert_close(exact, same, rtol=0, atol=1e-9)
+
+
+@DEPTH
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+@pytest.mark.parametrize("n_segments", [1, 2, 4])
+def test_starting_from_cells_is_starting_from_their_rows(hidden, activation, n_segments):
+    module, inputs, references = make_problem(hidden, activation, groups=3)
+    baselines, labels = references[:, :2].transpose(0, 1), torch.tensor([0, 1, 1, 0, 1, 0, 0])
+    network = LayeredNetwork.recognise(module)
+    rows = secant_attributions(network, inputs, baselines.transpose(0, 1)[:, labels], n_segments)
+    cells = cell_secant_attributions(network, inputs, labels, baselines, n_segments)
+    torch.testing.assert_close(cells, rows, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradient(cells, module), gradient(rows, module), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("distance", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0])

@@ -860,7 +860,14 @@ def test_torch_compile_of_layered_networks_is_one_graph(hidden, activation):
 @COMPILES
 @pytest.mark.parametrize(
     "options",
-    [{"fast": False}, {"rows": 0.5}, {"every": 2}, {"pairs": "random"}, {"max_bytes": 5_000}],
+    [
+        {"fast": False},
+        {"rows": 0.5},
+        {"every": 2},
+        {"pairs": "random"},
+        {"max_bytes": 5_000},
+        {"max_bytes": 5_000, "rule": "midpoint"},
+    ],
     ids=str,
 )
 def test_torch_compile_falls_back_where_it_must(options):

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, one_hot
 
+from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modes import Score, evaluating, logits, running_eagerly
 from gcig.core.quadrature import Quadrature
 from gcig.core.secant import secants, sharpness
 
-__all__ = ["general_attributions", "node_attributions", "secant_attributions"]
+__all__ = ["cell_secant_attributions", "general_attributions", "node_attributions", "secant_attributions"]
 
 
 def general_attributions(
@@ -106,6 +107,56 @@ def secant_attributions(
     weights = inputs.new_tensor(_segment_weights(n_segments, strides))
     average: Tensor = torch.tensordot(weights, _multiply_down(network, slopes), dims=1)
     return (inputs - references) * (average @ first)
+
+
+def cell_secant_attributions(
+    network: LayeredNetwork, inputs: Tensor, labels: Tensor, baselines: Tensor, n_segments: int
+) -> Tensor:
+    """Secant attributions of rows that start from their label's baselines (labels, groups, columns).
+
+    The ends of the paths are evaluated once each, n rows and a few baselines. Eager code is better served by
+    the hand-written pass of `gcig.core.fused`; this is for compilers, which also share the rows' forward
+    pass with that of their predictions.
+    """
+    # Baselines are taken to the rows by products: the backward pass of a gather scatters, which is slow.
+    members = one_hot(labels, len(baselines)).to(inputs.dtype)
+    steps = torch.arange(1, n_segments, dtype=inputs.dtype, device=inputs.device) / n_segments
+    first, bias = network.weights[0], network.biases[0]
+    start, stop = linear(baselines, first, bias), linear(inputs, first, bias)
+    inner = torch.lerp(_of_members(members, start), stop, steps.view(-1, 1, 1, 1))
+    slopes = []
+    for index, activation in enumerate(network.activations):
+        if index:
+            weight, bias = network.weights[index], network.biases[index]
+            start, stop, inner = (linear(values, weight, bias) for values in (start, stop, inner))
+        nodes = list(zip(*(_nodes(activation, values) for values in (start, stop, inner)), strict=True))
+        differences = [
+            _join(_of_members(members, begin), middle, end, sign)
+            for (begin, end, middle), sign in zip(nodes, (-1, -1, 1), strict=True)
+        ]
+        slopes.append(secants(differences, sharpness(inputs.dtype, smooth=activation.smooth)).slope)
+        start, stop, inner = nodes[1]
+    average = _multiply_down(network, slopes).mean(0)
+    return (inputs - _of_members(members, baselines)) * (average @ first)
+
+
+def _nodes(activation: Activation, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Pre-activations, activations and slopes."""
+    after, slope, _ = activation.derivatives(values)
+    return values, after, slope
+
+
+def _of_members(members: Tensor, cells: Tensor) -> Tensor:
+    """From cells (labels, groups, units) to the rows of each label: (groups, n, units)."""
+    return torch.einsum("nl,lgu->gnu", members, cells)
+
+
+def _join(start: Tensor, inner: Tensor, stop: Tensor, sign: int) -> Tensor:
+    """Stop plus `sign` times start of every segment: (segments, groups, n, units)."""
+    starts, stops = start.unsqueeze(0), stop.expand_as(start).unsqueeze(0)
+    if len(inner):
+        starts, stops = torch.cat([starts, inner]), torch.cat([inner, stops])
+    return torch.add(stops, starts, alpha=sign)
 
 
 def _halvings(n_segments: int) -> list[int]:

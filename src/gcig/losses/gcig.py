@@ -24,6 +24,7 @@ from gcig.core.method import Method, training_method
 from gcig.core.modes import Score, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.objective_pass import Objective, secant_objective
+from gcig.core.paths import cell_secant_attributions
 from gcig.core.probing import Probe, probe, warn_of_kinks
 
 __all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
@@ -189,10 +190,16 @@ class GCIGPenalty(nn.Module):
             return x.new_zeros(())
         x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
         method = self._method(module, x)
-        if _fusible(method):
-            return self._fused(method, x, y, baselines)
+        if _fusible(method) and not self._traceable(method, x, baselines):
+            return untraced(self._fused)(method, x, y, baselines)
         explicit = self._explicit if method.network is not None else untraced(self._explicit)
         return explicit(module, method, x, y, baselines)
+
+    def _traceable(self, method: Method, x: Tensor, baselines: Tensor) -> bool:
+        """Whether a compiler is at work that makes better code of the explicit chain, and all rows fit."""
+        if not torch.compiler.is_compiling():
+            return False
+        return len(x) <= plan_chunks(method, baselines.transpose(0, 1), self.max_bytes).rows
 
     def joint(
         self, module: nn.Module, x: Tensor, y: Tensor, outer: Callable[[Tensor], Tensor], weight: float
@@ -205,7 +212,7 @@ class GCIGPenalty(nn.Module):
         """
         method = self._method(module, x)
         dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
-        if not _fusible(method) or dropping:
+        if not _fusible(method) or torch.compiler.is_compiling() or dropping:
             return None
         assert method.network is not None
         rule = SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
@@ -323,15 +330,18 @@ class _Explain:
     score: Score | None
 
     def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
-        values = compute_attributions(
-            self.module,
-            self.inputs[rows],
-            self.baselines[:, self.labels[rows]],
-            self.method,
-            self.chunks,
-            torch.is_grad_enabled(),
-            self.score,
-        ).flatten(2)
+        inputs, labels = self.inputs[rows], self.labels[rows]
+        if _fusible(self.method):
+            network, n_segments = self.method.network, self.method.n_steps
+            assert network is not None
+            values = cell_secant_attributions(
+                network, inputs, labels, self.baselines.transpose(0, 1), n_segments
+            )
+        else:
+            starts, create_graph = self.baselines[:, labels], torch.is_grad_enabled()
+            values = compute_attributions(
+                self.module, inputs, starts, self.method, self.chunks, create_graph, self.score
+            ).flatten(2)
         disparities = disparity(values, norm=self.definition.norm, eps=self.definition.eps)
         return disparities, vector_norm(values.detach(), "l1")
 
@@ -340,11 +350,5 @@ class _Explain:
 
 
 def _fusible(method: Method) -> bool:
-    """Whether the hand-written pass applies; under the compiler the explicit chain is faster."""
-    network = method.network
-    return (
-        network is not None
-        and network.n_hidden > 0
-        and method.rule == "secant"
-        and not torch.compiler.is_compiling()
-    )
+    """Whether the hand-written pass applies."""
+    return method.network is not None and method.network.n_hidden > 0 and method.rule == "secant"
