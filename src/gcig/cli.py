@@ -138,9 +138,11 @@ def demo(dataset: str, sensitive: str | None, seed: int, epochs: int) -> None:
         _train_and_measure(key, data, split, seed=seed, epochs=epochs) for key in ("unconstrained", "fairx")
     ]
     click.echo(f"\nOn the {len(split.test):,} test rows:")
-    click.echo(format_table(("", "AUC", "F1", "EO gap", "GCIG", "columns used"), rows, right_aligned=range(1, 6)))
     click.echo(
-        "GCIG is how much the reasons for a decision depend on the group that an individual is compared with; "
+        format_table(("", "AUC", "F1", "EO gap", "GCIG", "columns used"), rows, right_aligned=range(1, 6))
+    )
+    click.echo(
+        "GCIG is how much the reasons for a decision depend on the group that someone is compared with; "
         "the EO gap is how much error rates do."
     )
     click.echo(f"`gcig datasets {dataset}` shows what to know before using these data.")
