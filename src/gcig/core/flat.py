@@ -70,7 +70,8 @@ def clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
         nn.utils.clip_grad_norm_(parameters, largest)
         return
     norm = torch.linalg.vector_norm(gradients[0])
-    gradients[0].mul_(largest / norm.clamp(min=largest))
+    # An infinite bound leaves the gradient alone.
+    gradients[0].mul_((largest / norm).clamp(max=1))
 
 
 class FlatAdamW:
