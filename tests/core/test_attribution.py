@@ -302,6 +302,34 @@ def test_the_probe_looks_at_few_rows_under_the_budget():
     assert max(seen) < 100
 
 
+@pytest.mark.parametrize("rule", ["secant", "romberg", "midpoint"])
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("max_bytes", [1 << 28, 5_000])
+def test_references_that_are_expanded_to_all_rows(rule, fast, max_bytes):
+    if rule != "midpoint" and not fast:
+        pytest.skip("secants are for the fast path")
+    module, inputs, references = make_problem()
+    expanded = references[:, :1].expand(-1, 20, -1)
+    found = []
+    for starts in (expanded, expanded.contiguous()):
+        result = attributions(
+            module,
+            inputs,
+            starts,
+            rule=rule,
+            n_steps=4,
+            fast=fast,
+            create_graph=True,
+            max_bytes=max_bytes,
+        )
+        gradient = torch.autograd.grad(result.values.square().sum(), module[0].weight)[0]
+        plain = attributions(module, inputs, starts, rule=rule, n_steps=4, fast=fast, max_bytes=max_bytes)
+        found.append((result.values.detach(), gradient, result.residual, plain.values, plain.residual))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found[0][0], found[0][3], rtol=1e-10, atol=1e-12)
+    assert found[0][0].is_contiguous()
+
+
 def test_baselines_feed_attributions():
     module, inputs, _ = make_problem(n=40)
     labels, groups = torch.arange(40) % 2, torch.arange(40) // 2 % 3

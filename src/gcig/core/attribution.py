@@ -9,6 +9,7 @@ from gcig.core.chunks import Chunks, compute_attributions, plan_chunks
 from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
 from gcig.core.modes import Score, evaluating, logits
+from gcig.core.paths import unexpanded
 from gcig.core.probing import Probe, probe, warn_of_kinks
 
 __all__ = ["MAX_BYTES", "Attribution", "attributions", "choose_method"]
@@ -64,7 +65,8 @@ def attributions(
     inputs : Tensor of shape (n, ...)
         Rows of any shape: columns, images, sequences of embeddings.
     references : Tensor of shape (groups, n, ...)
-        Where the paths start, as from `GroupBaselines.of`.
+        Where the paths start, as from `GroupBaselines.of`. Cheaper where one reference a group was
+        expanded to all rows.
     rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
         How the path is integrated. ``"secant"`` and ``"romberg"``, its extrapolation, are for layered
         networks.
@@ -174,7 +176,7 @@ def _residual(
 ) -> Tensor:
     ends = []
     for rows in chunks.slices(len(inputs)):
-        starts = references[:, rows]
+        starts = unexpanded(references[:, rows])
         f_start = logits(module, starts.flatten(0, 1), score).view(starts.shape[:2])
         ends.append(logits(module, inputs[rows], score) - f_start)
     change = torch.cat(ends, dim=1)

@@ -6,7 +6,8 @@ because they are made of ordinary operations (the layered ones).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,13 @@ from gcig.core.modes import Score, evaluating, logits, running_eagerly
 from gcig.core.quadrature import Quadrature
 from gcig.core.secant import secants, sharpness
 
-__all__ = ["cell_secant_attributions", "general_attributions", "node_attributions", "secant_attributions"]
+__all__ = [
+    "cell_secant_attributions",
+    "general_attributions",
+    "node_attributions",
+    "secant_attributions",
+    "unexpanded",
+]
 
 
 def general_attributions(
@@ -57,6 +64,7 @@ def node_attributions(
     network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature
 ) -> Tensor:
     """For layered networks, at the same nodes: the first layer multiplies only the ends of the paths."""
+    references = unexpanded(references)
     nodes, weights = rule.to(inputs)
     first, bias = network.weights[0], network.biases[0]
     start, stop = linear(references, first, bias), linear(inputs, first, bias)
@@ -86,27 +94,9 @@ def secant_attributions(
     for 1, 2, 4, ..., `n_segments` segments, a power of two, are combined as in Romberg's method, so that its
     first terms cancel. The nodes are shared, and what is complete stays so.
     """
-    nodes = torch.linspace(0, 1, n_segments + 1, dtype=inputs.dtype, device=inputs.device)
-    strides = _halvings(n_segments) if extrapolate else [1]
-    first, bias = network.weights[0], network.biases[0]
-    start, stop = linear(references, first, bias), linear(inputs, first, bias)
-    slopes = []
-    values = torch.lerp(start, stop, nodes.view(-1, 1, 1, 1))
-    for index, activation in enumerate(network.activations):
-        if index:
-            values = linear(values, network.weights[index], network.biases[index])
-        before = values
-        values, slope, _ = activation.derivatives(values)
-        differences = (
-            _segments(before, strides, -1),
-            _segments(values, strides, -1),
-            _segments(slope, strides, 1),
-        )
-        blend = _sharpness_of_values if extrapolate else sharpness
-        slopes.append(secants(differences, blend(inputs.dtype, smooth=activation.smooth)).slope)
-    weights = inputs.new_tensor(_segment_weights(n_segments, strides))
-    average: Tensor = torch.tensordot(weights, _multiply_down(network, slopes), dims=1)
-    return (inputs - references) * (average @ first)
+    references = unexpanded(references)
+    slope = _average_slope(network, inputs, references, _as_they_are, n_segments, extrapolate)
+    return (inputs - references) * slope
 
 
 def cell_secant_attributions(
@@ -120,10 +110,39 @@ def cell_secant_attributions(
     """
     # Baselines are taken to the rows by products: the backward pass of a gather scatters, which is slow.
     members = one_hot(labels, len(baselines)).to(inputs.dtype)
+    to_rows = partial(torch.einsum, "nl,lgu->gnu", members)
+    slope = _average_slope(network, inputs, baselines, to_rows, n_segments, extrapolate=False)
+    return (inputs - to_rows(baselines)) * slope
+
+
+def unexpanded(references: Tensor) -> Tensor:
+    """References (groups, 1, ...) where they were expanded to all rows, otherwise as they are."""
+    expanded = references.shape[1] > 1 and references.stride(1) == 0
+    return references[:, :1] if expanded else references
+
+
+def _as_they_are(rows: Tensor) -> Tensor:
+    return rows
+
+
+def _average_slope(
+    network: LayeredNetwork,
+    inputs: Tensor,
+    starts: Tensor,
+    to_rows: Callable[[Tensor], Tensor],
+    n_segments: int,
+    extrapolate: bool,
+) -> Tensor:
+    """The slope of the output along each path, shape (groups, n, columns).
+
+    `to_rows` takes what is computed at the starts to (groups, n or 1, units).
+    """
+    strides = _halvings(n_segments) if extrapolate else [1]
+    blend = _sharpness_of_values if extrapolate else sharpness
     steps = torch.arange(1, n_segments, dtype=inputs.dtype, device=inputs.device) / n_segments
     first, bias = network.weights[0], network.biases[0]
-    start, stop = linear(baselines, first, bias), linear(inputs, first, bias)
-    inner = torch.lerp(_of_members(members, start), stop, steps.view(-1, 1, 1, 1))
+    start, stop = linear(starts, first, bias), linear(inputs, first, bias)
+    inner = torch.lerp(to_rows(start), stop, steps.view(-1, 1, 1, 1))
     slopes = []
     for index, activation in enumerate(network.activations):
         if index:
@@ -131,32 +150,21 @@ def cell_secant_attributions(
             start, stop, inner = (linear(values, weight, bias) for values in (start, stop, inner))
         nodes = list(zip(*(_nodes(activation, values) for values in (start, stop, inner)), strict=True))
         differences = [
-            _join(_of_members(members, begin), middle, end, sign)
+            _segments(to_rows(begin), middle, end, strides, sign)
             for (begin, end, middle), sign in zip(nodes, (-1, -1, 1), strict=True)
         ]
-        slopes.append(secants(differences, sharpness(inputs.dtype, smooth=activation.smooth)).slope)
+        slopes.append(secants(differences, blend(inputs.dtype, smooth=activation.smooth)).slope)
         start, stop, inner = nodes[1]
-    average = _multiply_down(network, slopes).mean(0)
-    return (inputs - _of_members(members, baselines)) * (average @ first)
+    weights = inputs.new_tensor(_segment_weights(n_segments, strides))
+    down = _multiply_down(network, slopes)
+    average: Tensor = torch.tensordot(weights, down, dims=1) if len(weights) > 1 else down[0]
+    return average @ first
 
 
 def _nodes(activation: Activation, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Pre-activations, activations and slopes."""
     after, slope, _ = activation.derivatives(values)
     return values, after, slope
-
-
-def _of_members(members: Tensor, cells: Tensor) -> Tensor:
-    """From cells (labels, groups, units) to the rows of each label: (groups, n, units)."""
-    return torch.einsum("nl,lgu->gnu", members, cells)
-
-
-def _join(start: Tensor, inner: Tensor, stop: Tensor, sign: int) -> Tensor:
-    """Stop plus `sign` times start of every segment: (segments, groups, n, units)."""
-    starts, stops = start.unsqueeze(0), stop.expand_as(start).unsqueeze(0)
-    if len(inner):
-        starts, stops = torch.cat([starts, inner]), torch.cat([inner, stops])
-    return torch.add(stops, starts, alpha=sign)
 
 
 def _halvings(n_segments: int) -> list[int]:
@@ -183,15 +191,29 @@ def _sharpness_of_values(dtype: torch.dtype, *, smooth: bool) -> float:
     return 2 / math.pow(torch.finfo(dtype).eps, 0.8) if smooth else sharpness(dtype, smooth=False)
 
 
-def _segments(nodes: Tensor, strides: Sequence[int], sign: int) -> Tensor:
-    """Stop plus `sign` times start of the segments of every stride, one stride after the other."""
-    pairs = [(nodes[stride::stride], nodes[:-stride:stride]) for stride in strides]
+def _segments(start: Tensor, inner: Tensor, stop: Tensor, strides: Sequence[int], sign: int) -> Tensor:
+    """Stop plus `sign` times start of the segments of every stride, one stride after the other.
+
+    Parameters
+    ----------
+    start : Tensor of shape (groups, n or 1, units)
+    inner : Tensor of shape (segments - 1, groups, n, units)
+    stop : Tensor of shape (n, units)
+    """
+    begin, end = start.unsqueeze(0), stop.expand(1, *inner.shape[1:])
+    pairs = []
+    for stride in strides:
+        within = inner[stride - 1 :: stride]
+        if len(within):
+            pairs += [(within[:1], begin), (within[1:], within[:-1]), (end, within[-1:])]
+        else:
+            pairs.append((end, begin))
     if torch.is_grad_enabled():
-        return torch.cat([torch.add(stop, start, alpha=sign) for stop, start in pairs])
-    found = nodes.new_empty(sum(len(stop) for stop, _ in pairs), *nodes.shape[1:])
-    parts = found.split([len(stop) for stop, _ in pairs])
-    for part, (stop, start) in zip(parts, pairs, strict=True):
-        torch.add(stop, start, alpha=sign, out=part)
+        return torch.cat([torch.add(stops, starts, alpha=sign) for stops, starts in pairs])
+    found = stop.new_empty(sum(len(stops) for stops, _ in pairs), *inner.shape[1:])
+    parts = found.split([len(stops) for stops, _ in pairs])
+    for part, (stops, starts) in zip(parts, pairs, strict=True):
+        torch.add(stops, starts, alpha=sign, out=part)
     return found
 
 
