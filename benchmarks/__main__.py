@@ -1,0 +1,63 @@
+"""What the penalty and the attributions cost, as ratios within one run: `make bench`.
+
+    python -m benchmarks [--only engine memory] [--json FILE]
+
+All figures are of one thread. Progress goes to stderr, the table to stdout.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from benchmarks.accuracy import accuracy_rows
+from benchmarks.captum import captum_rows
+from benchmarks.engine import compiled_rows, step_rows
+from benchmarks.memory import memory_rows
+from benchmarks.rows import Row, format_rows
+
+ENGINE: dict[str, Callable[[], Iterator[Row]]] = {
+    "steps": step_rows,
+    "compiled": compiled_rows,
+    "accuracy": accuracy_rows,
+    "captum": captum_rows,
+    "memory": memory_rows,
+}
+
+
+def main() -> None:
+    """Measure, print, and write."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="What the penalty and the attributions cost."
+    )
+    names = ["engine", *ENGINE]
+    parser.add_argument("--only", nargs="+", choices=names, default=["engine"], help="some of the sections")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    wanted = (
+        list(ENGINE) if "engine" in arguments.only else [name for name in ENGINE if name in arguments.only]
+    )
+
+    warnings.simplefilter("ignore")  # torch's compiler uses what torch has deprecated
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    rows: list[Row] = []
+    for name in wanted:
+        found = list(ENGINE[name]())
+        print(format_rows(found), end="\n\n", flush=True)
+        rows += found
+    machine = f"{platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} thread"
+    print(f"{machine}, {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    if arguments.json:
+        figures = {"machine": machine, "rows": [row.to_dict() for row in rows]}
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

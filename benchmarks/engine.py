@@ -1,0 +1,141 @@
+"""What a training step with the penalty costs, in steps of the same network without it."""
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from benchmarks import adult
+from benchmarks.rows import Row
+from benchmarks.timing import Step, Times, measure, report
+from gcig.core.baselines import GroupBaselines
+from gcig.losses.gcig import GCIGPenalty
+from gcig.methods.fairx import FairXClassifier
+from gcig.models.mlp import MLP
+
+# The share of each mini-batch that FairX explains unless it is told otherwise.
+TRAINING_ROWS: float = inspect.signature(FairXClassifier).parameters["penalty_rows"].default
+
+SHARED = "  the same, shared forward pass (what FairX trains with)"
+COMPILED = "  the same, compiled by torch.compile"
+
+Loss = Callable[[MLP, Tensor, Tensor, Tensor], Tensor]
+
+
+def plain(module: MLP, x: Tensor, _: Tensor, target: Tensor) -> Tensor:
+    return binary_cross_entropy_with_logits(module(x), target)
+
+
+def penalised(penalty: GCIGPenalty) -> Loss:
+    """The public way: a term beside the loss."""
+
+    def loss(module: MLP, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(module(x), target) + adult.WEIGHT * penalty(module, x, y)
+
+    return loss
+
+
+def joint(penalty: GCIGPenalty, share: float = 1.0) -> Loss:
+    """Both terms in one pass, on the first rows of the (shuffled) mini-batch."""
+
+    def loss(module: MLP, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        def outer(logits: Tensor) -> Tensor:
+            return binary_cross_entropy_with_logits(logits, target)
+
+        found = penalty.joint(module, x, y[: round(share * len(y))], outer, adult.WEIGHT)
+        assert found is not None
+        return found.total
+
+    return loss
+
+
+def make_step(activation: str, hidden: tuple[int, ...], loss: Loss) -> Step:
+    module = adult.network(activation, hidden)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
+    batches = adult.batches(adult.load())
+
+    def step() -> None:
+        x, y, target = next(batches)
+        optimizer.zero_grad()
+        loss(module, x, y, target).backward()
+        optimizer.step()
+
+    return step
+
+
+def many_groups(n_groups: int) -> GroupBaselines:
+    """Baselines of groups that are drawn at random: their number is all that matters for the cost."""
+    data = adult.load()
+    groups = torch.randint(n_groups, (len(data),), generator=torch.Generator().manual_seed(0))
+    return GroupBaselines.from_data(data.inputs, data.labels, groups)
+
+
+def step_rows() -> Iterator[Row]:
+    """Eager steps of three networks."""
+    section = "A training step with the penalty / a plain step (104 inputs, batch 512, Adam, one thread)"
+    two = adult.baselines(adult.load())
+    seven = many_groups(7)
+
+    def row(times: Times, name: str, what: str, to: str = "plain", **limits: float) -> Row:
+        ratio = times.ratio(name, to)
+        milliseconds = f"{1e3 * times.median(name):.2f} ms"
+        return Row(section, what, ratio.median, note=f"{milliseconds}, {ratio}", **limits)
+
+    report("steps, 64-32 SiLU")
+    losses = {
+        "plain": plain,
+        "penalty": penalised(GCIGPenalty(two)),
+        "joint": joint(GCIGPenalty(two)),
+        "default": penalised(GCIGPenalty(two, rows=TRAINING_ROWS)),
+        "default, joint": joint(GCIGPenalty(two), TRAINING_ROWS),
+        "seven": penalised(GCIGPenalty(seven)),
+        "paper": penalised(GCIGPenalty(two, rule="right", n_steps=16, fast=False)),
+    }
+    times = measure({name: make_step("silu", (64, 32), loss) for name, loss in losses.items()})
+    default = f"training default: {TRAINING_ROWS:.0%} of the rows, 64-32 SiLU"
+    yield row(times, "penalty", "penalty on all rows, 64-32 SiLU", must=5, aim=3)
+    yield row(times, "joint", SHARED)
+    for name, hidden, activation, must, aim in [
+        ("64-32 ReLU", (64, 32), "relu", 5.5, 3),
+        ("64 SiLU (exact)", (64,), "silu", 4.5, 2.5),
+    ]:
+        report(f"steps, {name}")
+        steps = {
+            key: make_step(activation, hidden, loss)
+            for key, loss in {
+                "plain": plain,
+                "penalty": penalised(GCIGPenalty(two)),
+                "joint": joint(GCIGPenalty(two)),
+            }.items()
+        }
+        others = measure(steps)
+        yield row(others, "penalty", f"penalty on all rows, {name}", must=must, aim=aim)
+        yield row(others, "joint", SHARED)
+    yield row(times, "default", default, must=3, aim=2)
+    yield row(times, "default, joint", SHARED)
+    yield row(times, "seven", "7 groups / 2 groups, all pairs, 64-32 SiLU", "penalty", must=3, aim=2.5)
+    yield row(times, "paper", "naive: right Riemann, T = 16, general path, 64-32 SiLU")
+
+
+def compiled_rows() -> Iterator[Row]:
+    """The loss, with the penalty in it, under torch.compile; against the eager plain step."""
+    section = "The same under torch.compile / an eager plain step"
+    two = adult.baselines(adult.load())
+    for name, hidden, activation in [
+        ("64-32 SiLU", (64, 32), "silu"),
+        ("64-32 ReLU", (64, 32), "relu"),
+        ("64 SiLU (exact)", (64,), "silu"),
+    ]:
+        report(f"compiling, {name}")
+        torch.compiler.reset()
+        step = make_step(activation, hidden, torch.compile(penalised(GCIGPenalty(two))))
+        start = time.perf_counter()
+        step()
+        seconds = time.perf_counter() - start
+        times = measure({"plain": make_step(activation, hidden, plain), "compiled": step})
+        ratio = times.ratio("compiled", "plain")
+        note = f"{1e3 * times.median('compiled'):.2f} ms, {ratio}; compiled in {seconds:.0f} s"
+        yield Row(section, f"penalty on all rows, {name}", ratio.median, note=note)
