@@ -64,7 +64,39 @@ _LEARNING = {"learning_rate": (1e-3, 2e-3, 5e-3)}
 
 METHODS = _Methods(
     [
-        Method("unconstrained", "Unconstrained", "gcig.methods.unconstrained:UnconstrainedClassifier", _LEARNING),
+        Method(
+            "unconstrained", "Unconstrained", "gcig.methods.unconstrained:UnconstrainedClassifier", _LEARNING
+        ),
+        Method(
+            "dir",
+            "DIR",
+            "gcig.methods.disparate_impact_remover:DisparateImpactRemoverClassifier",
+            {"repair_level": (0.25, 0.5, 0.75, 1.0), **_LEARNING},
+        ),
+        Method(
+            "hardt",
+            "Hardt",
+            "gcig.methods.threshold_optimizer:ThresholdOptimizerClassifier",
+            {"objective": ("accuracy_score", "balanced_accuracy_score"), **_LEARNING},
+        ),
+        Method(
+            "agarwal",
+            "Agarwal",
+            "gcig.methods.exponentiated_gradient:ExponentiatedGradientClassifier",
+            {"eps": (0.005, 0.01, 0.02, 0.05), **_LEARNING},
+        ),
+        Method(
+            "lagrangian",
+            "Lagrangian",
+            "gcig.methods.lagrangian:LagrangianClassifier",
+            {"max_gap": (0.005, 0.02, 0.05), **_LEARNING},
+        ),
+        Method(
+            "adversarial",
+            "Adversarial",
+            "gcig.methods.adversarial:AdversarialClassifier",
+            {"alpha": (1.0, 3.0, 10.0), **_LEARNING},
+        ),
         Method(
             "fairx",
             "FairX",

@@ -1,0 +1,52 @@
+"""Cross-entropy with a weight for each row, and nothing else, on the one epoch loop."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from gcig.core.modes import logits
+from gcig.training import Loop, Outcome, one_thread, train
+
+__all__ = ["train_weighted"]
+
+
+def train_weighted(
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    loop: Loop,
+    learning_rate: float,
+    weight_decay: float,
+    clip_norm: float,
+    generator: torch.Generator,
+) -> Outcome:
+    """Train a network in place, to the last epoch.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Maps (n, ...) to one logit a row, on the device of the rows.
+    inputs, labels, weights : tensors of shape (n, ...), (n,), (n,)
+        Rows, labels of 0 and 1, and what each row counts.
+    """
+    targets, weights = labels.to(inputs.dtype), weights.to(inputs.dtype)
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
+
+    def step(rows: Tensor) -> dict[str, Tensor]:
+        network.train()
+        scores = logits(network, inputs[rows])
+        loss = binary_cross_entropy_with_logits(scores, targets[rows], weight=weights[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, clip_norm)
+        optimizer.step()
+        return {"total": loss.detach()}
+
+    device = inputs.device
+    with one_thread(device):
+        return train(
+            step, network, optimizer, n_rows=len(inputs), loop=loop, generator=generator, device=device
+        )

@@ -1,0 +1,400 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from biased import QUICK, gaps, make_biased
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import gcig
+from gcig._validation import InputError, InputWarning
+from gcig.data.encoding import TableEncoder
+from gcig.methods.disparate_impact_remover import DisparateImpactRemover, DisparateImpactRemoverClassifier
+from gcig.methods.unconstrained import UnconstrainedClassifier
+
+
+def repair(values, groups, **parameters):
+    column = np.asarray(values, float).reshape(-1, 1)
+    remover = DisparateImpactRemover(**parameters)
+    return remover.fit_transform(column, sensitive_features=groups)[:, 0]
+
+
+def distances(columns, groups):
+    names = np.unique(groups)
+    return [ks_2samp(x[groups == names[0]], x[groups == names[1]]).statistic for x in columns]
+
+
+# --- the transformer ----------------------------------------------------------------------------------
+
+
+@given(st.data(), st.integers(2, 4), st.integers(2, 12))
+def test_groups_of_one_size_without_ties_meet_at_the_median_of_each_rank(data, n_groups, size):
+    numbers = st.lists(st.floats(-100, 100, width=16), min_size=size, max_size=size, unique=True)
+    samples = [np.array(data.draw(numbers)) for _ in range(n_groups)]
+    repaired = repair(np.concatenate(samples), np.repeat(np.arange(n_groups), size))
+    medians = np.median([np.sort(sample) for sample in samples], axis=0)
+    expected = [medians[np.argsort(np.argsort(sample))] for sample in samples]
+    np.testing.assert_allclose(repaired, np.concatenate(expected), atol=1e-9)
+
+
+def test_groups_of_different_sizes_by_hand():
+    # Ranks of group a: 1/4, 3/4; of group b: 1/8, 3/8, 5/8, 7/8. Straight lines between, flat beyond.
+    values, groups = [0.0, 8.0, 10.0, 20.0, 30.0, 40.0], list("aabbbb")
+    a, b = [(0 + 15) / 2, (8 + 35) / 2], [(0 + 10) / 2, (2 + 20) / 2, (6 + 30) / 2, (8 + 40) / 2]
+    np.testing.assert_allclose(repair(values, groups), a + b)
+
+
+def test_ties_in_the_middle_by_hand():
+    # The middle rank of the zeros of a is 0.4, where b has 0.9 between its second and third value.
+    values = [0.0, 0.0, 0.0, 0.0, 7.0, 0.0, 0.4, 1.4, 2.0, 3.0]
+    found = repair(values, list("aaaaabbbbb"), ties="middle")
+    np.testing.assert_allclose(found[:5], [0.45, 0.45, 0.45, 0.45, (7 + 3) / 2])
+    # Ranks 0.1 and 0.3, 0.5 and 0.7 of b are zeros of a; 0.9 is its seven.
+    np.testing.assert_allclose(found[5:], [0.0, 0.2, 0.7, 1.0, (7 + 3) / 2])
+
+
+def test_atoms_of_different_size_become_equal_only_when_ties_are_spread():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["f", "m"], [3000, 5000])
+    gains = np.where(rng.random(8000) < np.where(groups == "f", 0.94, 0.6), 0.0, rng.exponential(size=8000))
+    part_time = rng.random(8000) < np.where(groups == "f", 0.8, 0.4)
+    hours = np.where(part_time, 20.0, 40.0)
+    table = np.column_stack([gains, hours, rng.normal(size=8000)])
+
+    def after(ties):
+        remover = DisparateImpactRemover(ties=ties)
+        return distances(remover.fit_transform(table, sensitive_features=groups).T, groups)
+
+    assert min(distances(table.T[:2], groups)) > 0.3
+    assert max(after("spread")) < 0.02
+    assert min(after("middle")[:2]) > 0.3
+
+
+def test_ranks_within_a_group_are_kept():
+    biased = make_biased(500)
+    for column in ("district", "savings"):
+        repaired = repair(biased.X[column], biased.groups)
+        for group in ("f", "m"):
+            rows = biased.groups == group
+            order = np.argsort(biased.X[column][rows].to_numpy(), kind="stable")
+            untied = np.diff(biased.X[column][rows].to_numpy()[order]) > 0
+            assert (np.diff(repaired[rows][order])[untied] >= -1e-12).all()
+
+
+def test_the_level_is_the_share_of_the_way():
+    values, groups = np.random.default_rng(0).normal(size=40), np.arange(40) % 2
+    whole = repair(values + 3 * groups, groups)
+    np.testing.assert_array_equal(repair(values + 3 * groups, groups, repair_level=0.0), values + 3 * groups)
+    quarter = repair(values + 3 * groups, groups, repair_level=0.25)
+    np.testing.assert_allclose(quarter, 0.75 * (values + 3 * groups) + 0.25 * whole)
+
+
+def test_new_rows_are_repaired_by_the_quantiles_of_training_one_by_one():
+    biased, new = make_biased(800), make_biased(50, seed=1)
+    remover = DisparateImpactRemover().fit(biased.X, sensitive_features=biased.groups)
+    together = remover.transform(new.X, sensitive_features=new.groups)
+    alone = [remover.transform(new.X.iloc[[i]], sensitive_features=new.groups[[i]]) for i in range(50)]
+    pd.testing.assert_frame_equal(pd.concat(alone), together)
+
+
+def test_new_values_beyond_training_go_to_the_ends_of_the_median_distribution():
+    remover = DisparateImpactRemover().fit([[0.0], [1.0], [10.0], [21.0]], sensitive_features=list("aabb"))
+    found = remover.transform([[-50.0], [50.0]], sensitive_features=list("ab"))
+    np.testing.assert_allclose(found[:, 0], [5.0, 11.0])
+
+
+def test_equal_groups_are_left_as_they_are():
+    values = np.array([3.0, 3.0, 5.0, 9.0, 9.0, 9.0])
+    np.testing.assert_allclose(repair(np.tile(values, 2), np.repeat([0, 1], 6)), np.tile(values, 2))
+
+
+@pytest.mark.parametrize("ties", ["spread", "middle"])
+def test_constants(ties):
+    np.testing.assert_allclose(repair([2.0] * 6, list("aaabbb"), ties=ties), 2.0)
+    np.testing.assert_allclose(repair([2.0, 2.0, 6.0, 6.0], list("aabb"), ties=ties), 4.0)
+
+
+def test_text_booleans_indicators_and_missing_cells_are_left_alone():
+    biased = make_biased(300)
+    rng = np.random.default_rng(0)
+    table = biased.X.assign(
+        owner=rng.random(300) < 0.5, dummy=rng.integers(0, 2, 300), income=biased.X["district"] * 10
+    )
+    table.loc[::7, "income"] = np.nan
+    remover = DisparateImpactRemover()
+    repaired = remover.fit_transform(table, sensitive_features=biased.groups)
+    assert remover.columns_ == ("merit", "effort", "district", "savings", "income")
+    pd.testing.assert_frame_equal(repaired[["job", "owner", "dummy"]], table[["job", "owner", "dummy"]])
+    np.testing.assert_array_equal(repaired["income"].isna(), table["income"].isna())
+    present = table["income"].notna().to_numpy()
+    before, after = (
+        distances([frame["income"].to_numpy()[present]], biased.groups[present])
+        for frame in (table, repaired)
+    )
+    assert before[0] > 0.5
+    assert after[0] < 0.05
+
+
+def test_chosen_columns_alone_are_repaired_and_named():
+    biased = make_biased(300)
+    remover = DisparateImpactRemover(columns=["district"])
+    repaired = remover.fit_transform(biased.X, sensitive_features=biased.groups)
+    rest = biased.X.columns.drop("district")
+    pd.testing.assert_frame_equal(repaired[rest], biased.X[rest])
+    assert not np.allclose(repaired["district"], biased.X["district"])
+    assert remover.get_feature_names_out().tolist() == biased.X.columns.tolist()
+
+
+def test_arrays_and_frames_give_the_same_numbers():
+    biased = make_biased(200)
+    numbers = biased.X.drop(columns="job")
+    frame = DisparateImpactRemover().fit_transform(numbers, sensitive_features=biased.groups)
+    array = DisparateImpactRemover().fit_transform(numbers.to_numpy(), sensitive_features=list(biased.groups))
+    polars = DisparateImpactRemover().fit_transform(pl.DataFrame(numbers), sensitive_features=biased.groups)
+    np.testing.assert_array_equal(frame.to_numpy(), array)
+    np.testing.assert_array_equal(polars.to_numpy(), array)
+
+
+def test_the_seed_moves_ties_and_nothing_else():
+    biased = make_biased(300)
+    one, same, other = (
+        DisparateImpactRemover(random_state=seed).fit_transform(biased.X, sensitive_features=biased.groups)
+        for seed in (1, 1, 2)
+    )
+    pd.testing.assert_frame_equal(one, same)
+    np.testing.assert_array_equal(one["district"], other["district"])
+    assert not np.array_equal(one["savings"], other["savings"])
+
+
+def test_any_number_of_groups_and_crossed_columns():
+    biased = make_biased(3000, groups=("a", "b", "c"))
+    crossed = pd.DataFrame({"race": biased.groups, "young": np.arange(3000) % 2})
+    remover = DisparateImpactRemover().fit(biased.X, sensitive_features=crossed)
+    assert len(remover.groups_) == 6
+    repaired = remover.transform(biased.X, sensitive_features=crossed)["district"].to_numpy()
+    for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
+        rows = [biased.groups == name for name in (one, other)]
+        assert ks_2samp(repaired[rows[0]], repaired[rows[1]]).statistic < 0.02
+
+
+def test_a_pipeline_hands_the_groups_on():
+    biased = make_biased(500)
+    numbers = biased.X.drop(columns="job")
+    with sklearn.config_context(enable_metadata_routing=True):
+        remover = DisparateImpactRemover().set_fit_request(sensitive_features=True)
+        remover.set_transform_request(sensitive_features=True)
+        pipeline = make_pipeline(remover, LogisticRegression())
+        pipeline.fit(numbers, biased.y, sensitive_features=biased.groups)
+        chances = pipeline.predict_proba(numbers, sensitive_features=biased.groups)[:, 1]
+    plain = LogisticRegression().fit(numbers, biased.y).predict_proba(numbers)[:, 1]
+    assert gaps(chances, biased.y, biased.groups)["dp"] < 0.2 * gaps(plain, biased.y, biased.groups)["dp"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"repair_level": 1.5}, "repair_level must lie between 0 and 1"),
+        ({"ties": "random"}, "ties must be"),
+        ({"n_quantiles": 1}, "n_quantiles must be at least 2"),
+        ({"columns": ["job"]}, "columns: 'job'"),
+        ({"columns": ["age"]}, "columns: 'age'"),
+    ],
+)
+def test_parameters_that_cannot_be_used(parameters, message):
+    biased = make_biased(50)
+    with pytest.raises(InputError, match=message):
+        DisparateImpactRemover(**parameters).fit(biased.X, sensitive_features=biased.groups)
+
+
+def test_groups_that_are_missing_unknown_or_without_values():
+    biased = make_biased(50)
+    with pytest.raises(InputError, match="sensitive_features is missing"):
+        DisparateImpactRemover().fit(biased.X)
+    remover = DisparateImpactRemover().fit(biased.X, sensitive_features=biased.groups)
+    with pytest.raises(InputError, match=r"also to predict\. Pass sensitive_features=.* f, m"):
+        remover.transform(biased.X)
+    with pytest.raises(InputError, match="groups that were not in training: 'x'"):
+        remover.transform(biased.X[:1], sensitive_features=["x"])
+    holes = biased.X.assign(merit=biased.X["merit"].where(biased.groups == "f"))
+    with pytest.raises(InputError, match="'merit' of X has no value in group 'm'"):
+        DisparateImpactRemover().fit(holes, sensitive_features=biased.groups)
+
+
+@pytest.mark.slow
+def test_the_columns_of_adult_no_longer_tell_the_sex():
+    data = gcig.load_dataset("adult")
+    groups = data.sensitive_features.to_numpy()
+    numbers = data.X.select_dtypes("number").columns
+    remover = DisparateImpactRemover()
+    repaired = remover.fit_transform(data.X, sensitive_features=groups)
+    assert remover.columns_ == tuple(numbers)
+    assert max(distances(data.X[numbers].to_numpy().T, groups)) > 0.2
+    assert max(distances(repaired[numbers].to_numpy().T, groups)) < 0.005
+    middle = DisparateImpactRemover(ties="middle").fit_transform(data.X, sensitive_features=groups)
+    assert max(distances(middle[numbers].to_numpy().T, groups)) > 0.2
+
+
+# --- the classifier -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return make_biased()
+
+
+@pytest.fixture(scope="module")
+def model(biased):
+    return DisparateImpactRemoverClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+
+
+def test_the_network_sees_repaired_numbers_and_other_columns_as_they_are(model, biased):
+    encoder = TableEncoder().fit(biased.X)
+    plain, seen = encoder.transform(biased.X), model.encode(biased.X, **biased.by)
+    assert seen.dtype == np.float32
+    numbers = [encoder.encoded_names_.index(name) for name in ("merit", "effort", "district", "savings")]
+    assert list(model.repair_.tables) == numbers
+    others = [j for j in range(plain.shape[1]) if j not in numbers]
+    np.testing.assert_array_equal(seen[:, others], plain[:, others])
+    assert max(distances(plain[:, numbers].T, biased.groups)) > 0.5
+    assert max(distances(seen[:, numbers].T, biased.groups)) < 0.02
+
+
+def test_baselines_are_means_of_repaired_rows(model, biased):
+    seen = model.encode(biased.X, **biased.by)
+    for label in (0, 1):
+        for code, group in enumerate(("f", "m")):
+            rows = (biased.y == label) & (biased.groups == group)
+            np.testing.assert_allclose(model.baselines_[label, code], seen[rows].mean(0), atol=1e-5)
+
+
+def test_level_zero_is_the_plain_network(biased):
+    none = DisparateImpactRemoverClassifier(repair_level=0.0, **QUICK).fit(biased.X, biased.y, **biased.by)
+    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    np.testing.assert_array_equal(none.predict_proba(biased.X, **biased.by), plain.predict_proba(biased.X))
+
+
+def test_selection_rates_come_together(model, biased):
+    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    test = make_biased(4000, seed=7)
+    before = gaps(plain.predict(test.X), test.y, test.groups)["dp"]
+    after = gaps(model.predict(test.X, **test.by), test.y, test.groups)["dp"]
+    assert before > 0.25
+    assert after < 0.25 * before
+
+
+@pytest.mark.slow
+def test_the_demographic_parity_difference_is_halved_on_nine_of_ten_seeds():
+    halved = 0
+    for seed in range(10):
+        train, test = make_biased(seed=2 * seed), make_biased(4000, seed=2 * seed + 1)
+        settings = {**QUICK, "random_state": seed}
+        fair = DisparateImpactRemoverClassifier(**settings).fit(train.X, train.y, **train.by)
+        plain = UnconstrainedClassifier(**settings).fit(train.X, train.y, **train.by)
+        after = gaps(fair.predict(test.X, **test.by), test.y, test.groups)["dp"]
+        halved += after <= 0.5 * gaps(plain.predict(test.X), test.y, test.groups)["dp"]
+    assert halved >= 9
+
+
+def test_a_row_is_predicted_alike_alone_and_in_a_table(model, biased):
+    together = model.decision_function(biased.X[:20], **biased.by_first(20))
+    alone = [
+        model.decision_function(biased.X.iloc[[i]], sensitive_features=biased.groups[[i]])[0]
+        for i in range(20)
+    ]
+    np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["encode", "decision_function", "predict_proba", "predict", "explain"])
+def test_the_groups_of_new_rows_are_asked_for(model, biased, name):
+    call = getattr(model, name)
+    with pytest.raises(InputError, match="DisparateImpactRemoverClassifier needs the group of every row"):
+        call(biased.X)
+    with pytest.raises(InputError, match="not in training: 'x'"):
+        call(biased.X[:2], sensitive_features=["f", "x"])
+    with pytest.raises(InputError, match="inconsistent"):
+        call(biased.X, sensitive_features=["f", "m"])
+
+
+def test_explanations_are_of_the_repaired_row(model, biased):
+    few = biased.X[:30]
+    found = model.explain(few, biased.y[:30], **biased.by_first(30), columns="original")
+    assert found.columns == tuple(biased.X.columns)
+    logits = model.decision_function(few, **biased.by_first(30))
+    at_baselines = model._logits(model.baselines_.reshape(4, -1)).reshape(2, 2)
+    expected = logits - at_baselines[biased.y[:30]].T
+    np.testing.assert_allclose(found.attributions.sum(2), expected, atol=1e-2)
+
+
+def test_evaluation_hands_the_groups_on(model, biased):
+    found = gcig.evaluate(model, biased.X, biased.y, **biased.by, n_bootstrap=0)
+    assert found.auc > 0.75
+    assert found.gcig > 0
+    assert found.demographic_parity_difference == pytest.approx(
+        gaps(model.predict(biased.X, **biased.by), biased.y, biased.groups)["dp"]
+    )
+    assert model.score(biased.X, biased.y, **biased.by) == pytest.approx(found.accuracy)
+
+
+def test_a_saved_model_predicts_the_same(model, biased, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = gcig.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.encode(biased.X, **biased.by), model.encode(biased.X, **biased.by))
+    np.testing.assert_array_equal(
+        loaded.predict_proba(biased.X, **biased.by), model.predict_proba(biased.X, **biased.by)
+    )
+    assert loaded.get_params() == model.get_params()
+
+
+def test_a_clone_fitted_again_is_the_same_model(model, biased):
+    again = clone(model).fit(biased.X, biased.y, **biased.by)
+    np.testing.assert_array_equal(
+        again.predict_proba(biased.X, **biased.by), model.predict_proba(biased.X, **biased.by)
+    )
+
+
+def test_numbers_without_preprocessing_and_three_groups():
+    biased = make_biased(600, groups=("a", "b", "c"))
+    numbers = np.column_stack([biased.X.drop(columns="job"), biased.X["job"] == "nurse"]).astype(float)
+    settings = {**QUICK, "preprocessing": "none"}
+    model = DisparateImpactRemoverClassifier(**settings).fit(numbers, biased.y, **biased.by)
+    assert list(model.repair_.tables) == [0, 1, 2, 3]
+    seen = model.encode(numbers, **biased.by)
+    np.testing.assert_array_equal(seen[:, 4], numbers[:, 4])
+    assert ks_2samp(seen[biased.groups == "a", 2], seen[biased.groups == "c", 2]).statistic < 0.03
+
+
+def test_warm_start_keeps_the_quantiles(biased):
+    settings = {**QUICK, "max_epochs": 2, "warm_start": True}
+    model = DisparateImpactRemoverClassifier(**settings).fit(biased.X, biased.y, **biased.by)
+    repair = model.repair_
+    model.fit(biased.X[:500], biased.y[:500], **biased.by_first(500))
+    assert model.repair_ is repair
+    renamed = np.where(biased.groups == "f", "women", "men")
+    with pytest.raises(InputError, match="warm_start goes on with the quantiles of the groups f, m"):
+        model.fit(biased.X, biased.y, sensitive_features=renamed)
+
+
+def test_a_constant_column_and_missing_cells():
+    biased = make_biased(300)
+    table = biased.X.assign(constant=1.5)
+    table.loc[::5, "district"] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # of the constant column
+        model = DisparateImpactRemoverClassifier(**QUICK).fit(table, biased.y, **biased.by)
+    seen = model.encode(table, **biased.by)
+    assert np.isfinite(seen).all()
+    column = model.encoder_.encoded_names_.index("district=missing")
+    np.testing.assert_array_equal(seen[:, column], table["district"].isna())
+
+
+def test_parameters_are_checked():
+    biased = make_biased(60)
+    with pytest.raises(InputError, match="repair_level"):
+        DisparateImpactRemoverClassifier(repair_level=-0.1, **QUICK).fit(biased.X, biased.y, **biased.by)

@@ -1,0 +1,280 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from biased import QUICK, gaps, make_biased
+from fairlearn.metrics import equalized_odds_difference
+from fairlearn.reductions import EqualizedOdds, ErrorRate
+from scipy.special import expit
+from sklearn.base import clone
+from torch import nn
+
+import gcig
+from gcig._validation import InputError
+from gcig.methods.exponentiated_gradient import ExponentiatedGradientClassifier, _resolve_round_epochs
+from gcig.methods.mixture import MixtureOfLogits
+from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
+from gcig.methods.weighted_training import train_weighted
+from gcig.training import Loop, seeded_generator
+
+SHORT = {**QUICK, "max_iter": 8}
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return make_biased()
+
+
+@pytest.fixture(scope="module")
+def model(biased):
+    return ExponentiatedGradientClassifier(**SHORT).fit(biased.X, biased.y, **biased.by)
+
+
+def test_the_gap_falls_on_new_rows_and_ranking_stays(model, biased):
+    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    test = make_biased(4000, seed=7)
+    before = gaps(plain.predict(test.X), test.y, test.groups)["eo"]
+    after = gaps(model.expected_predictions(test.X), test.y, test.groups)["eo"]
+    assert before > 0.3
+    assert after < 0.35 * before
+    aucs = [gcig.evaluate(each, test.X, test.y, **test.by, n_bootstrap=0).auc for each in (plain, model)]
+    assert aucs[1] > aucs[0] - 0.05
+
+
+@pytest.mark.slow
+def test_the_constraints_hold_on_the_rows_that_it_was_trained_on(biased):
+    settings = {**SHORT, "early_stopping": False, "max_epochs": 5}
+    model = ExponentiatedGradientClassifier(eps=0.02, **settings).fit(biased.X, biased.y, **biased.by)
+    chances = model.expected_predictions(biased.X)
+    for label in (0, 1):
+        rows = biased.y == label
+        for group in ("f", "m"):
+            of_group = chances[rows & (biased.groups == group)].mean()
+            assert abs(of_group - chances[rows].mean()) <= 2 * (0.02 + model.best_gap_) + 1e-6
+
+
+@pytest.mark.slow
+def test_a_looser_bound_leaves_a_larger_gap(biased):
+    tight, loose = (
+        ExponentiatedGradientClassifier(eps=eps, **SHORT).fit(biased.X, biased.y, **biased.by)
+        for eps in (0.01, 0.1)
+    )
+    left = [
+        gaps(each.expected_predictions(biased.X), biased.y, biased.groups)["eo"] for each in (tight, loose)
+    ]
+    assert left[0] < 0.15 < left[1]
+
+
+def test_the_logit_is_the_weighted_sum_of_the_predictors_logits(model, biased):
+    rows = torch.from_numpy(model.encode(biased.X))
+    mixture = model.explained_score
+    assert isinstance(mixture, MixtureOfLogits)
+    assert len(mixture.networks) >= 2
+    assert float(mixture.weights.sum()) == pytest.approx(1)
+    with torch.no_grad():
+        each = np.stack([network(rows).numpy() for network in mixture.networks], axis=1)
+    weights = mixture.weights.numpy()
+    np.testing.assert_allclose(model.decision_function(biased.X), each @ weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predict_proba(biased.X)[:, 1], expit(model.decision_function(biased.X)), rtol=1e-6
+    )
+    np.testing.assert_allclose(model.expected_predictions(biased.X), (each > 0) @ weights, atol=1e-6)
+
+
+def test_gcig_explains_the_mixture(model, biased):
+    few, labels = biased.X[:20], biased.y[:20]
+    found = model.explain(few, labels)
+    rows = torch.from_numpy(model.encode(few))
+    baselines = torch.from_numpy(model.baselines_)[torch.from_numpy(labels)]
+    with torch.no_grad():
+        expected = [model.module_(rows) - model.module_(baselines[:, group]) for group in range(2)]
+    np.testing.assert_allclose(found.attributions.sum(2), torch.stack(expected), atol=1e-2)
+    assert gcig.evaluate(model, biased.X, biased.y, **biased.by, n_bootstrap=0).gcig > 0
+
+
+def test_draws_follow_the_mixture_need_no_groups_and_can_be_repeated(model, biased):
+    drawn = model.predict(biased.X)
+    np.testing.assert_array_equal(model.predict(biased.X, **biased.by), drawn)
+    np.testing.assert_array_equal(model.predict(biased.X[::-1]), drawn[::-1])
+    chances = model.expected_predictions(biased.X)
+    mean = np.mean([model.predict(biased.X, random_state=seed) for seed in range(200)], axis=0)
+    assert (np.abs(mean - chances) <= 5 * np.sqrt(chances * (1 - chances) / 200) + 1e-6).all()
+    certain = (chances == 0) | (chances == 1)
+    assert 0.5 < certain.mean() < 1
+    np.testing.assert_array_equal(drawn[certain], chances[certain])
+
+
+def test_drawn_decisions_are_fair_too(model):
+    test = make_biased(20_000, seed=8)
+    drawn = model.predict(test.X)
+    worst = equalized_odds_difference(test.y, drawn, sensitive_features=test.groups)
+    expected = gaps(model.expected_predictions(test.X), test.y, test.groups)["eo"]
+    assert worst < expected + 0.03
+
+
+def test_the_model_of_a_seed_is_one_model(model, biased):
+    again = clone(model).fit(biased.X, biased.y, **biased.by)
+    np.testing.assert_array_equal(again.decision_function(biased.X), model.decision_function(biased.X))
+    np.testing.assert_array_equal(again.predict(biased.X), model.predict(biased.X))
+    assert again.n_rounds_ == model.n_rounds_ > 8
+
+
+def test_a_saved_model_decides_the_same(model, biased, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = gcig.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.decision_function(biased.X), model.decision_function(biased.X))
+    np.testing.assert_array_equal(loaded.predict(biased.X), model.predict(biased.X))
+    assert loaded.get_params() == model.get_params()
+    assert (loaded.n_rounds_, loaded.best_gap_) == (model.n_rounds_, model.best_gap_)
+
+
+def test_networks_of_one_s_own_are_mixed_saved_and_loaded_with_their_code(biased, tmp_path):
+    numbers = biased.X.drop(columns="job").to_numpy(np.float32)
+    own = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    settings = {**SHORT, "module": own, "preprocessing": "none", "max_iter": 6}
+    model = ExponentiatedGradientClassifier(**settings).fit(numbers, biased.y, **biased.by)
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="module is missing"):
+        gcig.load(tmp_path / "model")
+    loaded = gcig.load(tmp_path / "model", module=own)
+    assert loaded.module is own
+    np.testing.assert_array_equal(loaded.decision_function(numbers), model.decision_function(numbers))
+    assert not torch.equal(loaded.module_.networks[0][0].weight, own[0].weight)
+
+
+@pytest.mark.slow
+def test_three_groups_and_named_classes():
+    biased = make_biased(1500, groups=("a", "b", "c"))
+    named = np.where(biased.y == 1, "yes", "no")
+    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, named, **biased.by)
+    model = ExponentiatedGradientClassifier(**SHORT).fit(biased.X, named, **biased.by)
+    before = gaps((plain.predict(biased.X) == "yes").astype(float), biased.y, biased.groups)["eo"]
+    assert gaps(model.expected_predictions(biased.X), biased.y, biased.groups)["eo"] < 0.5 * before
+    assert set(model.predict(biased.X)) == {"no", "yes"}
+
+
+@pytest.mark.slow
+def test_sample_weight_decides_which_rates_are_made_equal(biased):
+    # Among rows of one job the bias is the other way round; these count for nearly nothing.
+    swapped = np.where(biased.X["job"] == "nurse", np.where(biased.groups == "f", "m", "f"), biased.groups)
+    weights = np.where(biased.X["job"] == "nurse", 0.01, 1.0)
+    clerks = (biased.X["job"] == "clerk").to_numpy()
+
+    def gap_of_clerks(**given):
+        model = ExponentiatedGradientClassifier(**SHORT)
+        model.fit(biased.X, biased.y, sensitive_features=swapped, **given)
+        return gaps(model.expected_predictions(biased.X)[clerks], biased.y[clerks], swapped[clerks])["eo"]
+
+    assert gap_of_clerks(sample_weight=weights) < 0.5 * gap_of_clerks()
+
+
+def test_weights_in_the_constraints_are_copies_of_rows():
+    rng = np.random.default_rng(0)
+    labels, groups, copies = rng.integers(2, size=60), rng.integers(3, size=60), rng.integers(1, 5, 60)
+    decisions = rng.integers(2, size=60)
+    rows, again = np.arange(60)[:, None], np.repeat(np.arange(60), copies)
+    ours, theirs = WeightedEqualizedOdds(copies.astype(float), difference_bound=0.05), EqualizedOdds()
+    error, plain_error = WeightedErrorRate(copies.astype(float)), ErrorRate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for moment in (ours, error):
+            moment.load_data(rows, labels, sensitive_features=groups)
+        for moment in (theirs, plain_error):
+            moment.load_data(rows[again], labels[again], sensitive_features=groups[again])
+    violations, expected = (moment.gamma(lambda X: decisions[X[:, 0]]) for moment in (ours, theirs))
+    pd.testing.assert_series_equal(violations, expected)
+    assert ours.bound().unique().tolist() == [0.05]
+    decided = [moment.gamma(lambda X: decisions[X[:, 0]]).iloc[0] for moment in (error, plain_error)]
+    assert decided[0] == pytest.approx(decided[1])
+    multipliers = pd.Series(rng.random(len(ours.index)), index=ours.index)
+    pd.testing.assert_series_equal(ours.project_lambda(multipliers), theirs.project_lambda(multipliers))
+    costs = (error.signed_weights() + ours.signed_weights(multipliers)).to_numpy()
+    of_copies = (plain_error.signed_weights() + theirs.signed_weights(multipliers)).to_numpy()
+    np.testing.assert_allclose(costs * copies.mean(), np.bincount(again, of_copies))
+
+
+def test_warm_start_goes_on_from_the_heaviest_network(biased):
+    settings = {**QUICK, "max_iter": 2, "round_epochs": 1, "warm_start": True}
+    model = ExponentiatedGradientClassifier(**settings).fit(biased.X, biased.y, **biased.by)
+    before = model.module_
+    model.set_params(max_epochs=1).fit(biased.X, biased.y, **biased.by)
+    assert model.module_ is not before
+    assert gcig.evaluate(model, biased.X, biased.y, **biased.by, n_bootstrap=0).auc > 0.75
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"eps": 0.0}, "eps must lie between 0 and 1"),
+        ({"max_iter": 0}, "max_iter must be a positive integer"),
+        ({"round_epochs": 1.5}, "round_epochs must be a positive integer or 'auto'"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    biased = make_biased(60)
+    with pytest.raises(InputError, match=message):
+        ExponentiatedGradientClassifier(**{**QUICK, **parameters}).fit(biased.X, biased.y, **biased.by)
+
+
+@pytest.mark.slow
+def test_the_gap_is_halved_on_nine_of_ten_seeds():
+    halved = 0
+    for seed in range(10):
+        train, test = make_biased(seed=2 * seed), make_biased(4000, seed=2 * seed + 1)
+        settings = {**QUICK, "random_state": seed}
+        plain = UnconstrainedClassifier(**settings).fit(train.X, train.y, **train.by)
+        model = ExponentiatedGradientClassifier(**settings).fit(train.X, train.y, **train.by)
+        before = gaps(plain.predict(test.X), test.y, test.groups)["eo"]
+        halved += gaps(model.expected_predictions(test.X), test.y, test.groups)["eo"] <= 0.5 * before
+    assert halved >= 9
+
+
+def test_rounds_are_long_enough_to_move_a_network():
+    assert [_resolve_round_epochs("auto", batches) for batches in (1, 10, 60, 1000)] == [150, 15, 3, 3]
+    assert _resolve_round_epochs(2, 10) == 2
+
+
+# --- what it is made of -------------------------------------------------------------------------------
+
+
+def test_a_mixture_takes_weights_that_are_scaled_and_refuses_others():
+    networks = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    mixture = MixtureOfLogits(networks, [2.0, 6.0])
+    assert mixture.weights.tolist() == [0.25, 0.75]
+    assert mixture(torch.zeros(5, 2)).shape == (5,)
+    twin = MixtureOfLogits([nn.Linear(2, 1), nn.Linear(2, 1)], [1.0, 1.0])
+    twin.load_state_dict(mixture.state_dict())
+    assert torch.equal(twin(torch.ones(3, 2)), mixture(torch.ones(3, 2)))
+    for weights in ([1.0], [1.0, 0.0], [1.0, -1.0]):
+        with pytest.raises(ValueError, match="2 networks need as many positive weights"):
+            MixtureOfLogits(networks, weights)
+
+
+def test_rows_of_weight_zero_do_not_train():
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(200, 3, generator=generator)
+    labels = (inputs[:, 0] > 0).long()
+    weights = torch.ones(200).index_fill(0, torch.arange(0, 200, 4), 0.0)
+
+    def trained(targets):
+        torch.manual_seed(0)
+        network = nn.Linear(3, 1)
+        train_weighted(
+            network,
+            inputs,
+            targets,
+            weights,
+            loop=Loop(5, 32),
+            learning_rate=0.05,
+            weight_decay=0.0,
+            clip_norm=5.0,
+            generator=seeded_generator(0),
+        )
+        return network
+
+    one, other = trained(labels), trained(torch.where(weights == 0, 1 - labels, labels))
+    assert torch.equal(one.weight, other.weight)
+    assert (((one(inputs)[:, 0] > 0) == (labels == 1)).float().mean()) > 0.9
