@@ -19,6 +19,7 @@ import torch
 from benchmarks.accuracy import accuracy_rows
 from benchmarks.captum import captum_rows
 from benchmarks.engine import compiled_rows, step_rows
+from benchmarks.fit import evaluation_rows, fit_rows
 from benchmarks.memory import memory_rows
 from benchmarks.rows import Row, format_rows
 
@@ -29,6 +30,7 @@ ENGINE: dict[str, Callable[[], Iterator[Row]]] = {
     "captum": captum_rows,
     "memory": memory_rows,
 }
+SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows}
 
 
 def main() -> None:
@@ -36,20 +38,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="What the penalty and the attributions cost."
     )
-    names = ["engine", *ENGINE]
-    parser.add_argument("--only", nargs="+", choices=names, default=["engine"], help="some of the sections")
+    names = ["engine", *SECTIONS]
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=list(SECTIONS), help="some of the sections"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    wanted = (
-        list(ENGINE) if "engine" in arguments.only else [name for name in ENGINE if name in arguments.only]
-    )
+    wanted = [
+        name for name in SECTIONS if name in arguments.only or (name in ENGINE and "engine" in arguments.only)
+    ]
 
     warnings.simplefilter("ignore")  # torch's compiler uses what torch has deprecated
     torch.set_num_threads(1)
     start = time.perf_counter()
     rows: list[Row] = []
     for name in wanted:
-        found = list(ENGINE[name]())
+        found = list(SECTIONS[name]())
         print(format_rows(found), end="\n\n", flush=True)
         rows += found
     machine = f"{platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} thread"
