@@ -54,8 +54,8 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         ``"spread"`` distributes them evenly over their ranks, each row by its own content: the same row
         always gets the same value, and the distributions become equal. On Adult the largest
         Kolmogorov-Smirnov distance over the columns is 0.21 before repair, 0.21 with ``"middle"`` and 0.002
-        with ``"spread"`` (0.008 on the worst of five training folds). Rows that agree in every column stay together, so a table of very few columns
-        keeps a part of its atoms.
+        with ``"spread"`` (0.008 on the worst of five training folds). Rows that agree in every column stay
+        together, so a table of very few columns keeps a part of its atoms.
     n_quantiles : int
         Resolution of the quantile functions.
     random_state : int, RandomState or None

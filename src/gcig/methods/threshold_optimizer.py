@@ -105,8 +105,8 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
 
     The thresholds are fitted on all training rows, early stopping's part included: they are few numbers, and
     cells are small. On five folds of COMPAS and German Credit this gave pooled expected gaps of 0.02 to 0.04
-    at a higher F1, on average, than the held-out part alone, whose gaps were 0.00 to 0.12. Rows count alike there;
-    ``sample_weight`` acts in the training of the network.
+    at a higher F1, on average, than the held-out part alone, whose gaps were 0.00 to 0.12. Rows count alike
+    there; ``sample_weight`` acts in the training of the network.
 
     Parameters
     ----------
