@@ -131,7 +131,7 @@ def compiled_rows() -> Iterator[Row]:
     ]:
         report(f"compiling, {name}")
         torch.compiler.reset()
-        step = make_step(activation, hidden, torch.compile(penalised(GCIGPenalty(two))))
+        step = make_step(activation, hidden, torch.compile(penalised(GCIGPenalty(two)), fullgraph=True))
         start = time.perf_counter()
         step()
         seconds = time.perf_counter() - start

@@ -180,7 +180,7 @@ def _segment_weights(n_segments: int, strides: Sequence[int]) -> list[float]:
     weights = []
     for stride in strides:
         others = [other for other in strides if other != stride]
-        share = math.prod(other**2 / (other**2 - stride**2) for other in others)
+        share = math.prod([other**2 / (other**2 - stride**2) for other in others])
         count = n_segments // stride
         weights += [share / count] * count
     return weights
@@ -201,6 +201,8 @@ def _segments(start: Tensor, inner: Tensor, stop: Tensor, strides: Sequence[int]
     stop : Tensor of shape (n, units)
     """
     begin, end = start.unsqueeze(0), stop.expand(1, *inner.shape[1:])
+    if strides == [1] and not len(inner):
+        return torch.add(end, begin, alpha=sign)
     pairs = []
     for stride in strides:
         within = inner[stride - 1 :: stride]
