@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs bench quality wheel clean
+.PHONY: help demo test test-fast lint docs bench quality methods wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ bench: $(READY)   ## what the penalty and the library cost, as ratios
 
 quality: $(READY) ## how good FairX is on the five datasets (5 folds)
 	$(BIN)/python -m benchmarks.quality
+
+methods: $(READY) ## how good the other methods are on Adult (5 folds)
+	$(BIN)/python -m benchmarks.methods
 
 wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation
