@@ -1,0 +1,455 @@
+"""What every registered method has to keep, whoever wrote it."""
+
+import copy
+import pickle
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+
+import gcig
+from gcig._validation import InputError, InputWarning
+from gcig.adapters import call_with_groups
+from gcig.methods import METHODS
+from gcig.methods.unconstrained import UnconstrainedClassifier
+
+# --- Methods, and what makes them quick ----------------------------------------------------------------
+
+
+class OutsideClassifier(UnconstrainedClassifier):
+    """A method from outside the package: the plain network, all of whose logits are shifted."""
+
+    method_key = "outside"
+
+    def __init__(
+        self,
+        *,
+        shift=0.1,
+        hidden_sizes=(64, 32),
+        max_epochs=40,
+        batch_size="auto",
+        learning_rate="auto",
+        device="auto",
+        random_state=None,
+    ):
+        super().__init__(
+            hidden_sizes=hidden_sizes,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            device=device,
+            random_state=random_state,
+        )
+        self.shift = shift
+
+    def _train(self, network, data, generator):
+        super()._train(network, data, generator)
+        with torch.no_grad():
+            network[-2].bias += self.shift
+
+
+KEYS = [*METHODS, "outside"]
+CHEAP = {
+    "max_epochs": 3,
+    "hidden_sizes": (8,),
+    "batch_size": 32,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "random_state": 0,
+}
+CHEAP_BY_METHOD = {"agarwal": {"max_iter": 2, "round_epochs": 1}, "fairx": {"lambda_ig": 0.05}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _outside_is_registered():
+    before = dict(METHODS._methods)
+    gcig.register_method("outside", OutsideClassifier, search_space={"shift": (0.0, 0.1)})
+    yield
+    METHODS._methods = before
+
+
+@pytest.fixture(params=KEYS)
+def key(request):
+    return request.param
+
+
+def make(key, **parameters):
+    return METHODS[key].estimator(**{**CHEAP, **CHEAP_BY_METHOD.get(key, {}), **parameters})
+
+
+# --- A table -------------------------------------------------------------------------------------------
+
+
+class Table:
+    """Applications with text, numbers and gaps; the groups differ in what they have and in what they get."""
+
+    def __init__(self, n=320, groups=("f", "m"), seed=0):
+        rng = np.random.default_rng(seed)
+        code = np.arange(n) % len(groups)
+        income, debt = rng.normal(size=(2, n))
+        income += 0.8 * code
+        score = 2.0 * income - 1.5 * debt + rng.logistic(size=n) - 0.4
+        self.X = pd.DataFrame(
+            {
+                "income": income,
+                "debt": np.where(rng.random(n) < 0.05, np.nan, debt),
+                "age": rng.integers(20, 70, n),
+                "job": rng.choice(["clerk", "nurse"], n),
+            }
+        )
+        self.y = pd.Series(np.where(score > 0, "yes", "no"), name="approved")
+        self.groups = pd.Series(np.array(groups)[code], name="sex")
+
+    @property
+    def numbers(self):
+        return self.X[["income", "age"]].to_numpy(float)
+
+    def fit(self, model, **more):
+        return model.fit(self.X, self.y, sensitive_features=self.groups, **more)
+
+
+TABLE, NEW = Table(), Table(60, seed=1)
+
+
+@cache
+def _fitted(key):
+    return TABLE.fit(make(key))
+
+
+def fitted(key):
+    """A fitted model that a test may change."""
+    return copy.deepcopy(_fitted(key))
+
+
+def ask(model, what, X, groups):
+    """A prediction, with the groups where the method takes them."""
+    return call_with_groups(getattr(model, what), X, groups)
+
+
+def logits(model, X=NEW.X, groups=NEW.groups):
+    return ask(model, "decision_function", X, groups)
+
+
+# --- Registry ------------------------------------------------------------------------------------------
+
+
+def test_the_papers_order():
+    assert KEYS == [
+        "unconstrained",
+        "dir",
+        "hardt",
+        "agarwal",
+        "lagrangian",
+        "adversarial",
+        "fairx",
+        "outside",
+    ]
+
+
+def test_an_entry_names_its_class_and_itself(key):
+    method = METHODS[key]
+    assert method.key == method.estimator.method_key == key
+    assert isinstance(method.label, str)
+    assert method.label
+    assert is_classifier(method.estimator())
+
+
+def test_the_search_space_is_of_parameters_that_can_be_used(key):
+    method = METHODS[key]
+    assert method.search_space
+    for name, values in method.search_space.items():
+        assert name in method.estimator().get_params()
+        assert len(set(values)) == len(values) > 1
+        for value in values:
+            method.estimator(**{name: value})._check_parameters()
+
+
+# --- scikit-learn --------------------------------------------------------------------------------------
+
+
+def test_parameters_have_defaults_and_can_be_read_and_set(key):
+    model = METHODS[key].estimator()
+    parameters = model.get_params()
+    assert parameters.keys() == METHODS[key].estimator.__init__.__kwdefaults__.keys()
+    assert {"random_state", "device", "max_epochs", "hidden_sizes"} <= parameters.keys()
+    model.set_params(random_state=7, hidden_sizes=(5,))
+    assert (model.random_state, model.hidden_sizes) == (7, (5,))
+
+
+def test_a_clone_has_the_parameters_and_nothing_learned(key):
+    model = fitted(key)
+    twin = clone(model)
+    assert twin.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        twin.predict(TABLE.X)
+    assert np.array_equal(logits(TABLE.fit(twin)), logits(model))
+
+
+@pytest.mark.parametrize("what", ["predict", "predict_proba", "decision_function", "encode"])
+def test_before_fit_there_is_nothing_to_ask(key, what):
+    with pytest.raises(NotFittedError):
+        ask(make(key), what, TABLE.X, TABLE.groups)
+
+
+def test_fit_returns_the_model_and_leaves_its_arguments_alone(key):
+    table, model = Table(), make(key, max_epochs=1)
+    before = table.X.copy(), table.y.copy(), table.groups.copy()
+    parameters = model.get_params()
+    assert table.fit(model) is model
+    assert model.get_params() == parameters
+    for now, then in zip((table.X, table.y, table.groups), before, strict=True):
+        assert now.equals(then)
+
+
+def test_a_fitted_model_can_be_pickled(key):
+    model = fitted(key)
+    assert np.array_equal(logits(pickle.loads(pickle.dumps(model))), logits(model))
+
+
+# --- Predictions ---------------------------------------------------------------------------------------
+
+
+def test_fitted_attributes(key):
+    model = fitted(key)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.groups_ == ("f", "m")
+    assert model.n_features_in_ == 4
+    assert model.feature_names_in_.tolist() == ["income", "debt", "age", "job"]
+    assert model.baselines_.shape == (2, 2, ask(model, "encode", NEW.X, NEW.groups).shape[1])
+    assert np.isfinite(model.baselines_).all()
+
+
+def test_shapes_and_types(key):
+    model = fitted(key)
+    scores = logits(model)
+    chances = ask(model, "predict_proba", NEW.X, NEW.groups)
+    predicted = ask(model, "predict", NEW.X, NEW.groups)
+    encoded = ask(model, "encode", NEW.X, NEW.groups)
+    assert (scores.shape, chances.shape, predicted.shape, len(encoded)) == ((60,), (60, 2), (60,), 60)
+    assert (scores.dtype, chances.dtype, encoded.dtype) == (np.float64, np.float64, np.float32)
+    assert set(predicted) <= {"no", "yes"}
+    assert np.isfinite(scores).all()
+
+
+def test_probabilities_are_those_of_the_logit(key):
+    model = fitted(key)
+    chances = ask(model, "predict_proba", NEW.X, NEW.groups)
+    assert np.allclose(chances.sum(1), 1)
+    assert np.allclose(chances[:, 1], 1 / (1 + np.exp(-logits(model))))
+
+
+def test_decisions_follow_the_threshold_or_their_probabilities(key):
+    model = fitted(key)
+    positive = ask(model, "predict", NEW.X, NEW.groups) == "yes"
+    if np.isfinite(model.threshold_):
+        chances = ask(model, "predict_proba", NEW.X, NEW.groups)
+        assert np.array_equal(positive, chances[:, 1] >= model.threshold_)
+    else:
+        chances = ask(model, "expected_predictions", NEW.X, NEW.groups)
+        assert ((chances >= 0) & (chances <= 1)).all()
+        assert positive[chances == 1].all()
+        assert not positive[chances == 0].any()
+        assert np.array_equal(positive, ask(model, "predict", NEW.X, NEW.groups) == "yes")
+
+
+def test_it_learns(key):
+    model = TABLE.fit(make(key, max_epochs=12))
+    scores, positive = logits(model), NEW.y == "yes"
+    assert (scores[positive][:, None] > scores[~positive]).mean() > 0.8
+
+
+def test_one_row_is_predicted_as_it_is_among_others(key):
+    model = fitted(key)
+    one, its_group = NEW.X.iloc[[7]], NEW.groups.iloc[[7]]
+    assert logits(model, one, its_group) == pytest.approx(logits(model)[[7]], rel=1e-4, abs=1e-5)
+    assert ask(model, "predict", one, its_group).tolist() == [ask(model, "predict", NEW.X, NEW.groups)[7]]
+
+
+def test_columns_are_found_by_name(key):
+    model = fitted(key)
+    assert np.array_equal(logits(model, NEW.X[NEW.X.columns[::-1]]), logits(model))
+    with pytest.raises(InputError, match="income"):
+        logits(model, NEW.X.drop(columns="income"))
+
+
+def test_new_categories_and_gaps_are_no_obstacle(key):
+    strange = NEW.X.assign(job="baker", debt=np.nan)
+    with pytest.warns(InputWarning, match="job"):
+        assert np.isfinite(logits(fitted(key), strange)).all()
+
+
+def test_tables_and_arrays_are_alike(key):
+    frame = pd.DataFrame(TABLE.numbers, columns=["income", "age"])
+    named = make(key).fit(frame, TABLE.y, sensitive_features=TABLE.groups)
+    bare = make(key).fit(TABLE.numbers, TABLE.y.to_numpy(), sensitive_features=TABLE.groups.to_numpy())
+    assert np.array_equal(
+        logits(named, frame, TABLE.groups), logits(bare, TABLE.numbers, TABLE.groups.to_numpy())
+    )
+    assert not hasattr(bare, "feature_names_in_")
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (False, True), ("bad", "good")])
+def test_labels_may_be_of_any_kind(key, classes):
+    y = np.where(TABLE.y == "yes", classes[1], classes[0])
+    model = make(key).fit(TABLE.X, y, sensitive_features=TABLE.groups)
+    assert model.classes_.tolist() == list(classes)
+    assert set(ask(model, "predict", NEW.X, NEW.groups).tolist()) <= set(classes)
+    assert np.array_equal(logits(model), logits(fitted(key)))
+
+
+# --- Weights and seeds ---------------------------------------------------------------------------------
+
+
+def test_weights_matter(key):
+    heavy = np.where(TABLE.y == "yes", 4.0, 1.0)
+    weighted = TABLE.fit(make(key), sample_weight=heavy)
+    assert logits(weighted).mean() > logits(fitted(key)).mean() + 0.1
+
+
+def test_weights_of_the_wrong_length_are_refused(key):
+    with pytest.raises(InputError, match="sample_weight"):
+        TABLE.fit(make(key), sample_weight=np.ones(3))
+
+
+def test_a_seed_gives_the_same_bits_and_another_seed_others(key):
+    again, other = TABLE.fit(make(key)), TABLE.fit(make(key, random_state=1))
+    assert np.array_equal(logits(again), logits(fitted(key)))
+    assert not np.array_equal(logits(other), logits(fitted(key)))
+    assert np.array_equal(
+        ask(again, "predict", NEW.X, NEW.groups), ask(fitted(key), "predict", NEW.X, NEW.groups)
+    )
+
+
+def test_generators_of_others_are_left_alone(key):
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002 (the global generator is what this is about)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    TABLE.fit(make(key, max_epochs=1))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+# --- Groups --------------------------------------------------------------------------------------------
+
+
+def test_fit_needs_groups(key):
+    with pytest.raises(InputError, match="sensitive_features is missing"):
+        make(key).fit(TABLE.X, TABLE.y)
+
+
+def test_whether_prediction_needs_groups_is_as_declared(key):
+    model = fitted(key)
+    if model.needs_groups_to_predict:
+        with pytest.raises(InputError, match=r"sensitive_features is missing.*f, m"):
+            model.predict(NEW.X)
+    else:
+        given = model.predict(NEW.X, sensitive_features=NEW.groups)
+        assert np.array_equal(model.predict(NEW.X), given)
+
+
+def test_groups_that_were_not_in_training_are_refused_where_they_count(key):
+    model = fitted(key)
+    strangers = NEW.groups.replace("f", "x")
+    if model.needs_groups_to_predict:
+        with pytest.raises(InputError, match=r"not in training.*'x'"):
+            model.predict(NEW.X, sensitive_features=strangers)
+        with pytest.raises(InputError, match="sensitive_features"):
+            model.predict(NEW.X, sensitive_features=strangers.iloc[:5])
+    else:
+        assert np.array_equal(model.predict(NEW.X, sensitive_features=strangers), model.predict(NEW.X))
+
+
+def test_a_label_that_a_group_does_not_have_is_refused(key):
+    hopeless = TABLE.y.where(TABLE.groups == "m", "no")
+    model = make(key)
+    with pytest.raises(InputError, match="label 'yes', group 'f'"):
+        model.fit(TABLE.X, hopeless, sensitive_features=TABLE.groups)
+    with pytest.raises(NotFittedError):
+        model.predict(TABLE.X)
+
+
+def test_three_groups_or_a_clear_no(key):
+    table = Table(groups=("a", "b", "c"))
+    try:
+        model = table.fit(make(key))
+    except InputError as error:
+        assert "groups" in str(error)  # noqa: PT017 (either of two outcomes is right)
+        return
+    assert model.groups_ == ("a", "b", "c")
+    assert model.baselines_.shape[1] == 3
+    found = gcig.evaluate(model, table.X, table.y, sensitive_features=table.groups, n_bootstrap=0)
+    assert len(found.groups) == 3
+    assert np.isfinite(found.gcig)
+
+
+def test_several_columns_of_groups_are_crossed(key):
+    crossed = pd.DataFrame({"sex": TABLE.groups, "old": np.arange(len(TABLE.y)) % 4 > 1})
+    try:
+        model = make(key, max_epochs=1).fit(TABLE.X, TABLE.y, sensitive_features=crossed)
+    except InputError as error:
+        assert "groups" in str(error)  # noqa: PT017 (either of two outcomes is right)
+        return
+    assert len(model.groups_) == 4
+    assert ask(model, "predict", TABLE.X, crossed).shape == (320,)
+
+
+# --- Explanations --------------------------------------------------------------------------------------
+
+
+def test_the_explained_score_is_the_logit_of_encoded_rows_and_differentiable(key):
+    model = fitted(key)
+    rows = torch.from_numpy(ask(model, "encode", NEW.X, NEW.groups)).requires_grad_()
+    scores = model.explained_score(rows)
+    assert scores.shape == (60,)
+    assert scores.detach().numpy() == pytest.approx(logits(model), rel=1e-4, abs=1e-5)
+    (gradient,) = torch.autograd.grad(scores.sum(), rows, create_graph=True)
+    assert gradient.abs().sum() > 0
+    assert gradient.requires_grad
+
+
+def test_it_can_be_evaluated(key):
+    found = gcig.evaluate(fitted(key), NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+    assert 0 < found.gcig < 2
+    assert 0.5 < found.auc <= 1
+    assert np.isfinite(found.eo_gap)
+    assert [rates.group for rates in found.groups] == ["f", "m"]
+
+
+def test_its_explanations_add_up(key):
+    model = fitted(key)
+    found = call_with_groups(partial(model.explain, y=NEW.y), NEW.X, NEW.groups)
+    assert found.attributions.shape[:2] == (2, 60)
+    assert found.groups == ("f", "m")
+    assert found.completeness.max() < 1e-2
+
+
+# --- Saving --------------------------------------------------------------------------------------------
+
+
+def test_a_saved_model_comes_back_as_it_was(key, tmp_path):
+    model = fitted(key)
+    model.save(tmp_path / "model")
+    twin = gcig.load(tmp_path / "model")
+    assert type(twin) is type(model)
+    assert twin.get_params() == model.get_params()
+    for what in ("predict", "predict_proba", "decision_function", "encode"):
+        assert np.array_equal(ask(twin, what, NEW.X, NEW.groups), ask(model, what, NEW.X, NEW.groups))
+    assert (twin.classes_.tolist(), twin.groups_) == (model.classes_.tolist(), model.groups_)
+    assert np.array_equal(twin.baselines_, model.baselines_)
+    evaluations = [
+        gcig.evaluate(each, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+        for each in (model, twin)
+    ]
+    assert evaluations[0].to_dict() == evaluations[1].to_dict()
+
+
+def test_a_loaded_model_can_be_saved_and_trained_again(key, tmp_path):
+    fitted(key).save(tmp_path / "model")
+    twin = gcig.load(tmp_path / "model")
+    twin.save(tmp_path / "again")
+    assert np.array_equal(logits(gcig.load(tmp_path / "again")), logits(twin))
+    assert np.array_equal(logits(TABLE.fit(twin)), logits(fitted(key)))
