@@ -132,7 +132,7 @@ def test_classes_of_all_kinds(tmp_path, classes):
         {"random_state": np.random.RandomState(3)},
         {"device": torch.device("cpu")},
     ],
-    ids=str,
+    ids=lambda parameters: "-".join(parameters),
 )
 def test_a_loaded_model_can_be_fitted_again(tmp_path, parameters):
     model = UnconstrainedClassifier(**{**QUICK, "max_epochs": 2, **parameters})
