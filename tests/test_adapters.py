@@ -147,7 +147,7 @@ class TestLinear:
 class Estimator:
     """The part of a gcig estimator that adapters look at; predictions and rows depend on the group."""
 
-    threshold = 0.3
+    threshold_ = 0.3
     classes_ = np.array(["no", "yes"])
     groups_ = ("f", "m")
     baselines_ = torch.zeros(2, 2, 4)
