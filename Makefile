@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs bench quality methods wheel clean
+.PHONY: help demo test test-all lint docs bench quality methods wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,11 +21,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)    ## the main job on shipped data
 	$(BIN)/gcig demo
 
-test: $(READY)    ## all tests, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term -n 2
+test: $(READY)    ## the tests, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term -m 'not slow' -n 2
 
-test-fast: $(READY)  ## the tests that take seconds
-	$(BIN)/python -m pytest -m 'not slow' -n 2
+test-all: $(READY)  ## the tests and the slow ones: whole fits, oracles, planted bias
+	$(BIN)/python -m pytest --cov --cov-report=term -n 2
 
 lint: $(READY)    ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
