@@ -1,0 +1,141 @@
+"""The record of everything that is measured of one model on one set of rows."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from gcig.records.base import Record, html_table, shown
+
+__all__ = ["Evaluation", "GroupRates"]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRates(Record):
+    """Rates of one group; a rate whose condition holds for no row of the group is NaN.
+
+    Attributes
+    ----------
+    group : name of the group.
+    n_rows : number of rows.
+    base_rate : share of rows with label 1.
+    selection_rate : share of rows predicted 1.
+    tpr, fpr : share predicted 1 among the rows with label 1 and among those with label 0.
+    ppv : share with label 1 among the rows predicted 1.
+    mean_score : mean predicted probability of label 1.
+    calibration : ``mean_score - base_rate``, signed (positive: the model promises too much).
+    calibration_error : expected calibration error over ten bins of equal width.
+    """
+
+    group: str
+    n_rows: int
+    base_rate: float
+    selection_rate: float
+    tpr: float
+    fpr: float
+    ppv: float
+    mean_score: float = math.nan
+    calibration: float = math.nan
+    calibration_error: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Record):
+    """Everything that is measured of one model on one set of rows.
+
+    The fields that are single values are the columns of a results table (``scalars``). Fields that begin
+    with ``gcig``, ``completeness``, ``undefined_rows`` and ``effective_columns`` are NaN or None where only
+    predictions were evaluated.
+
+    Attributes
+    ----------
+    n_rows, threshold : rows evaluated; probability from which a row is predicted 1 (NaN where the model
+        has a decision rule of its own).
+    f1, auc, accuracy, balanced_accuracy, log_loss : utility, for label 1.
+    selection_rate : share of rows predicted 1.
+    eo_gap, eo_worst : sum and larger of ``delta_tpr`` and ``delta_fpr``.
+    eo_noise_floor, eo_worst_noise_floor : what an exactly fair model with the same rates and cell sizes
+        would score on average.
+    delta_tpr, delta_fpr : largest minus smallest rate over the groups.
+    demographic_parity_difference, selection_rate_ratio : largest minus smallest, and smallest over
+        largest, selection rate.
+    gcig, gcig_low, gcig_high : GCIG by ``definition``, and its 95 % bootstrap interval over rows with the
+        baselines fixed.
+    gcig_l2, gcig_original, gcig_l2_original : l2 norm on encoded columns; l1 and l2 on original columns.
+    gcig_label0, gcig_label1 : means over the rows of each label, by ``definition``.
+    completeness : mean of ``|sum of attributions - score difference|`` over mean ``|score difference|``.
+    undefined_rows : rows whose attributions vanish, left out of every mean above.
+    effective_columns : exp of the entropy of the mean absolute normalised attribution (encoded columns).
+    collapsed : one class predicted for 99.5 % of the rows or more, or an AUC under 0.55.
+    groups : rates of each group.
+    gcig_groups : GCIG over the rows of each group.
+    gcig_columns, gcig_columns_original : mean contribution of each column to the disparity.
+    definition : the choices behind ``gcig``.
+    """
+
+    n_rows: int
+    threshold: float
+    f1: float
+    auc: float
+    accuracy: float
+    balanced_accuracy: float
+    log_loss: float
+    selection_rate: float
+    eo_gap: float
+    eo_worst: float
+    eo_noise_floor: float
+    eo_worst_noise_floor: float
+    delta_tpr: float
+    delta_fpr: float
+    demographic_parity_difference: float
+    selection_rate_ratio: float
+    collapsed: bool
+    groups: tuple[GroupRates, ...]
+    gcig: float = math.nan
+    gcig_low: float = math.nan
+    gcig_high: float = math.nan
+    gcig_l2: float = math.nan
+    gcig_original: float = math.nan
+    gcig_l2_original: float = math.nan
+    gcig_label0: float = math.nan
+    gcig_label1: float = math.nan
+    completeness: float = math.nan
+    undefined_rows: int | None = None
+    effective_columns: float = math.nan
+    gcig_groups: Mapping[str, float] = field(default_factory=dict)
+    gcig_columns: Mapping[str, float] = field(default_factory=dict)
+    gcig_columns_original: Mapping[str, float] = field(default_factory=dict)
+    definition: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        rows = [(name, shown(value)) for name, value in self.scalars().items()]
+        width = max(len(name) for name, _ in rows)
+        lines = [*(f"{name:<{width}}  {value}" for name, value in rows), ""]
+        header, *body = self._group_table()
+        widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
+        for row in (header, *body):
+            cells = (
+                cell.ljust(w) if i == 0 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+            lines.append("  ".join(cells).rstrip())
+        if self.collapsed:
+            lines.append(
+                "The model has collapsed: it predicts one class only, or ranks rows no better than chance."
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        scalars = [(name, shown(value)) for name, value in self.scalars().items()]
+        header, *body = self._group_table()
+        return html_table(("Evaluation", ""), scalars) + html_table(header, body)
+
+    def _group_table(self) -> list[tuple[str, ...]]:
+        """Header and one line per group: the rates, and GCIG where it was measured."""
+        names = [f.name for f in fields(GroupRates)]
+        table: list[tuple[str, ...]] = [(*names, "gcig")] if self.gcig_groups else [tuple(names)]
+        for rates in self.groups:
+            cells = tuple(shown(getattr(rates, name)) for name in names)
+            gcig = (shown(self.gcig_groups.get(rates.group, math.nan)),) if self.gcig_groups else ()
+            table.append((*cells, *gcig))
+        return table
