@@ -1,0 +1,152 @@
+"""How two quantities move together over the cells of a benchmark, and how sure that is.
+
+Cells that share rows are not independent points: `clustered_bootstrap` resamples them together.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+__all__ = [
+    "BootstrapInterval",
+    "Correlation",
+    "LinearFit",
+    "clustered_bootstrap",
+    "linear_fit",
+    "partial_correlation",
+    "pearson",
+    "spearman",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A correlation of n points and its two-sided p-value."""
+
+    r: float
+    p_value: float
+    n: int
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Least squares: y = intercept + slope x, and the share of the variance of y that it explains."""
+
+    intercept: float
+    slope: float
+    r_squared: float
+
+
+@dataclass(frozen=True)
+class BootstrapInterval:
+    """A statistic and the 95 % interval of its values on resampled clusters."""
+
+    value: float
+    low: float
+    high: float
+    n_clusters: int
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> Correlation:
+    """Pearson's correlation; NaN where it is not defined (fewer than three points, or a constant).
+
+    Examples
+    --------
+    >>> round(pearson([1, 2, 3, 4], [1, 3, 2, 4]).r, 3)
+    0.8
+    """
+    return _correlation(*_pairs(x, y), controlled=0)
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> Correlation:
+    """Spearman's rank correlation, ties shared."""
+    a, b = _pairs(x, y)
+    return _correlation(stats.rankdata(a), stats.rankdata(b), controlled=0)
+
+
+def partial_correlation(x: ArrayLike, y: ArrayLike, *, given: ArrayLike) -> Correlation:
+    """Pearson's correlation of what a linear fit on `given` leaves of x and of y."""
+    a, b, c = _pairs(x, y, given)
+    if len(c) < 4:
+        return Correlation(math.nan, math.nan, len(c))
+    design = np.column_stack([np.ones(len(c)), c])
+    return _correlation(_residuals(a, design), _residuals(b, design), controlled=1)
+
+
+def linear_fit(x: ArrayLike, y: ArrayLike) -> LinearFit:
+    """The least squares line through points.
+
+    Examples
+    --------
+    >>> linear_fit([0, 1, 2], [1, 3, 5])
+    LinearFit(intercept=1.0, slope=2.0, r_squared=1.0)
+    """
+    a, b = _pairs(x, y)
+    if len(a) < 2 or np.ptp(a) == 0:
+        return LinearFit(math.nan, math.nan, math.nan)
+    slope = float(((a - a.mean()) * (b - b.mean())).sum() / ((a - a.mean()) ** 2).sum())
+    intercept = float(b.mean() - slope * a.mean())
+    spread = float(((b - b.mean()) ** 2).sum())
+    left = float(((b - intercept - slope * a) ** 2).sum())
+    return LinearFit(intercept, slope, 1 - left / spread if spread > 0 else math.nan)
+
+
+def clustered_bootstrap(
+    frame: pd.DataFrame,
+    statistic: Callable[[pd.DataFrame], float],
+    *,
+    clusters: Sequence[str],
+    draws: int = 2000,
+    seed: int = 0,
+) -> BootstrapInterval:
+    """A 95 % percentile interval from resampling whole clusters of rows.
+
+    Rows that share the columns `clusters` stay together, as the methods on one fold of one dataset must:
+    they were fitted and tested on the same rows.
+    """
+    rows = [np.asarray(index) for index in frame.groupby(list(clusters), sort=True).indices.values()]
+    value = statistic(frame)
+    if len(rows) < 2:
+        return BootstrapInterval(value, math.nan, math.nan, len(rows))
+    rng = np.random.default_rng(seed)
+    found = np.empty(draws)
+    for draw in range(draws):
+        chosen = rng.integers(0, len(rows), len(rows))
+        found[draw] = statistic(frame.iloc[np.concatenate([rows[i] for i in chosen])])
+    if np.isnan(found).all():
+        return BootstrapInterval(value, math.nan, math.nan, len(rows))
+    low, high = np.nanquantile(found, [0.025, 0.975])
+    return BootstrapInterval(value, float(low), float(high), len(rows))
+
+
+def _pairs(*columns: ArrayLike) -> list[Floats]:
+    """The points at which every column is a number."""
+    values = [np.asarray(column, dtype=np.float64) for column in columns]
+    known = ~np.isnan(np.vstack(values)).any(axis=0)
+    return [column[known] for column in values]
+
+
+def _residuals(values: Floats, design: Floats) -> Floats:
+    """What the design leaves of values; zero where that is rounding error, not variation."""
+    left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    return left if np.linalg.norm(left) > 1e-12 * np.linalg.norm(values) else np.zeros_like(left)
+
+
+def _correlation(x: Floats, y: Floats, *, controlled: int) -> Correlation:
+    """Correlation with a t-test that gives up a degree of freedom for every controlled variable."""
+    n = len(x)
+    freedom = n - 2 - controlled
+    spread = np.linalg.norm(x - x.mean()) * np.linalg.norm(y - y.mean()) if n else 0.0
+    if freedom < 1 or spread == 0:
+        return Correlation(math.nan, math.nan, n)
+    r = float(np.clip((x - x.mean()) @ (y - y.mean()) / spread, -1, 1))
+    if abs(r) == 1:
+        return Correlation(r, 0.0, n)
+    return Correlation(r, float(2 * stats.t.sf(abs(r) * math.sqrt(freedom / (1 - r * r)), freedom)), n)

@@ -1,0 +1,99 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from gcig.benchmark.association import (
+    clustered_bootstrap,
+    linear_fit,
+    partial_correlation,
+    pearson,
+    spearman,
+)
+
+
+@pytest.fixture
+def points() -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    given = rng.normal(size=60)
+    return pd.DataFrame(
+        {
+            "x": rng.normal(size=60) + given,
+            "y": rng.normal(size=60) - given,
+            "z": given,
+            "fold": np.arange(60) % 6,
+        }
+    )
+
+
+def test_correlations_are_those_of_scipy(points):
+    x, y = points["x"], points["y"]
+    for ours, theirs in ((pearson, stats.pearsonr), (spearman, stats.spearmanr)):
+        found, expected = ours(x, y), theirs(x, y)
+        assert found.r == pytest.approx(expected.statistic)
+        assert found.p_value == pytest.approx(expected.pvalue)
+        assert found.n == 60
+
+
+def test_spearman_shares_ranks():
+    x, y = [1, 1, 2, 3, 3, 4], [2, 1, 2, 5, 3, 3]
+    assert spearman(x, y).r == pytest.approx(stats.spearmanr(x, y).statistic)
+
+
+def test_partial_correlation_is_its_formula(points):
+    x, y, z = points["x"], points["y"], points["z"]
+    xy, xz, yz = pearson(x, y).r, pearson(x, z).r, pearson(y, z).r
+    expected = (xy - xz * yz) / math.sqrt((1 - xz**2) * (1 - yz**2))
+    found = partial_correlation(x, y, given=z)
+    assert found.r == pytest.approx(expected)
+    t = expected * math.sqrt(57 / (1 - expected**2))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(t), 57))
+    assert abs(found.r) < abs(xy)
+
+
+def test_correlations_of_what_does_not_vary_are_undefined():
+    assert math.isnan(pearson([1, 1, 1], [1, 2, 3]).r)
+    assert math.isnan(pearson([1, 2], [1, 2]).r)
+    assert math.isnan(partial_correlation([1, 2, 3, 4], [4, 1, 3, 1], given=[2, 4, 6, 8]).r)
+    assert pearson([1, 2, 3, math.nan], [2, 4, 6, 0]).n == 3
+
+
+def test_linear_fit_is_that_of_scipy(points):
+    found, expected = linear_fit(points["x"], points["y"]), stats.linregress(points["x"], points["y"])
+    assert found.slope == pytest.approx(expected.slope)
+    assert found.intercept == pytest.approx(expected.intercept)
+    assert found.r_squared == pytest.approx(expected.rvalue**2)
+    assert math.isnan(linear_fit([1, 1], [1, 2]).slope)
+
+
+def test_clusters_stay_together():
+    """With one value a cluster, the clustered interval is that of as many points as there are clusters."""
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=8)
+    frame = pd.DataFrame({"value": np.repeat(values, 50), "cluster": np.repeat(np.arange(8), 50)})
+    apart = frame.assign(cluster=np.arange(400))
+
+    def mean(rows: pd.DataFrame) -> float:
+        return float(rows["value"].mean())
+
+    clustered = clustered_bootstrap(frame, mean, clusters=["cluster"], draws=400)
+    naive = clustered_bootstrap(apart, mean, clusters=["cluster"], draws=400)
+    assert (clustered.n_clusters, naive.n_clusters) == (8, 400)
+    assert clustered.value == pytest.approx(values.mean())
+    error = values.std() / math.sqrt(8)
+    assert (clustered.high - clustered.low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.15)
+    assert clustered.high - clustered.low > 4 * (naive.high - naive.low)
+
+
+def test_bootstrap_is_repeatable_and_needs_two_clusters(points):
+    def r(rows: pd.DataFrame) -> float:
+        return pearson(rows["x"], rows["y"]).r
+
+    one, same, other = (
+        clustered_bootstrap(points, r, clusters=["fold"], draws=50, seed=s) for s in (0, 0, 1)
+    )
+    assert one == same
+    assert one != other
+    assert math.isnan(clustered_bootstrap(points.assign(fold=0), r, clusters=["fold"], draws=5).low)

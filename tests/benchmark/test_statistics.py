@@ -1,0 +1,149 @@
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from gcig._validation import InputError
+from gcig.benchmark.statistics import (
+    corrected_resampled_t,
+    friedman,
+    holm,
+    nemenyi,
+    nemenyi_critical_difference,
+    smallest_wilcoxon_p,
+    tally,
+)
+
+
+@pytest.fixture
+def scores() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.normal(loc=range(4), size=(6, 4)), columns=list("abcd"))
+
+
+def test_friedman_is_that_of_scipy(scores):
+    found = friedman(scores, lower_is_better=True)
+    expected = stats.friedmanchisquare(*scores.to_numpy().T)
+    assert found.statistic == pytest.approx(expected.statistic)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert found.n_blocks == 6
+
+
+def test_the_direction_turns_the_ranks_around(scores):
+    low = friedman(scores, lower_is_better=True).mean_ranks
+    high = friedman(scores, lower_is_better=False).mean_ranks
+    assert min(low, key=low.__getitem__) == "a"
+    assert all(low[name] + high[name] == pytest.approx(5) for name in scores)
+
+
+def test_friedman_leaves_out_blocks_with_a_missing_score(scores):
+    scores.loc[2, "b"] = math.nan
+    found = friedman(scores, lower_is_better=True)
+    assert found.n_blocks == 5
+    assert found.statistic == pytest.approx(stats.friedmanchisquare(*scores.dropna().to_numpy().T).statistic)
+
+
+def test_friedman_is_undefined_without_enough_blocks_or_differences():
+    assert math.isnan(friedman(pd.DataFrame([[1.0, 2, 3]]), lower_is_better=True).p_value)
+    assert math.isnan(friedman(pd.DataFrame([[1.0, 2], [1, 2]]), lower_is_better=True).p_value)
+    assert math.isnan(friedman(pd.DataFrame(np.ones((5, 3))), lower_is_better=True).p_value)
+
+
+def test_ranks_share_what_differs_by_rounding_only():
+    frame = pd.DataFrame({"a": [0.1, 0.2], "b": [0.1 + 1e-12, 0.2], "c": [0.3, 0.4]})
+    assert friedman(frame, lower_is_better=True).mean_ranks == {"a": 1.5, "b": 1.5, "c": 3.0}
+
+
+# Demšar (2006), table 5(a), level 0.05.
+@pytest.mark.parametrize(("k", "q"), [(2, 1.960), (3, 2.343), (5, 2.728), (7, 2.949), (10, 3.164)])
+def test_critical_difference_is_that_of_the_published_table(k, q):
+    n = 9
+    assert nemenyi_critical_difference(k, n) == pytest.approx(q * math.sqrt(k * (k + 1) / (6 * n)), rel=1e-3)
+
+
+def test_nemenyi_agrees_with_its_critical_difference(scores):
+    p_values = nemenyi(scores, lower_is_better=True)
+    ranks = friedman(scores, lower_is_better=True).mean_ranks
+    critical = nemenyi_critical_difference(4, 6)
+    for one, other in itertools.combinations(scores, 2):
+        assert (p_values.loc[one, other] < 0.05) == (abs(ranks[one] - ranks[other]) > critical)
+    assert (np.diag(p_values) == 1).all()
+    assert np.allclose(p_values, p_values.T)
+
+
+def test_nemenyi_with_one_dataset_missing_everywhere_is_undefined():
+    assert nemenyi(pd.DataFrame({"a": [math.nan], "b": [1.0]}), lower_is_better=True).isna().all().all()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_is_its_definition(p_values):
+    """The adjusted p-value is the smallest level at which the step-down procedure still rejects."""
+    adjusted = holm(p_values)
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    running = 0.0
+    for step, i in enumerate(order):
+        running = max(running, min(1.0, (len(order) - step) * p_values[i]))
+        assert adjusted[i] == pytest.approx(running)
+
+
+def test_holm_does_not_count_missing_values():
+    found = holm([0.02, math.nan, 0.01])
+    assert found[[0, 2]].tolist() == pytest.approx([0.02, 0.02])
+    assert math.isnan(found[1])
+
+
+def test_the_corrected_test_is_the_plain_one_with_a_wider_error():
+    differences = np.array([0.3, 0.1, 0.25, 0.4, 0.2])
+    found = corrected_resampled_t(differences, test_share=0.2)
+    plain = stats.ttest_1samp(differences, 0)
+    # (1/5 + 1/4) / (1/5) of the variance
+    assert found.statistic == pytest.approx(plain.statistic / math.sqrt(0.45 / 0.2))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(found.statistic, 4))
+    assert found.low < found.difference < found.high
+    assert (found.low > 0) == (found.p_value < 0.05)
+
+
+def test_the_corrected_test_without_variation():
+    assert corrected_resampled_t([0.0] * 5, test_share=0.2).p_value == 1
+    assert corrected_resampled_t([0.5] * 5, test_share=0.2).p_value == 0
+    assert math.isnan(corrected_resampled_t([0.5], test_share=0.2).p_value)
+    assert corrected_resampled_t([0.5, math.nan, 0.5], test_share=0.2).difference == 0.5
+    with pytest.raises(InputError, match="test_share"):
+        corrected_resampled_t([0.5, 1], test_share=1.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 8])
+def test_no_wilcoxon_p_value_is_smaller(n):
+    assert smallest_wilcoxon_p(n) == pytest.approx(
+        stats.wilcoxon(np.arange(1.0, n + 1), method="exact").pvalue
+    )
+
+
+def test_tally_counts_wins_losses_ties_and_shared_champions():
+    means = pd.DataFrame(
+        {"plain": [0.3, 0.1, 0.2, 0.4], "other": [0.2, 0.1, 0.4, 0.4], "fairx": [0.1, 0.1 + 1e-12, 0.3, 0.5]},
+        index=["d1", "d2", "d3", "d4"],
+    )
+    found = tally(means, against="fairx", lower_is_better=True)
+    assert found.loc["plain"].to_dict() == {"win": 2, "loss": 1, "tie": 1, "champion": 3}
+    assert found.loc["other"].to_dict() == {"win": 1, "loss": 2, "tie": 1, "champion": 2}
+    # FairX against the best of the others: better on d1, equal on d2, worse on d3 and d4.
+    assert found.loc["fairx"].to_dict() == {"win": 1, "loss": 2, "tie": 1, "champion": 2}
+
+
+def test_tally_does_not_round_and_can_maximise():
+    means = pd.DataFrame({"plain": [0.9670001], "fairx": [0.967]})
+    assert tally(means, against="fairx", lower_is_better=False).loc["plain", "win"] == 1
+    assert tally(means, against="fairx", lower_is_better=True).loc["plain", "loss"] == 1
+
+
+def test_tally_leaves_out_what_is_missing():
+    means = pd.DataFrame({"plain": [math.nan, 0.2], "fairx": [0.1, 0.1]})
+    assert tally(means, against="fairx", lower_is_better=True).loc["plain"].sum() == 1
+    with pytest.raises(InputError, match="no method 'fairx'"):
+        tally(means[["plain"]], against="fairx", lower_is_better=True)
