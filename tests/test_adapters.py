@@ -215,6 +215,14 @@ def test_other_models_are_refused_with_what_is_accepted() -> None:
         adapt(LogisticRegression())
 
 
+def test_decisions_that_are_not_drawn_are_expected_with_certainty() -> None:
+    X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    adapted = adapt(LogisticRegression().fit(X, [0, 0, 1, 1]))
+    expected = adapted.expected_predictions(X)
+    assert expected.tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert expected.dtype == np.float64
+
+
 def test_call_with_groups() -> None:
     assert call_with_groups(lambda X: X, 1, "g") == 1
     assert call_with_groups(lambda X, sensitive_features: (X, sensitive_features), 1, "g") == (1, "g")

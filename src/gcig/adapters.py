@@ -61,6 +61,10 @@ class AdaptedModel(ABC):
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
         """Probabilities of the two classes, (n, 2)."""
 
+    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
+        """Chance with which each row is predicted 1: 0 or 1, except where the model draws its decisions."""
+        return self.predict(X, sensitive_features).astype(np.float64)
+
     def logits(self, encoded: Rows) -> Rows:
         """Output of ``module`` for encoded rows, in evaluation mode and in chunks: (n,)."""
         chunks = (encoded[i : i + CHUNK_ROWS] for i in range(0, len(encoded), CHUNK_ROWS))
@@ -99,6 +103,12 @@ class GcigModel(AdaptedModel):
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
         return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))
+
+    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
+        if not hasattr(self.model, "expected_predictions"):
+            return super().expected_predictions(X, sensitive_features)
+        chances = call_with_groups(self.model.expected_predictions, X, sensitive_features)
+        return np.asarray(chances, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -107,3 +107,43 @@ def test_scores_must_be_probabilities(sample) -> None:
         evaluate_predictions(y, np.where(p > 0.5, np.nan, p), sensitive_features=g)
     with pytest.raises(InputError, match="shape"):
         evaluate_predictions(y, np.stack([1 - p, p], axis=1), sensitive_features=g)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_expected_decisions_give_the_mean_over_draws(sample, weighted: bool) -> None:
+    y, p, g, w = sample
+    weights = w if weighted else None
+    given = {"sensitive_features": g, "sample_weight": weights}
+    expected = evaluate_predictions(y, p, y_expected=p, **given)
+    rng = np.random.default_rng(1)
+    draws = [
+        evaluate_predictions(y, p, y_pred=(rng.random(500) < p).astype(int), **given) for _ in range(400)
+    ]
+    assert math.isnan(expected.threshold)
+    for at, of_group in enumerate(expected.groups):
+        assert of_group.tpr == pytest.approx(np.mean([each.groups[at].tpr for each in draws]), abs=0.01)
+        assert of_group.fpr == pytest.approx(np.mean([each.groups[at].fpr for each in draws]), abs=0.01)
+    assert expected.accuracy == pytest.approx(np.mean([each.accuracy for each in draws]), abs=0.01)
+    # A single draw differs by chance: its gap is larger on average than that of the expected rates.
+    assert expected.eo_gap < np.mean([each.eo_gap for each in draws])
+    assert expected.eo_noise_floor == pytest.approx(
+        np.mean([each.eo_noise_floor for each in draws]), abs=0.01
+    )
+
+
+def test_certain_decisions_are_the_same_in_both_forms(sample) -> None:
+    y, p, g, w = sample
+    d = (p >= 0.6).astype(int)
+    drawn, expected = (
+        evaluate_predictions(y, p, sensitive_features=g, sample_weight=w, **{name: d})
+        for name in ("y_pred", "y_expected")
+    )
+    assert drawn.to_dict() == expected.to_dict()
+
+
+def test_decisions_are_given_once_and_expected_ones_are_probabilities(sample) -> None:
+    y, p, g, _ = sample
+    with pytest.raises(InputError, match="y_pred and y_expected"):
+        evaluate_predictions(y, p, y_pred=y, y_expected=p, sensitive_features=g)
+    with pytest.raises(InputError, match="y_expected must hold probabilities: 500 of 500"):
+        evaluate_predictions(y, p, y_expected=p + 2, sensitive_features=g)

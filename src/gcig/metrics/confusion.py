@@ -25,7 +25,8 @@ class Confusion:
 
     Attributes
     ----------
-    cells : (groups, 2, 2), ``cells[g, y, d]`` = weight of the rows of group g with label y predicted d.
+    cells : (groups, 2, 2), ``cells[g, y, d]`` = weight of the rows of group g with label y predicted d. A row
+        whose decision is drawn counts in both, by its chances: the counts are then expected ones.
     n_rows : (groups,) number of rows, whatever their weight.
     sizes : (2, groups), effective number of rows with label y in group g: the count where rows have equal
         weight, else Kish's ``(sum w)^2 / sum w^2``.
@@ -37,16 +38,33 @@ class Confusion:
 
     @classmethod
     def count(
-        cls, labels: Codes, predictions: Codes, groups: Codes, n_groups: int, weights: Floats | None = None
+        cls,
+        labels: Codes,
+        predictions: Codes | Floats,
+        groups: Codes,
+        n_groups: int,
+        weights: Floats | None = None,
     ) -> "Confusion":
-        """One pass over the rows: ``bincount`` of ``4 group + 2 label + prediction``."""
-        index = 4 * groups.astype(np.int64) + 2 * labels + predictions
-        cells = np.bincount(index, weights, minlength=4 * n_groups).reshape(n_groups, 2, 2).astype(np.float64)
-        sizes, n_rows = cells.sum(axis=2), np.bincount(groups, minlength=n_groups)
+        """Count rows; ``predictions`` are decisions of 0 and 1, or the chances of a decision for 1.
+
+        >>> one = np.zeros(2, dtype=int)
+        >>> Confusion.count(one, np.array([0.25, 0.5]), one, 1).cells[0, 0]
+        array([1.25, 0.75])
+        """
+        index = 2 * groups.astype(np.int64) + labels
+
+        def total(values: Codes | Floats | None) -> Floats:
+            summed = np.bincount(index, values, minlength=2 * n_groups)
+            return summed.reshape(n_groups, 2).astype(np.float64)
+
+        of_one = predictions if weights is None else weights * predictions
+        of_zero = 1 - predictions if weights is None else weights * (1 - predictions)
+        cells = np.stack([total(of_zero), total(of_one)], axis=2)
+        sizes = total(None)
         if weights is not None:
-            squares = np.bincount(index // 2, weights**2, minlength=2 * n_groups).astype(np.float64)
-            sizes = np.nan_to_num(quotient(sizes**2, squares.reshape(n_groups, 2)))
-        return cls(cells=cells, sizes=sizes.T, n_rows=n_rows.astype(np.int64))
+            sizes = np.nan_to_num(quotient(total(weights) ** 2, total(weights**2)))
+        n_rows = np.bincount(groups, minlength=n_groups).astype(np.int64)
+        return cls(cells=cells, sizes=sizes.T, n_rows=n_rows)
 
     @property
     def n_groups(self) -> int:

@@ -72,6 +72,9 @@ def evaluate(
 ) -> Evaluation:
     """Utility, outcome fairness and procedural fairness of a model on one set of rows.
 
+    Where a model draws its decisions (``expected_predictions``), rates and everything that follows from them
+    are expected ones: no chance of a single draw is in the figures.
+
     Parameters
     ----------
     model : what ``gcig.adapt`` takes.
@@ -171,14 +174,15 @@ def _named(names: tuple[str, ...], values: Floats) -> dict[str, float]:
 
 def _predict(
     adapted: AdaptedModel, X: Any, sensitive_features: Any, encoded: Rows, threshold: float | None
-) -> tuple[Rows, Codes, float]:
-    """Scores, decisions, and the threshold between them."""
+) -> tuple[Rows, Codes | Floats, float]:
+    """Scores, decisions (or their chances), and the threshold between them."""
     if not adapted.probabilistic:
         if threshold is not None:
             name = type(adapted.model).__name__
             raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
-        return adapted.logits(encoded), adapted.predict(X, sensitive_features), adapted.threshold
+        decided = adapted.expected_predictions(X, sensitive_features)
+        return adapted.logits(encoded), decided, adapted.threshold
     scores = adapted.predict_proba(X, sensitive_features)[:, 1]
     if threshold is not None:
         return scores, (scores >= threshold).astype(np.int64), threshold
-    return scores, adapted.predict(X, sensitive_features), adapted.threshold
+    return scores, adapted.expected_predictions(X, sensitive_features), adapted.threshold

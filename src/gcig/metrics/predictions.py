@@ -30,6 +30,7 @@ def evaluate_predictions(
     *,
     sensitive_features: Any,
     y_pred: ArrayLike | None = None,
+    y_expected: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     threshold: float = 0.5,
 ) -> Evaluation:
@@ -41,6 +42,8 @@ def evaluate_predictions(
     ----------
     y_score : (n,) probability of the second class.
     y_pred : decisions, where they are not ``y_score >= threshold``; the record's threshold is then NaN.
+    y_expected : (n,) chance that a row is decided to be of the second class, for models that draw their
+        decisions; in the place of ``y_pred``. Rates are then expected rates.
 
     Examples
     --------
@@ -50,11 +53,14 @@ def evaluate_predictions(
     (0.889, 1.0, nan)
     """
     labels = check_binary(y_true)
-    scores = _check_probabilities(y_score, len(labels.codes))
-    if y_pred is None:
-        decisions = (scores >= threshold).astype(np.int64)
-    else:
+    scores = _check_probabilities("y_score", y_score, len(labels.codes))
+    decisions: Codes | Floats = (scores >= threshold).astype(np.int64)
+    if y_pred is not None and y_expected is not None:
+        raise InputError("y_pred and y_expected are two ways to give the decisions. Pass one of them.")
+    if y_pred is not None:
         decisions = check_labels(y_pred, n_rows=len(scores), classes=labels.classes).codes
+    elif y_expected is not None:
+        decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes))
     weights = check_sample_weight(sample_weight, len(labels.codes))
     return assess(
@@ -63,21 +69,24 @@ def evaluate_predictions(
         decisions,
         groups,
         weights,
-        threshold=threshold if y_pred is None else math.nan,
+        threshold=threshold if y_pred is None and y_expected is None else math.nan,
     )
 
 
 def assess(
     labels: Codes,
     scores: NDArray[np.floating[Any]],
-    predictions: Codes,
+    predictions: Codes | Floats,
     groups: Groups,
     weights: Floats | None,
     *,
     threshold: float,
     probabilistic: bool = True,
 ) -> Evaluation:
-    """The evaluation of checked arrays; likelihood and calibration are those of probabilities only."""
+    """The evaluation of checked arrays; likelihood and calibration are those of probabilities only.
+
+    ``predictions`` are decisions of 0 and 1, or chances of a decision for 1, whose rates are expected rates.
+    """
     n_groups = len(groups.names)
     confusion = Confusion.count(labels, predictions, groups.codes, n_groups, weights)
     warn_missing(confusion, groups.names)
@@ -112,18 +121,18 @@ def assess(
     )
 
 
-def _check_probabilities(y_score: ArrayLike, n_rows: int) -> NDArray[np.floating[Any]]:
-    scores = np.asarray(y_score)
-    if scores.shape != (n_rows,):
+def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[np.floating[Any]]:
+    given = np.asarray(values)
+    if given.shape != (n_rows,):
         raise InputError(
-            f"y_score has shape {scores.shape}, where ({n_rows},) is needed: one probability of the second "
+            f"{name} has shape {given.shape}, where ({n_rows},) is needed: one probability of the second "
             "class per row, such as predict_proba(X)[:, 1]."
         )
-    if scores.dtype not in (np.float32, np.float64):
-        scores = scores.astype(np.float64)
-    outside = int(np.count_nonzero(~((scores >= 0) & (scores <= 1))))
+    if given.dtype not in (np.float32, np.float64):
+        given = given.astype(np.float64)
+    outside = int(np.count_nonzero(~((given >= 0) & (given <= 1))))
     if outside:
         raise InputError(
-            f"y_score must hold probabilities: {outside} of {n_rows} values are missing or outside [0, 1]."
+            f"{name} must hold probabilities: {outside} of {n_rows} values are missing or outside [0, 1]."
         )
-    return scores
+    return given
