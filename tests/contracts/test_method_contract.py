@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 
 import gcig
 from gcig._validation import InputError, InputWarning
-from gcig.adapters import call_with_groups
 from gcig.methods import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
@@ -126,8 +125,8 @@ def fitted(key):
 
 
 def ask(model, what, X, groups):
-    """A prediction, with the groups where the method takes them."""
-    return call_with_groups(getattr(model, what), X, groups)
+    """A prediction; every method takes the groups, whether it needs them or not."""
+    return getattr(model, what)(X, sensitive_features=groups)
 
 
 def logits(model, X=NEW.X, groups=NEW.groups):
@@ -254,6 +253,14 @@ def test_decisions_follow_the_threshold_or_their_probabilities(key):
         assert positive[chances == 1].all()
         assert not positive[chances == 0].any()
         assert np.array_equal(positive, ask(model, "predict", NEW.X, NEW.groups) == "yes")
+
+
+def test_its_score_is_the_accuracy_of_its_predictions(key):
+    model, weights = fitted(key), np.arange(60.0)
+    right = ask(model, "predict", NEW.X, NEW.groups) == NEW.y
+    assert model.score(NEW.X, NEW.y, sensitive_features=NEW.groups) == pytest.approx(right.mean())
+    weighted = model.score(NEW.X, NEW.y, weights, sensitive_features=NEW.groups)
+    assert weighted == pytest.approx(np.average(right, weights=weights))
 
 
 def test_it_learns(key):
@@ -419,9 +426,23 @@ def test_it_can_be_evaluated(key):
     assert [rates.group for rates in found.groups] == ["f", "m"]
 
 
+def test_it_is_evaluated_by_its_expected_decisions(key):
+    model = fitted(key)
+    found = gcig.evaluate(model, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+    if hasattr(model, "expected_predictions"):
+        chances = ask(model, "expected_predictions", NEW.X, NEW.groups)
+    else:
+        chances = (ask(model, "predict", NEW.X, NEW.groups) == "yes").astype(float)
+    for rates in found.groups:
+        of_group = (NEW.groups == rates.group).to_numpy()
+        positive = (NEW.y == "yes").to_numpy()
+        assert rates.tpr == pytest.approx(chances[of_group & positive].mean())
+        assert rates.fpr == pytest.approx(chances[of_group & ~positive].mean())
+
+
 def test_its_explanations_add_up(key):
     model = fitted(key)
-    found = call_with_groups(partial(model.explain, y=NEW.y), NEW.X, NEW.groups)
+    found = model.explain(NEW.X, NEW.y, sensitive_features=NEW.groups)
     assert found.attributions.shape[:2] == (2, 60)
     assert found.groups == ("f", "m")
     assert found.completeness.max() < 1e-2

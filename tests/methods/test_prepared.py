@@ -31,7 +31,7 @@ def test_a_checked_table_has_codes_and_names():
 
 
 def test_groups_are_asked_for():
-    with pytest.raises(InputError, match=r"sensitive_features is missing.*prediction does not"):
+    with pytest.raises(InputError, match=r"sensitive_features is missing: fit needs the group of every row"):
         checked(groups=None)
 
 

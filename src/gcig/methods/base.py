@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -169,27 +170,40 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.diverged_ = diverged is not None
         return diverged
 
-    def encode(self, X: Any) -> NDArray[np.float32]:
+    # What follows takes `sensitive_features`, so that all methods can be called alike: those that need the
+    # groups of new rows override the step that uses them.
+
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:  # noqa: ARG002 (one interface)
         """What the network sees of a table: float32 of shape (n, p)."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.transform(frame)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
         """The logit of each row, shape (n,); positive where the second class is more likely."""
-        return self._logits(self.encode(X))
+        return self._logits(self.encode(X, sensitive_features=sensitive_features))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Probabilities of the two classes, shape (n, 2)."""
-        return _probabilities(self.decision_function(X))
+        return _probabilities(self.decision_function(X, sensitive_features=sensitive_features))
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:  # noqa: ARG002 (one interface)
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """The class of each row: the second where its probability is at least `threshold_`.
 
-        ``sensitive_features`` is accepted and not used, so that all methods can be called alike.
+        Parameters
+        ----------
+        X : table of shape (n, columns)
+        sensitive_features : array, Series or DataFrame with n rows
+            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others accept
+            them and do not look.
         """
-        positive = self.predict_proba(X)[:, 1] >= self.threshold_
+        positive = self.predict_proba(X, sensitive_features=sensitive_features)[:, 1] >= self.threshold_
         return self.classes_[positive.astype(np.int64)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
+        """Accuracy of `predict`."""
+        decisions = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
 
     @property
     def explained_score(self) -> nn.Module:
@@ -197,7 +211,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.module_
 
-    def explain(self, X: Any, y: Any = None, *, columns: str = "encoded") -> Explanation:
+    def explain(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "encoded"
+    ) -> Explanation:
         """The reasons for each row, compared with the typical member of every group.
 
         Parameters
@@ -205,11 +221,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         X : table of shape (n, columns)
         y : array of shape (n,), optional
             The labels whose baselines are used; without them the predicted labels, and the result says so.
+        sensitive_features : array, Series or DataFrame with n rows
+            As in `predict`.
         columns : {"encoded", "original"}
             One attribution for each encoded column, or one for each column of the table (one-hot columns
             added up).
         """
-        encoded = self.encode(X)
+        encoded = self.encode(X, sensitive_features=sensitive_features)
         codes, source = self._labels_to_explain(encoded, y)
         return explain_rows(
             self.explained_score,

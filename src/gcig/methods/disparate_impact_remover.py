@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.explanation import Explanation
-from gcig.methods.group_dependent import TableWithGroups, require_groups
+from gcig.methods.group_dependent import require_groups
 from gcig.methods.group_repair import GroupRepair
 from gcig.methods.prepared import CheckedTable
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -243,39 +242,16 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
 
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
         """What the network sees of a table: encoded and repaired rows, float32 of shape (n, p)."""
-        given = _with_groups(X, sensitive_features)
-        encoded = super().encode(given.table)
+        encoded = super().encode(X)
         groups = require_groups(
-            given.table,
-            given.sensitive_features,
+            X,
+            sensitive_features,
             names=self.groups_,
             n_rows=len(encoded),
             model=type(self).__name__,
             reason=_REASON,
         )
         return self._repaired(encoded, groups.codes)
-
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """The logit of each repaired row, shape (n,)."""
-        return super().decision_function(_with_groups(X, sensitive_features))
-
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Probabilities of the two classes, shape (n, 2)."""
-        return super().predict_proba(_with_groups(X, sensitive_features))
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """The class of each row: the second where its probability is at least `threshold_`."""
-        return super().predict(_with_groups(X, sensitive_features))
-
-    def explain(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "encoded"
-    ) -> Explanation:
-        """The reasons for each repaired row, compared with the typical repaired member of every group."""
-        return super().explain(_with_groups(X, sensitive_features), y, columns=columns)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Accuracy."""
-        return float(super().score(_with_groups(X, sensitive_features), y, sample_weight))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -318,11 +294,6 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
         stored = document["repair"]
         model.repair_ = GroupRepair.from_tensors(tables, int(stored["seed"]), bool(stored["spread_ties"]))
         return model
-
-
-def _with_groups(X: Any, sensitive_features: Any) -> TableWithGroups:
-    """The two as one, so that the methods of the base class can hand them on."""
-    return X if isinstance(X, TableWithGroups) else TableWithGroups(X, sensitive_features)
 
 
 def _check_repair(repair_level: float, ties: str, n_quantiles: int) -> None:

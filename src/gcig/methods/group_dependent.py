@@ -1,19 +1,10 @@
-"""Methods that must know the group of a new row: the check, and a table that carries its groups along."""
+"""The check of methods that must know the group of a new row."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from gcig._validation import Groups, InputError, check_groups, check_lengths
 
-__all__ = ["TableWithGroups", "require_groups"]
-
-
-@dataclass(frozen=True, eq=False)
-class TableWithGroups:
-    """A table and the groups of its rows, as one argument."""
-
-    table: Any
-    sensitive_features: Any
+__all__ = ["require_groups"]
 
 
 def require_groups(

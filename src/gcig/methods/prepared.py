@@ -78,8 +78,8 @@ def check_table(
     """
     if sensitive_features is None:
         raise InputError(
-            "sensitive_features is missing: fit needs the group of every row, as an array or Series "
-            "(prediction does not)."
+            "sensitive_features is missing: fit needs the group of every row, as an array, a Series or a "
+            "DataFrame of several columns, which are crossed."
         )
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)

@@ -41,7 +41,8 @@ class RandomisedClassifier(UnconstrainedClassifier):
 
         Rates computed from it (its mean over the rows of a group and label) are the expected rates.
         """
-        return self._chances(X, self.encode(X), sensitive_features)
+        encoded = self.encode(X, sensitive_features=sensitive_features)
+        return self._chances(X, encoded, sensitive_features)
 
     def predict(self, X: Any, *, sensitive_features: Any = None, random_state: Any = None) -> NDArray[Any]:
         """The class of each row, drawn with the probability of `expected_predictions`.
@@ -54,7 +55,7 @@ class RandomisedClassifier(UnconstrainedClassifier):
         random_state : int, RandomState or None
             Another seed for the draws; None is the model's own.
         """
-        encoded = self.encode(X)
+        encoded = self.encode(X, sensitive_features=sensitive_features)
         chances = self._chances(X, encoded, sensitive_features)
         seed = self.draw_seed_
         if random_state is not None:

@@ -13,7 +13,6 @@ import torch
 from fairlearn.postprocessing import ThresholdOptimizer
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.metrics import accuracy_score
 from torch import Tensor, nn
 
 from gcig._validation import InputError
@@ -186,11 +185,6 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         )
         self.objective = objective
         self.grid_size = grid_size
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Accuracy of the drawn decisions."""
-        decisions = self.predict(X, sensitive_features=sensitive_features)
-        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
 
     def _chances(self, X: Any, encoded: NDArray[np.float32], sensitive_features: Any) -> NDArray[np.float64]:
         codes = require_groups(
