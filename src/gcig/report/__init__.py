@@ -1,0 +1,1 @@
+"""Tables, pictures and pages: they read records of results, never models."""

@@ -1,0 +1,132 @@
+"""Scales from numbers to places on a chart, round tick values, and axes."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from gcig.report.charts.svg import element, join, text
+
+__all__ = ["Scale", "finite", "scale_for", "ticks", "x_axis", "y_axis"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps [low, high] to [start, stop], in logarithms where ``log``; values outside go to the nearer end.
+
+    Examples
+    --------
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    """
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The place of a value."""
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, self.low)))
+        share = 0.5 if high == low else (at - low) / (high - low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """The values that can be drawn."""
+    return [float(v) for v in values if v is not None and math.isfinite(v)]
+
+
+def scale_for(
+    values: Iterable[float | None],
+    start: float,
+    stop: float,
+    *,
+    include: Iterable[float] = (),
+    margin: float = 0.06,
+    log: bool = False,
+) -> Scale:
+    """A scale with room for the values that are finite; [0, 1] where there are none.
+
+    Ends that ``include`` asks for and no value exceeds stay as they are.
+    """
+    seen, kept = finite(values), finite(include)
+    if log:
+        positive = [v for v in seen + kept if v > 0] or [1.0]
+        low, high = min(positive), max(positive)
+        return Scale(low / 1.15, high * 1.15, start, stop, log=True)
+    if not seen + kept:
+        return Scale(0.0, 1.0, start, stop)
+    low, high = min(seen + kept), max(seen + kept)
+    room = (high - low) * margin or abs(high) * 0.1 or 0.1
+    low = low if low in kept else low - room
+    high = high if high in kept else high + room
+    return Scale(low, high, start, stop)
+
+
+def ticks(scale: Scale, wanted: int = 5) -> list[float]:
+    """About ``wanted`` round values inside a scale.
+
+    Examples
+    --------
+    >>> ticks(Scale(0, 1, 0, 100))
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if scale.log:
+        powers = range(math.floor(math.log10(scale.low)) - 1, math.ceil(math.log10(scale.high)) + 1)
+        marks = [m * 10.0**k for k in powers for m in (1, 2, 5)]
+        inside = [v for v in marks if scale.low <= v <= scale.high]
+        return (
+            inside
+            if len(inside) <= wanted + 2
+            else [v for v in inside if f"{v:e}"[0] == "1"] or inside[:wanted]
+        )
+    span = scale.high - scale.low
+    if not span > 0:
+        return [scale.low]
+    raw = span / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
+
+
+def tick_labels(values: list[float]) -> list[str]:
+    """Tick values with as many decimals as they need, and all with the same number of them."""
+    if not values:
+        return []
+    if any(abs(v) >= 1e6 or 0 < abs(v) < 1e-4 for v in values):
+        return [f"{v:.3g}" for v in values]
+    digits = max(len(f"{v:.6g}".partition(".")[2]) for v in values)
+    shown = [f"{v:.{digits}f}" for v in values]
+    return [("0" if float(s) == 0 and digits == 0 else s).replace("-", "\u2212") for s in shown]
+
+
+def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, wanted: int = 5) -> Markup:
+    """Grid lines from top to bottom with their values below, and the name of the axis below them."""
+    values = ticks(scale, wanted)
+    lines = [
+        join(
+            element("line", x1=scale(v), x2=scale(v), y1=top, y2=bottom, class_="grid"),
+            text(shown, scale(v), bottom + 12, anchor="middle", class_="label"),
+        )
+        for v, shown in zip(values, tick_labels(values), strict=True)
+    ]
+    name = text(label, (scale.start + scale.stop) / 2, bottom + 30, anchor="middle", class_="label")
+    return join(*lines, *([name] if label else []))
+
+
+def y_axis(scale: Scale, left: float, right: float, *, wanted: int = 5) -> Markup:
+    """Grid lines from left to right with their values at the left."""
+    values = ticks(scale, wanted)
+    return join(
+        *(
+            join(
+                element("line", x1=left, x2=right, y1=scale(v), y2=scale(v), class_="grid"),
+                text(shown, left - 6, scale(v), anchor="end", class_="label"),
+            )
+            for v, shown in zip(values, tick_labels(values), strict=True)
+        )
+    )

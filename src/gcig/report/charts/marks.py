@@ -1,0 +1,78 @@
+"""How a group or a method looks: a colour and, as a second cue, a shape and a dash."""
+
+import math
+
+from markupsafe import Markup
+
+from gcig.report.charts.svg import WIDTH, element, fitted, join, text, text_width
+
+__all__ = ["colour", "dash", "legend", "legend_height", "marker"]
+
+COLOURS = 8  # classes g0 to g7 of the style
+SHAPES = 7  # coprime with the number of colours: 56 looks before one comes again
+_DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
+LEGEND_LINE = 20.0
+
+
+def colour(index: int) -> str:
+    """The class of the colour of group ``index``."""
+    return f"g{index % COLOURS}"
+
+
+def dash(index: int) -> str | None:
+    """The dashes of the line of group ``index``."""
+    return _DASHES[index % SHAPES]
+
+
+def marker(
+    index: int, x: float, y: float, *, hollow: bool = False, size: float = 4.5, label: str = ""
+) -> Markup:
+    """The mark of group ``index`` at a place; ``label`` is shown when the pointer rests on it."""
+    shape = index % SHAPES
+    paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor", "stroke_width": 1.6}
+    content = [element("title", label)] if label else []
+    if shape == 0:
+        drawn = element("circle", *content, cx=x, cy=y, r=size, **paint)
+    elif shape in (4, 5):  # a cross, upright or slanted, has no inside
+        turn = 0 if shape == 4 else math.pi / 4
+        arms = [(math.cos(turn + k * math.pi / 2), math.sin(turn + k * math.pi / 2)) for k in range(4)]
+        path = "".join(f"M{x:.2f} {y:.2f}L{x + 1.2 * size * c:.2f} {y + 1.2 * size * s:.2f}" for c, s in arms)
+        drawn = element(
+            "path", *content, d=path, fill="none", stroke="currentColor", stroke_width=1.2 if hollow else 2.6
+        )
+    else:
+        corners, turn = {1: (4, math.pi / 4), 2: (3, -math.pi / 2), 3: (4, 0.0), 6: (3, math.pi / 2)}[shape]
+        points = " ".join(
+            f"{x + 1.25 * size * math.cos(turn + 2 * math.pi * k / corners):.2f},"
+            f"{y + 1.25 * size * math.sin(turn + 2 * math.pi * k / corners):.2f}"
+            for k in range(corners)
+        )
+        drawn = element("polygon", *content, points=points, **paint)
+    return element("g", drawn, class_=colour(index))
+
+
+def legend(names: list[str], top: float, *, left: float = 8.0) -> Markup:
+    """The marks with their names, on as many lines as they need."""
+    parts = []
+    for index, name, x, line in _places(names, left):
+        y = top + (line + 0.5) * LEGEND_LINE
+        parts.append(join(marker(index, x + 5, y), text(name, x + 15, y)))
+    return join(*parts)
+
+
+def legend_height(names: list[str], *, left: float = 8.0) -> float:
+    """The height of the legend of these names."""
+    return LEGEND_LINE * (1 + max((line for *_, line in _places(names, left)), default=-1))
+
+
+def _places(names: list[str], left: float) -> list[tuple[int, str, float, int]]:
+    """(index, name as shown, x, line) of every entry."""
+    places, x, line = [], left, 0
+    for index, name in enumerate(names):
+        shown = fitted(name, WIDTH - left - 40)
+        width = text_width(shown) + 32
+        if x > left and x + width > WIDTH + 14:
+            x, line = left, line + 1
+        places.append((index, shown, x, line))
+        x += width
+    return places

@@ -1,0 +1,112 @@
+"""How the model's decisions treat the groups: ROC curves, and rates with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from gcig.records import Interval
+from gcig.report.charts.axes import Scale, x_axis, y_axis
+from gcig.report.charts.empty import nothing
+from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
+from gcig.report.charts.profiles import whisker
+from gcig.report.charts.svg import WIDTH, chart, element, fitted, text
+from gcig.report.numerals import estimate, number
+
+__all__ = ["group_rates", "roc_curves"]
+
+LABELS, LINE = 132.0, 17.0
+
+
+def roc_curves(
+    curves: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    operating: Mapping[str, tuple[float, float]] | None = None,
+    title: str = "Ranking inside each group",
+) -> Markup:
+    """The ROC curve of every group, and a mark where the model's threshold puts it.
+
+    Parameters
+    ----------
+    curves : group -> (false positive rate, true positive rate) points in order.
+    operating : group -> the point of the model's own decisions.
+    """
+    drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
+    drawn = {g: c for g, c in drawn.items() if len(c) > 1}
+    if not drawn:
+        return nothing(title)
+    names = list(curves)
+    top = legend_height(names) + 8
+    left, right = 46.0, 386.0
+    x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
+    parts = []
+    for group, points in drawn.items():
+        index = names.index(group)
+        path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
+        line = element(
+            "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
+        )
+        parts.append(element("g", line, class_=colour(index)))
+    for group, (fpr, tpr) in (operating or {}).items():
+        if group in drawn and math.isfinite(fpr + tpr):
+            spoken = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
+            parts.append(marker(names.index(group), x(fpr), y(tpr), size=5.5, label=spoken))
+    chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
+    return chart(
+        y(0) + 40,
+        legend(names, 0),
+        x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
+        y_axis(y, left, right),
+        chance,
+        *parts,
+        title=title,
+        description=f"Receiver operating characteristic of {', '.join(drawn)}.",
+    )
+
+
+def group_rates(
+    rates: Mapping[str, Mapping[str, Interval]],
+    *,
+    title: str = "Rates of each group",
+    label: str = "share of rows",
+) -> Markup:
+    """A block of lines per rate, a mark with its interval per group; [0, 1] is the axis.
+
+    Parameters
+    ----------
+    rates : name of a rate -> group -> estimate with interval.
+    """
+    names = list(dict.fromkeys(g for block in rates.values() for g in block))
+    if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
+        return nothing(title)
+    scale = Scale(0, 1, LABELS + 10, WIDTH - 14)
+    start = top = legend_height(names) + 8
+    parts, told = [], []
+    for rate, block in rates.items():
+        height = max(LINE * len(block), LINE) + 10
+        middle = top + height / 2
+        parts.append(
+            element("g", element("title", rate), text(fitted(rate, LABELS), LABELS, middle, anchor="end"))
+        )
+        for k, (group, interval) in enumerate(block.items()):
+            y = top + 5 + LINE * (k + 0.5)
+            if not math.isfinite(interval.value):
+                continue
+            index = names.index(group)
+            if math.isfinite(interval.low) and math.isfinite(interval.high):
+                line = whisker(scale(interval.low), scale(interval.high), y)
+                parts.append(element("g", line, class_=colour(index)))
+            parts.append(
+                marker(index, scale(interval.value), y, label=f"{rate}, {group}: {estimate(interval)}")
+            )
+        top += height
+        told.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
+        parts.append(element("line", x1=8.0, x2=WIDTH - 14, y1=top, y2=top, class_="grid"))
+    return chart(
+        top + 40,
+        legend(names, 0),
+        x_axis(scale, start, top, label),
+        *parts,
+        title=title,
+        description="; ".join(told),
+    )

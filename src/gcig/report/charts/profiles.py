@@ -1,0 +1,149 @@
+"""What the columns say under each group's reference, side by side; and single values with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from gcig.records import Interval
+from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
+from gcig.report.charts.empty import nothing
+from gcig.report.charts.marks import colour, legend, legend_height, marker
+from gcig.report.charts.svg import WIDTH, chart, element, fitted, join, text
+from gcig.report.numerals import number
+
+__all__ = ["attribution_profiles", "estimates"]
+
+LABELS = 132.0  # room for the names at the left
+LINE = 24.0
+
+
+def attribution_profiles(
+    columns: Sequence[str],
+    profiles: Mapping[str, Sequence[float]],
+    *,
+    title: str = "Reasons under each group's reference",
+    label: str = "mean normalised attribution",
+) -> Markup:
+    """A line per column with a mark per group: how far a column speaks for the positive class.
+
+    Parameters
+    ----------
+    columns : names, the first at the top.
+    profiles : group -> a value per column; NaN is not drawn.
+
+    Examples
+    --------
+    >>> svg = attribution_profiles(["age"], {"men": [0.2], "women": [-0.1]})
+    >>> svg.startswith("<svg")
+    True
+    """
+    groups = list(profiles)
+    values = [finite(profiles[group]) for group in groups]
+    if not columns or not any(values):
+        return nothing(title)
+    top = legend_height(groups) + 8
+    bottom = top + LINE * len(columns)
+    scale = scale_for((v for row in values for v in row), LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+    lines = []
+    for i, column in enumerate(columns):
+        y = top + LINE * (i + 0.5)
+        seen = {g: profiles[g][i] for g in groups if math.isfinite(profiles[g][i])}
+        places = [scale(v) for v in seen.values()]
+        if len(places) > 1:
+            lines.append(
+                element("line", x1=min(places), x2=max(places), y1=y, y2=y, class_="axis", stroke_width=2)
+            )
+        lines += [
+            marker(groups.index(g), scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()
+        ]
+        lines.append(_name(column, y))
+    told = "; ".join(
+        f"{c}: " + ", ".join(f"{g} {number(profiles[g][i])}" for g in groups) for i, c in enumerate(columns)
+    )
+    return chart(
+        bottom + 40,
+        legend(groups, 0),
+        x_axis(scale, top, bottom, label),
+        _zero(scale, top, bottom),
+        *lines,
+        title=title,
+        description=told,
+    )
+
+
+def estimates(
+    names: Sequence[str],
+    values: Sequence[Interval],
+    *,
+    title: str,
+    label: str = "",
+    reference: float | None = None,
+) -> Markup:
+    """A line per name with its estimate as a bar from zero and its interval; a line at ``reference``."""
+    numbers = finite(v for i in values for v in (i.value, i.low, i.high))
+    if not names or not finite(i.value for i in values):
+        return nothing(title)
+    top, bottom = 6.0, 6.0 + LINE * len(names)
+    asked = [0.0] if reference is None or not math.isfinite(reference) else [0.0, reference]
+    scale = scale_for([*numbers, *asked[1:]], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+    lines = []
+    for i, (name, interval) in enumerate(zip(names, values, strict=True)):
+        y = top + LINE * (i + 0.5)
+        lines.append(_name(name, y))
+        if not math.isfinite(interval.value):
+            continue
+        start, stop = sorted((scale(0.0), scale(interval.value)))
+        bar = element(
+            "rect",
+            element("title", f"{name}: {number(interval.value)}"),
+            x=start,
+            y=y - 6,
+            width=stop - start,
+            height=12.0,
+            fill="currentColor",
+            opacity=0.75,
+        )
+        lines.append(element("g", bar, class_=colour(0)))
+        if math.isfinite(interval.low) and math.isfinite(interval.high):
+            lines.append(whisker(scale(interval.low), scale(interval.high), y))
+    if len(asked) > 1:
+        x = scale(asked[1])
+        rule = element(
+            "line",
+            x1=x,
+            x2=x,
+            y1=top,
+            y2=bottom,
+            stroke="currentColor",
+            stroke_width=1.5,
+            stroke_dasharray="5 3",
+        )
+        lines.append(element("g", rule, class_="limit"))
+    told = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
+    return chart(
+        bottom + 40,
+        x_axis(scale, top, bottom, label),
+        _zero(scale, top, bottom),
+        *lines,
+        title=title,
+        description=told,
+    )
+
+
+def whisker(left: float, right: float, y: float) -> Markup:
+    """An interval as a line with ends."""
+    ends = "".join(f"M{x:.2f} {y - 3:.2f}v6" for x in (left, right))
+    path = f"{ends}M{left:.2f} {y:.2f}H{right:.2f}"
+    return element("path", d=path, fill="none", stroke="currentColor", stroke_width=1.3)
+
+
+def _name(name: str, y: float) -> Markup:
+    shown = text(fitted(name, LABELS), LABELS, y, anchor="end")
+    return element("g", element("title", name), shown)
+
+
+def _zero(scale: Scale, top: float, bottom: float) -> Markup:
+    if not scale.low <= 0 <= scale.high:
+        return join()
+    return element("line", x1=scale(0.0), x2=scale(0.0), y1=top, y2=bottom, class_="axis")

@@ -1,0 +1,107 @@
+"""SVG elements as escaped text, and the frame that every chart shares."""
+
+import math
+from functools import cache
+from importlib import resources
+
+from markupsafe import Markup
+
+from gcig.report.escaping import markup, visible
+
+__all__ = ["WIDTH", "chart", "element", "fitted", "join", "standalone", "text", "text_width"]
+
+WIDTH = 440.0  # of every chart, in its own units: the text stays readable on a phone
+FONT_SIZE = 12.0
+
+
+def element(tag: str, *children: object, **attributes: object) -> Markup:
+    """An SVG element; attributes are named as in Python (``class_``, ``stroke_width``) and None is left out.
+
+    Examples
+    --------
+    >>> print(element("text", "a < b", x=1.0, class_="label"))
+    <text x="1" class="label">a &lt; b</text>
+    """
+    pairs = "".join(
+        f' {_attribute_name(name)}="{_attribute_value(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(markup(child) for child in children)
+    return Markup(f"<{tag}{pairs}>{inner}</{tag}>" if inner else f"<{tag}{pairs}/>")
+
+
+def join(*parts: Markup) -> Markup:
+    """Elements one after the other."""
+    return Markup("").join(parts)
+
+
+def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str | None = None) -> Markup:
+    """A line of text whose middle is at height y; ``anchor`` is start, middle or end."""
+    return element(
+        "text",
+        content,
+        x=x,
+        y=y + 0.35 * FONT_SIZE,
+        text_anchor=None if anchor == "start" else anchor,
+        class_=class_,
+    )
+
+
+def chart(height: float, *parts: Markup, title: str, description: str) -> Markup:
+    """The parts as one picture with a name and a description for those who cannot see it."""
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="chart",
+        role="img",
+        viewBox=f"0 0 {WIDTH:g} {math.ceil(height)}",
+        width=WIDTH,
+        height=math.ceil(height),
+    )
+
+
+def standalone(svg: Markup) -> str:
+    """A chart as the text of an SVG file: with its own style, light and dark, and a background."""
+    head, _, rest = svg.partition(">")
+    background = '<rect width="100%" height="100%" class="paper"/>'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{background}{rest}\n'
+
+
+def text_width(content: str) -> float:
+    """About how wide a line of text is: letters of wide scripts count double."""
+    return FONT_SIZE * sum(
+        1.0 if ord(c) > 0x2E80 else 0.62 if c.isupper() or c in "mw@%" else 0.52 for c in content
+    )
+
+
+def fitted(content: str, room: float) -> str:
+    """The text, cut with an ellipsis where it is wider than the room."""
+    content = " ".join(visible(content).split())
+    if text_width(content) <= room:
+        return content
+    while content and text_width(content) + FONT_SIZE > room:
+        content = content[:-1]
+    return content.rstrip() + "…"
+
+
+@cache
+def _style() -> str:
+    folder = resources.files("gcig.report") / "templates"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in ("tokens.css", "charts.css"))
+
+
+def _attribute_name(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
+
+
+def _attribute_value(value: object) -> Markup:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("A coordinate of a chart is not finite.")
+        value = f"{value:.2f}".rstrip("0").rstrip(".")
+        value = "0" if value == "-0" else value
+    return markup(value)

@@ -1,0 +1,135 @@
+"""One self-contained HTML page: no address outside it, one script and one style, both named by their hash."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import NoReturn
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gcig.report.blocks import (
+    Block,
+    Callout,
+    Details,
+    FigureBlock,
+    FigureRow,
+    KeyFigure,
+    KeyFigures,
+    Paragraph,
+    RowExplorer,
+    RowView,
+    Section,
+    TableBlock,
+    VerdictBlock,
+)
+from gcig.report.escaping import visible
+from gcig.report.tables import cell_text, sort_value
+
+__all__ = [
+    "Block",
+    "Callout",
+    "Details",
+    "FigureBlock",
+    "FigureRow",
+    "KeyFigure",
+    "KeyFigures",
+    "Paragraph",
+    "RowExplorer",
+    "RowView",
+    "Section",
+    "TableBlock",
+    "VerdictBlock",
+    "content_policy",
+    "page",
+]
+
+_STYLES = ("tokens.css", "charts.css", "page.css", "print.css")
+
+
+def page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = "",
+    lead: Sequence[Block] = (),
+    foot: Mapping[str, str] | None = None,
+) -> str:
+    """A page as HTML text, with every value in it escaped.
+
+    Parameters
+    ----------
+    title, subtitle : plain text.
+    sections : what the page says; with three sections or more it begins with links to them.
+    lead : blocks between the title and those links: the verdict.
+    foot : name -> value, such as hashes, definitions and versions.
+
+    Examples
+    --------
+    >>> text = page("Loans <2024>", [Section("Result", [Paragraph("All is well.")])])
+    >>> "<h1>Loans &lt;2024&gt;</h1>" in text
+    True
+    """
+    style, script = _text(*_STYLES), _text("page.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            subtitle=subtitle,
+            lead=lead,
+            sections=list(zip(_anchors(sections), sections, strict=True)),
+            foot=foot or {},
+            style=Markup(style),  # our own files
+            script=Markup(script),
+            policy=content_policy(style, script),
+        )
+    )
+
+
+def content_policy(style: str, script: str) -> str:
+    """The content security policy that allows this one style and this one script, and no address at all."""
+    return (
+        f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _text(*names: str) -> str:
+    folder = resources.files("gcig.report") / "templates"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gcig.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["kind"] = lambda block: type(block).__name__
+    environment.globals["unknown_block"] = _unknown_block
+    environment.globals["cell_text"] = cell_text
+    environment.globals["sort_value"] = sort_value
+    return environment
+
+
+def _unknown_block(name: str) -> NoReturn:
+    raise TypeError(f"A page is made of the blocks of gcig.report.blocks, received {name}.")
+
+
+def _anchors(sections: Sequence[Section]) -> list[str]:
+    """An id for every section, from its heading; unique on the page."""
+    words = [re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-") for section in sections]
+    return [f"s{i}-{word}" if word else f"s{i}" for i, word in enumerate(words, 1)]

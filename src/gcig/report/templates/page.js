@@ -1,0 +1,95 @@
+(function () {
+  "use strict";
+
+  // Tables sort by the column whose header is pressed: numbers by data-value, text by the alphabet,
+  // what is not defined always last.
+  function sortKey(row, column) {
+    var cell = row.cells[column];
+    return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
+  }
+
+  function compare(a, b, direction) {
+    if (typeof a === "number" && typeof b === "number") return direction * (a - b);
+    if (typeof a === "number") return -1;
+    if (typeof b === "number") return 1;
+    return direction * a.localeCompare(b, undefined, { numeric: true });
+  }
+
+  function sort(table, header) {
+    var column = header.cellIndex;
+    var ascending = header.getAttribute("aria-sort") === "none"
+      ? !header.classList.contains("number")  // the largest numbers first
+      : header.getAttribute("aria-sort") === "descending";
+    table.querySelectorAll("thead th").forEach(function (other) { other.setAttribute("aria-sort", "none"); });
+    header.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    var body = table.tBodies[0];
+    Array.from(body.rows)
+      .map(function (row) { return { row: row, key: sortKey(row, column) }; })
+      .sort(function (a, b) { return compare(a.key, b.key, ascending ? 1 : -1); })
+      .forEach(function (entry) { body.appendChild(entry.row); });
+  }
+
+  document.querySelectorAll("table[data-sortable]").forEach(function (table) {
+    if (table.tBodies[0].rows.length < 2) return;
+    table.querySelectorAll("thead th").forEach(function (header) {
+      var button = document.createElement("button");
+      button.type = "button";
+      while (header.firstChild) button.appendChild(header.firstChild);
+      header.appendChild(button);
+      header.setAttribute("aria-sort", "none");
+      button.addEventListener("click", function () { sort(table, header); });
+    });
+  });
+
+  // The row explorer shows one row at a time.
+  document.querySelectorAll("[data-explorer]").forEach(function (explorer, n) {
+    var rows = Array.from(explorer.querySelectorAll("article"));
+    if (!rows.length) return;
+    var picker = document.createElement("div");
+    picker.className = "picker";
+    var label = document.createElement("label");
+    label.textContent = "Row";
+    label.htmlFor = "picker-" + n;
+    var select = document.createElement("select");
+    select.id = "picker-" + n;
+    rows.forEach(function (row) { select.add(new Option(row.dataset.title, row.id)); });
+    function step(text, by) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.addEventListener("click", function () { show(select.selectedIndex + by); });
+      return button;
+    }
+    var previous = step("Previous", -1);
+    var next = step("Next", 1);
+    function show(index) {
+      rows.forEach(function (row, i) { row.hidden = i !== index; });
+      select.selectedIndex = index;
+      previous.disabled = index === 0;
+      next.disabled = index === rows.length - 1;
+    }
+    function follow() {
+      var index = rows.findIndex(function (row) { return "#" + row.id === location.hash; });
+      if (index >= 0) { show(index); explorer.scrollIntoView(); }
+    }
+    select.addEventListener("change", function () { show(select.selectedIndex); });
+    [label, select, previous, next].forEach(function (part) { picker.appendChild(part); });
+    explorer.insertBefore(picker, explorer.firstChild);
+    explorer.classList.add("active");
+    show(0);
+    follow();
+    window.addEventListener("hashchange", follow);
+    window.addEventListener("beforeprint", function () { rows.forEach(function (row) { row.hidden = false; }); });
+    window.addEventListener("afterprint", function () { show(select.selectedIndex); });
+  });
+
+  // Paper cannot be opened: print what the explanations hold.
+  var closed = [];
+  window.addEventListener("beforeprint", function () {
+    closed = Array.from(document.querySelectorAll("details:not([open])"));
+    closed.forEach(function (part) { part.open = true; });
+  });
+  window.addEventListener("afterprint", function () {
+    closed.forEach(function (part) { part.open = false; });
+  });
+})();
