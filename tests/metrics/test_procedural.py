@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from gcig.adapters import GradientExplainer
 from gcig.core.disparity import Definition
 from gcig.metrics import procedural
 from gcig.metrics.procedural import Explained, measure
@@ -26,7 +27,7 @@ def linear(weights: np.ndarray) -> nn.Module:
 def explained() -> Explained:
     rng = np.random.default_rng(0)
     return Explained(
-        module=linear(rng.normal(size=5)),
+        explainer=GradientExplainer(linear(rng.normal(size=5))),
         inputs=rng.normal(size=(60, 5)),
         labels=rng.integers(0, 2, 60),
         baselines=rng.normal(size=(2, 3, 5)),
@@ -41,7 +42,7 @@ def changed(explained: Explained, **changes: object) -> Explained:
 
 def attributions_by_hand(explained: Explained, columns: str) -> np.ndarray:
     """(groups, n, columns)."""
-    weights = explained.module[0].weight.detach().numpy()[0]
+    weights = explained.explainer.module[0].weight.detach().numpy()[0]
     found = (explained.inputs - explained.baselines[explained.labels].swapaxes(0, 1)) * weights
     return found if columns == "encoded" else found @ (ORIGIN[:, None] == np.arange(3))
 
@@ -99,7 +100,7 @@ def network(p: int = 5) -> nn.Module:
 
 
 def test_chunks_do_not_change_the_result(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
-    smooth = changed(explained, module=network().double())
+    smooth = changed(explained, explainer=GradientExplainer(network().double()))
     whole = measure(smooth, Definition())
     monkeypatch.setattr(procedural, "CHUNK_BYTES", 7 * 3 * 5 * 8)
     parts = measure(smooth, Definition())
@@ -113,7 +114,7 @@ def test_chunks_do_not_change_the_result(explained: Explained, monkeypatch: pyte
 
 
 def test_rule_and_steps_are_taken_as_given(explained: Explained) -> None:
-    smooth = changed(explained, module=network().double())
+    smooth = changed(explained, explainer=GradientExplainer(network().double()))
     found = measure(smooth, Definition(rule="right", n_steps=4))
     assert (found.definition.rule, found.definition.n_steps) == ("right", 4)
     assert found.completeness > 100 * measure(smooth, Definition()).completeness
@@ -149,7 +150,7 @@ def test_undefined_is_judged_by_the_median_over_all_chunks(
 
 
 def test_a_model_without_reasons_is_undefined_everywhere(explained: Explained) -> None:
-    found = measure(changed(explained, module=linear(np.zeros(5))), Definition())
+    found = measure(changed(explained, explainer=GradientExplainer(linear(np.zeros(5)))), Definition())
     assert not found.defined["encoded"].any()
     assert math.isnan(found.effective_columns)
     assert math.isnan(found.completeness)
@@ -177,6 +178,8 @@ def test_module_is_explained_in_evaluation_mode_and_left_in_its_own(explained: E
         nn.Linear(5, 8), nn.Dropout(0.5), nn.SiLU(), nn.Linear(8, 1), nn.Flatten(0)
     ).double()
     module.train()
-    first, second = (measure(changed(explained, module=module), Definition()) for _ in range(2))
+    first, second = (
+        measure(changed(explained, explainer=GradientExplainer(module)), Definition()) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.rows["encoded", "l1"], second.rows["encoded", "l1"])
     assert all(part.training for part in module.modules())

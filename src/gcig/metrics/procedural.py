@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from gcig.adapters import to_tensor
-from gcig.core.attribution import attributions, choose_method
+from gcig.adapters import Explainer
 from gcig.core.disparity import (
     Definition,
     column_disparity,
@@ -24,7 +23,6 @@ from gcig.core.disparity import (
     normalise,
     sum_blocks,
 )
-from gcig.core.modes import evaluating
 from gcig.core.numerics import vector_norm
 from gcig.metrics.confusion import Codes, Floats, quotient
 
@@ -37,19 +35,20 @@ NORMS = ("l1", "l2")
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """What is explained: a module on encoded rows, against baselines.
+    """What is explained: a score of encoded rows, against baselines.
 
     Attributes
     ----------
-    module : (n, p) -> (n,) logits; taken in evaluation mode.
+    explainer : what gives the attributions.
     inputs : (n, p) encoded rows.
     labels : (n,) 0 or 1.
     baselines : (2, groups, p); NaN for a cell that has none.
-    origin, n_columns : the original column of each encoded one, and how many original ones there are.
+    origin, n_columns : the original column of each one that attributions are given for, and how many
+        original ones there are.
     weights : (n,) of the rows, or None.
     """
 
-    module: nn.Module
+    explainer: Explainer
     inputs: NDArray[np.floating[Any]]
     labels: Codes
     baselines: NDArray[np.floating[Any]]
@@ -118,16 +117,15 @@ def measure(explained: Explained, definition: Definition) -> Disparities:
     Whether a row is defined depends on the median over all rows, which is known at the end. A chunk whose
     own median judged one of its rows differently is then taken again; that is rare.
     """
-    with evaluating(explained.module), torch.no_grad():
-        definition = _resolve(explained, definition)
-        chunks = [_explain(explained, definition, index) for index in _indices(explained)]
-        masks = _judge(chunks)
-        chunks = [
-            chunk
-            if all(torch.equal(chunk.defined[kind], mask[kind]) for kind in mask)
-            else _explain(explained, definition, chunk.index, mask)
-            for chunk, mask in zip(chunks, masks, strict=True)
-        ]
+    definition = _resolve(explained, definition)
+    chunks = [_explain(explained, definition, index) for index in _indices(explained)]
+    masks = _judge(chunks)
+    chunks = [
+        chunk
+        if all(torch.equal(chunk.defined[kind], mask[kind]) for kind in mask)
+        else _explain(explained, definition, chunk.index, mask)
+        for chunk, mask in zip(chunks, masks, strict=True)
+    ]
     return _gather(explained, definition, chunks)
 
 
@@ -137,14 +135,9 @@ def _resolve(explained: Explained, definition: Definition) -> Definition:
     if not len(known):
         return definition
     sample = known[:: max(1, len(known) // PROBE_ROWS)]
-    method = choose_method(
-        explained.module,
-        to_tensor(explained.inputs[sample], explained.module),
-        to_tensor(explained.baselines[explained.labels[sample]].swapaxes(0, 1), explained.module),
-        rule=definition.rule,
-        n_steps=definition.n_steps,
+    return explained.explainer.resolve(
+        explained.inputs[sample], explained.labels[sample], explained.baselines, definition
     )
-    return replace(definition, rule=method.rule, n_steps=method.n_steps)
 
 
 def _indices(explained: Explained) -> Iterator[NDArray[np.int64]]:
@@ -166,15 +159,9 @@ def _explain(
 
     ``defined`` says which rows are, per columns; by default the chunk's own median does.
     """
-    module, eps = explained.module, definition.eps
-    baselines = to_tensor(explained.baselines[explained.labels[index[0]]], module)
-    found = attributions(
-        module,
-        to_tensor(explained.inputs[index], module),
-        baselines.unsqueeze(1).expand(-1, len(index), -1),
-        rule=definition.rule,
-        n_steps=definition.n_steps,
-    )
+    eps = definition.eps
+    baselines = explained.baselines[explained.labels[index[0]]]
+    found = explained.explainer.attribute(explained.inputs[index], baselines, definition)
     kinds = explained.by_column(found.values)
     norms = {kind: vector_norm(values, "l1").cpu() for kind, values in kinds.items()}
     masks = {kind: defined_by_norms(norm) for kind, norm in norms.items()} if defined is None else defined

@@ -54,7 +54,7 @@ class Sample:
             baselines = _cell_means(inputs, labels.codes, groups)
         _warn_missing_baselines(baselines, groups.names, labels.codes)
         explained = Explained(
-            module=adapted.module,
+            explainer=adapted.explainer,
             inputs=inputs,
             labels=labels.codes,
             baselines=baselines,
