@@ -22,7 +22,9 @@ class FoldResult(Record):
     evaluation : what was measured; None where the fit failed.
     error : one line, where the fit failed.
     fit_seconds : time of the fit alone.
-    predictions : out-of-fold rows, (position, label, group code, score, prediction) as columns.
+    predictions : out-of-fold rows, (position, label, group code, score, prediction) as columns; where
+        decisions are drawn, ``prediction`` is the chance of a decision for 1.
+    warnings : what was warned of on the way, one line each.
     """
 
     dataset: str
@@ -35,3 +37,4 @@ class FoldResult(Record):
     fit_seconds: float
     error: str | None = None
     predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

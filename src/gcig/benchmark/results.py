@@ -1,0 +1,151 @@
+"""Results as tables: a row per fold, means, figures of pooled predictions; and results.csv."""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gcig._validation import Groups
+from gcig.benchmark.atomic import write_atomically
+from gcig.benchmark.cell import canonical_json
+from gcig.methods.registry import METHODS
+from gcig.metrics.predictions import assess
+from gcig.records import Evaluation, FoldResult
+
+__all__ = ["MEASURES", "RESULT_COLUMNS", "csv_text", "pooled", "results_frame", "summary", "write_results"]
+
+MEASURES = (
+    *("f1", "auc", "accuracy", "balanced_accuracy", "eo_gap", "eo_worst", "delta_tpr", "delta_fpr"),
+    *("gcig", "gcig_label0", "gcig_label1", "completeness"),
+)
+_EXTRA = (
+    *("effective_columns", "eo_noise_floor", "gcig_l2", "gcig_original", "gcig_l2_original", "threshold"),
+    *("log_loss", "selection_rate", "demographic_parity_difference", "selection_rate_ratio"),
+    *("undefined_rows", "n_rows"),
+)
+RESULT_COLUMNS = (
+    *("dataset", "method", "fold", "seed"),
+    *(*MEASURES, "collapsed", "fit_seconds", "parameters"),
+    *("variant", *_EXTRA, "error", "n_warnings"),
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_BY = ["dataset", "method", "variant"]
+
+
+def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
+    """A row per result with the columns `RESULT_COLUMNS`, in an order that depends on the content alone.
+
+    A failed cell has NaN for every measure and its ``error``; elsewhere ``error`` is missing. Methods stand
+    in the order of the registry.
+    """
+    rows = [_row(result) for result in sorted(results, key=_order)]
+    frame = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
+    floats = [
+        *MEASURES,
+        "fit_seconds",
+        *(name for name in _EXTRA if name not in ("undefined_rows", "n_rows")),
+    ]
+    frame[floats] = frame[floats].astype(np.float64)
+    whole = dict.fromkeys(("undefined_rows", "n_rows"), "Int64")
+    return frame.astype({"fold": "int64", "seed": "int64", "collapsed": "boolean", **whole})
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean and standard deviation (ddof 1) of every measure, a row per dataset, method and variant.
+
+    Columns are ``<measure>`` and ``<measure>_sd``; ``folds`` counts the results behind them, ``failed`` and
+    ``collapsed`` those that failed or collapsed. Failed results are in no mean.
+    """
+    names = [*MEASURES, "effective_columns", "eo_noise_floor", "fit_seconds"]
+    grouped = frame.groupby(_BY, sort=False)
+    means, deviations = grouped[names].mean(), grouped[names].std(ddof=1).add_suffix("_sd")
+    counts = pd.DataFrame(
+        {
+            "folds": grouped["error"].agg(lambda errors: int(errors.isna().sum())),
+            "failed": grouped["error"].agg(lambda errors: int(errors.notna().sum())),
+            "collapsed": grouped["collapsed"].agg(lambda flags: int(flags.fillna(False).sum())),
+        }
+    )
+    columns = [column for name in names for column in (name, f"{name}_sd")]
+    return counts.join(means.join(deviations)[columns]).reset_index()
+
+
+def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
+    """Figures of pooled out-of-fold predictions, a row per dataset, method and variant.
+
+    The folds of one seed are put together, so that every row of the table counts once; several seeds are
+    averaged. On small tables an EO gap of one fold is mostly noise (``eo_noise_floor``); this one is less so.
+    """
+    rows = []
+    for by, members in groupby(sorted(results, key=_order), key=lambda r: (r.dataset, r.method, r.variant)):
+        own = [result for result in members if result.predictions]
+        seeds = sorted({result.seed for result in own})
+        found = [_pooled([result for result in own if result.seed == seed]) for seed in seeds]
+        names = ("eo_gap", "eo_noise_floor", "eo_worst", "auc", "f1", "accuracy", "balanced_accuracy")
+        figures = {
+            name: float(np.mean([getattr(each, name) for each in found])) if found else math.nan
+            for name in names
+        }
+        n_rows = found[0].n_rows if found else 0
+        rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **figures})
+    return pd.DataFrame(rows)
+
+
+def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:
+    """Write results.csv, whole or not at all: equal results give equal bytes."""
+    frame = results if isinstance(results, pd.DataFrame) else results_frame(results)
+    write_atomically(Path(path), csv_text(frame).encode())
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """A table as CSV: floats so that they read back exactly, text so that no spreadsheet runs it."""
+    safe = frame.copy()
+    for name in safe.columns:
+        if safe[name].dtype.kind not in "biuf" and safe[name].dtype.name not in ("boolean", "Int64"):
+            safe[name] = safe[name].map(_disarmed)
+    return safe.rename(columns=_disarmed).to_csv(index=False, lineterminator="\n")
+
+
+def _disarmed(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets a quote in front of it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _row(result: FoldResult) -> dict[str, Any]:
+    measured = {} if result.evaluation is None else result.evaluation.scalars()
+    return {
+        **{name: measured.get(name) for name in (*MEASURES, *_EXTRA, "collapsed")},
+        **{name: getattr(result, name) for name in ("dataset", "method", "variant", "fold", "seed")},
+        "fit_seconds": result.fit_seconds,
+        "parameters": canonical_json(dict(result.parameters)),
+        "error": result.error,
+        "n_warnings": len(result.warnings),
+    }
+
+
+def _order(result: FoldResult) -> tuple[Any, ...]:
+    known = list(METHODS)
+    rank = known.index(result.method) if result.method in known else len(known)
+    where = (result.dataset, rank, result.method, result.variant)
+    return (*where, result.seed, result.fold, canonical_json(dict(result.parameters)))
+
+
+def _pooled(results: Sequence[FoldResult]) -> Evaluation:
+    def column(name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.concatenate([np.asarray(result.predictions[name]) for result in results])
+
+    groups = column("group").astype(np.int64)
+    names = tuple(map(str, range(int(groups.max()) + 1)))
+    return assess(
+        column("label").astype(np.int64),
+        column("score"),
+        column("prediction"),
+        Groups(groups, names, "group"),
+        None,
+        threshold=math.nan,
+        probabilistic=False,
+    )
