@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcig import persistence
-from gcig.persistence import PersistenceError, load_folder, save_folder
+from gcig.persistence import REPORT_FILES, PersistenceError, check_replaceable, load_folder, save_folder
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
 TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}
@@ -255,11 +255,19 @@ def test_a_foreign_manifest_does_not_make_a_model_folder(tmp_path):
 
 
 def test_files_that_users_put_into_a_model_folder_are_not_lost(saved, both_ways):
-    (saved / "report.html").write_text("report")
-    with pytest.raises(PersistenceError, match=r"holds more than a saved model \('report.html'\)"):
+    (saved / "notes.txt").write_text("report")
+    with pytest.raises(PersistenceError, match=r"holds more than a saved model \('notes.txt'\)"):
         save_folder(saved, {"new": 1}, {}, kind="x")
     assert load_folder(saved)[0] == DOCUMENT
-    save_folder(saved, {"new": 1}, {}, kind="x", replaces=["report.html"])
+    save_folder(saved, {"new": 1}, {}, kind="x", replaces=["notes.txt"])
+    assert contents(saved).keys() == FILES
+
+
+def test_a_report_on_a_model_goes_with_the_model(saved, both_ways):
+    for name in REPORT_FILES:
+        (saved / name).write_text("on the old model")
+    check_replaceable(saved)
+    save_folder(saved, {"new": 1}, {}, kind="x")
     assert contents(saved).keys() == FILES
 
 

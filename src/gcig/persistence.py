@@ -39,6 +39,8 @@ _MANIFEST: Final = "manifest.json"
 _DOCUMENT: Final = "model.json"
 _TENSORS: Final = "tensors.safetensors"
 _MAX_BYTES: Final = {_MANIFEST: 2**20, _DOCUMENT: 64 * 2**20, _TENSORS: 4 * 2**30}
+# What `gcig train` writes beside a model. It describes that model, and goes with it when it is replaced.
+REPORT_FILES: Final = ("report.html", "report.json")
 _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # Parts joined by single dots, as in a state_dict; the excluded name is the format's own.
 _TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
@@ -54,7 +56,7 @@ def save_folder(
     tensors: Mapping[str, np.ndarray | torch.Tensor],
     *,
     kind: str,
-    replaces: Collection[str] = (),
+    replaces: Collection[str] = REPORT_FILES,
 ) -> None:
     """Write a document and tensors to a folder, whole or not at all.
 
@@ -75,7 +77,8 @@ def save_folder(
     kind : str
         What is stored, such as ``"fairx"``: `load_folder` can insist on it.
     replaces : collection of str
-        Names of further files (a report, say) that may be lost with the folder that is replaced.
+        Names of further files that may be lost with the folder that is replaced; by default a report on
+        the model that was there.
 
     Examples
     --------
@@ -218,7 +221,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _write_folder(target: Path, files: Mapping[str, bytes], replaces: Collection[str]) -> None:
-    _check_replaceable(target, replaces)
+    check_replaceable(target, replaces)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.parent / f".{target.name}.{secrets.token_hex(8)}.tmp"
     beside.mkdir()
@@ -235,7 +238,12 @@ def _write_folder(target: Path, files: Mapping[str, bytes], replaces: Collection
         shutil.rmtree(beside, ignore_errors=True)  # the failed attempt, or the folder that was replaced
 
 
-def _check_replaceable(target: Path, replaces: Collection[str]) -> None:
+def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] = REPORT_FILES) -> None:
+    """Raise an error when `save_folder` would refuse this place, so that hours of training are not lost to it.
+
+    >>> check_replaceable("no/such/folder")
+    """
+    target = Path(os.path.abspath(path))
     if target.is_symlink():
         raise PersistenceError(f"{str(target)!r} is a link: give the folder that it points to")
     if not target.exists():

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 import gcig
-from gcig import cli
-from gcig.cli import main
+from gcig.cli import ExitCode, main
+from gcig.cli.shell import shell
 
 
 @pytest.fixture
 def command(monkeypatch):
     """Add a command to the shell that runs a given function, for one test."""
-    commands = dict(cli.shell.commands)
-    monkeypatch.setattr(cli.shell, "commands", commands)
+    commands = dict(shell.commands)
+    monkeypatch.setattr(shell, "commands", commands)
 
     def add(function):
-        cli.shell.command("probe")(function)
+        shell.command("probe")(function)
 
     return add
 
@@ -67,7 +67,7 @@ def test_datasets_shows_a_card(capsys):
     [
         (["datasets", "adlt"], "Did you mean 'adult'?"),
         (["dataset"], "Did you mean 'datasets'?"),
-        (["xyzzy"], "There are: datasets, demo"),
+        (["xyzzy"], "There are: demo, datasets"),
         (["datasets", "--foo"], "gcig datasets --help"),
         (["demo", "--seed", "one"], "'one' is not a valid integer"),
         (["demo", "--dataset", "bank", "--sensitive", "sex"], "on offer: age, marital"),
@@ -104,7 +104,7 @@ def test_missing_file_is_bad_input(command, capsys):
 
 
 def test_a_command_returns_its_exit_code(command):
-    command(lambda: cli.ExitCode.ABOVE_LIMIT)
+    command(lambda: ExitCode.ABOVE_LIMIT)
     assert main(["probe"]) == 1
 
 

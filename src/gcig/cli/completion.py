@@ -1,0 +1,25 @@
+"""`gcig completion`: the script that makes a shell complete commands, options and names."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from gcig.cli.frame import Command
+
+__all__ = ["completion"]
+
+
+@click.command(
+    cls=Command,
+    example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
+    'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
+    "gcig completion fish > ~/.config/fish/completions/gcig.fish",
+)
+@click.argument("kind", metavar="[bash|zsh|fish]", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, kind: str) -> None:
+    """Print the script that completes commands, options and names with the tab key."""
+    script = get_completion_class(kind)
+    assert script is not None  # click knows these three
+    click.echo(script(ctx.find_root().command, {}, "gcig", "_GCIG_COMPLETE").source())

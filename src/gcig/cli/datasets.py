@@ -1,0 +1,41 @@
+"""`gcig datasets`: what is shipped, and what to know about it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gcig.cli.frame import Command
+from gcig.cli.layout import format_table
+from gcig.cli.options import json_option
+from gcig.cli.types import DATASET
+
+__all__ = ["datasets"]
+
+
+@click.command(cls=Command, example="gcig datasets adult")
+@click.argument("name", required=False, type=DATASET)
+@json_option
+def datasets(name: str | None, as_json: bool) -> None:
+    """List the datasets, or show the card of one."""
+    from gcig.data.registry import dataset_spec, list_datasets, load_dataset
+
+    if name is not None:
+        card = load_dataset(name).card
+        click.echo(json.dumps(card.to_dict(), indent=2) if as_json else str(card))
+        return
+    specs = [dataset_spec(each) for each in list_datasets()]
+    if as_json:
+        click.echo(json.dumps([spec.to_dict() for spec in specs], indent=2))
+        return
+    head = ("name", "rows", "columns", "target", "protected attributes (default first)")
+    rows = []
+    for spec in specs:
+        offered = sorted(spec.offered, key=lambda attribute: attribute != spec.default)
+        size = (
+            "?" if count is None else f"{count:,}" for count in (spec.rows, len(spec.inputs or ()) or None)
+        )
+        rows.append((spec.name, *size, spec.target, ", ".join(offered)))
+    click.echo(format_table(head, rows, right_aligned=(1, 2)))
+    click.echo("\n`gcig datasets NAME` shows a card: source, licence, groups, traps and known harms.")

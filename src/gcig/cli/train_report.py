@@ -1,0 +1,99 @@
+"""What `gcig train` leaves behind: report.json, report.html and a summary on the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Sized
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gcig._version import __version__
+from gcig.cli.columns import column_readings
+from gcig.cli.files import sha256_of, write_whole
+from gcig.cli.trade_off import cost_and_gain, measures_table
+
+if TYPE_CHECKING:
+    from gcig.cli.held_out import TrainedModel
+    from gcig.cli.labelled import LabelledTable
+
+__all__ = ["SCHEMA", "print_summary", "write_report"]
+
+SCHEMA = 1
+
+
+def write_report(
+    out: Path,
+    table: LabelledTable,
+    rows: tuple[Sized, Sized],
+    trained: Sequence[TrainedModel],
+    *,
+    seed: int,
+    limits: Mapping[str, float | None],
+    reasons: Sequence[str],
+) -> dict[str, Any]:
+    """Write both reports into the model's folder; the content of report.json."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "versions": {"gcig": __version__},
+        "data": {
+            "file": table.path.name,
+            "sha256": sha256_of(table.path),
+            "rows": len(table.labels),
+            "columns": [
+                {"name": name, "role": role, "read_as": how} for name, role, how in column_readings(table)
+            ],
+            "notes": list(table.reading.notes),
+        },
+        "target": {
+            "column": table.target,
+            "negative": str(table.classes[0]),
+            "positive": str(table.classes[1]),
+        },
+        "sensitive": list(table.sensitive.columns),
+        "split": {"train": len(rows[0]), "test": len(rows[1]), "seed": seed},
+        "method": trained[-1].key,
+        "models": [
+            {
+                "method": model.key,
+                "label": model.label,
+                "parameters": _plain(model.estimator.get_params()),
+                "evaluation": model.evaluation.to_dict(),
+            }
+            for model in trained
+        ],
+        "limits": dict(limits),
+        "passed": not reasons,
+        "reasons": list(reasons),
+    }
+    write_whole(out / "report.json", json.dumps(document, indent=1) + "\n")
+    return document
+
+
+def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON has them."""
+    return {
+        name: value if isinstance(value, str | int | float | bool | None) else str(value)
+        for name, value in parameters.items()
+    }
+
+
+def print_summary(
+    out: Path, table: LabelledTable, trained: Sequence[TrainedModel], reasons: Sequence[str]
+) -> None:
+    """What was found on held-out rows, and what to do next."""
+    first, chosen = trained[0], trained[-1]
+    evaluations = {model.label: model.evaluation for model in trained}
+    click.echo(f"On the {chosen.evaluation.n_rows:,} held-out rows:")
+    click.echo(measures_table(evaluations))
+    click.echo()
+    if len(evaluations) > 1:
+        click.echo("\n".join(cost_and_gain(first.evaluation, chosen.evaluation, chosen.label)))
+    for reason in reasons:
+        click.echo(f"Above the limit: {reason}.")
+    click.echo(f"\nModel:   {out}")
+    click.echo(f"Report:  {out / 'report.json'}")
+    sensitive = " ".join(f"--sensitive {name}" for name in table.sensitive.columns)
+    click.echo(f"Next:    gcig predict {out} NEW.csv")
+    click.echo(f"         gcig audit {out} TEST.csv --target {table.target} {sensitive}")

@@ -1,0 +1,99 @@
+"""Kinds of values that options take: checked where they are typed, and completed by the shell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+__all__ = ["DATASET", "LIMIT", "METHOD", "THRESHOLD", "FloatRange", "Name", "names_of", "parse_names"]
+
+
+class Name(click.ParamType):  # type: ignore[type-arg] - generic since click 8.4
+    """One of a list of names that is looked up when it is needed: others can be registered."""
+
+    def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = kind
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or an error with a guess."""
+        known = list(self.known())
+        if value in known:
+            return str(value)
+        close = get_close_matches(str(value), known, n=1)
+        guess = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+        return self.fail(f"no {self.name} is called '{value}'. {guess}", param, ctx)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The names that begin so."""
+        return [CompletionItem(each) for each in self.known() if each.startswith(incomplete)]
+
+
+class FloatRange(click.FloatRange):
+    """A finite number in a range; click's own lets NaN pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or an error."""
+        if isinstance(value, bool):
+            self.fail(f"{value} is not a number.", param, ctx)
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return found
+
+
+class _Threshold(click.ParamType):  # type: ignore[type-arg] - generic since click 8.4
+    name = "probability or f1"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """A probability, or the word for the one with the best F1 on validation rows."""
+        if value == "f1":
+            return "f1"
+        return FloatRange(0, 1, min_open=True, max_open=True).convert(value, param, ctx)
+
+
+def _datasets() -> Iterable[str]:
+    from gcig.data.registry import list_datasets
+
+    return list_datasets()
+
+
+def _methods() -> Iterable[str]:
+    from gcig.methods.registry import METHODS
+
+    return METHODS
+
+
+DATASET = Name("dataset", _datasets)
+METHOD = Name("method", _methods)
+LIMIT = FloatRange(min=0, min_open=True)
+THRESHOLD = _Threshold()
+
+
+def parse_names(kind: Name, text: str | None, param: click.Parameter, ctx: click.Context) -> list[str] | None:
+    """Names separated by commas; None where none were given."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        kind.fail(f"no {kind.name} was named. There are: {', '.join(kind.known())}.", param, ctx)
+    return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
+
+
+def names_of(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
+    """A callback for an option with several names, such as ``--methods fairx,dir``."""
+
+    def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
+        return parse_names(kind, text, param, ctx)
+
+    return callback
