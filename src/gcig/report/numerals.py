@@ -4,7 +4,7 @@ import math
 
 from gcig.records import Interval
 
-__all__ = ["UNDEFINED", "count", "estimate", "number", "percent", "spread"]
+__all__ = ["UNDEFINED", "count", "ends", "estimate", "number", "percent", "spread"]
 
 UNDEFINED = "not defined"
 
@@ -59,10 +59,15 @@ def estimate(interval: Interval, digits: int = 3) -> str:
     >>> estimate(Interval(0.2, 0.1, 0.3), 2)
     '0.20 (0.10 to 0.30)'
     """
-    value = number(interval.value, digits)
-    if math.isnan(interval.value) or math.isnan(interval.low) or math.isnan(interval.high):
-        return value
-    return f"{value} ({number(interval.low, digits)} to {number(interval.high, digits)})"
+    value, around = number(interval.value, digits), ends(interval, digits)
+    return f"{value} ({around})" if around else value
+
+
+def ends(interval: Interval, digits: int = 3) -> str:
+    """The ends of an interval; empty where there is none."""
+    if math.isnan(interval.value + interval.low + interval.high):
+        return ""
+    return f"{number(interval.low, digits)} to {number(interval.high, digits)}"
 
 
 def spread(mean: float, deviation: float, digits: int = 3) -> str:

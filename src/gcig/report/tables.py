@@ -31,10 +31,14 @@ Mark: TypeAlias = Literal["best", "concern", "muted"]
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that is shown as ``text`` and sorted by ``value``; it leads to the id ``target`` on the page."""
+    """A cell that is shown as ``text`` and sorted by ``value``.
+
+    ``detail`` is said less loudly, below or in brackets; ``target`` is an id on the page, for a link.
+    """
 
     text: str
     value: float = math.nan
+    detail: str = ""
     target: str = ""
 
 
@@ -85,7 +89,7 @@ class Table:
 def cell_text(value: Value, digits: int = 3) -> str:
     """What a cell shows."""
     if isinstance(value, Cell):
-        return value.text
+        return f"{value.text} ({value.detail})" if value.detail else value.text
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -120,7 +124,7 @@ def mean_sd(values: Sequence[float], digits: int = 3) -> Cell:
 
 def estimate(interval: Interval, digits: int = 3) -> Cell:
     """An estimate with its interval, as a cell."""
-    return Cell(numerals.estimate(interval, digits), interval.value)
+    return Cell(numerals.number(interval.value, digits), interval.value, numerals.ends(interval, digits))
 
 
 def to_markdown(table: Table) -> str:

@@ -1,0 +1,177 @@
+"""The page of one audit: a verdict in words, the picture for it, and then everything behind it."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gcig.records import AuditRecord
+from gcig.report import charts
+from gcig.report.audit_outcome import outcome_section
+from gcig.report.audit_reasons import columns_section, profiles_figure, reasons_section, stability_section
+from gcig.report.audit_rows import rows_section
+from gcig.report.blocks import (
+    Block,
+    FigureBlock,
+    FigureRow,
+    KeyFigure,
+    KeyFigures,
+    Section,
+    TableBlock,
+    VerdictBlock,
+)
+from gcig.report.document import page
+from gcig.report.glossary import explained
+from gcig.report.numerals import count, ends, number
+from gcig.report.pareto import front
+from gcig.report.tables import estimate
+
+__all__ = ["audit_page"]
+
+
+def audit_page(
+    record: AuditRecord,
+    others: Sequence[AuditRecord] = (),
+    *,
+    max_gcig: float | None = None,
+    max_eo_gap: float | None = None,
+) -> str:
+    """The audit as one self-contained HTML page.
+
+    Parameters
+    ----------
+    record : the audit.
+    others : audits of other models on the same rows, for the Pareto front.
+    max_gcig, max_eo_gap : limits that the audit was held against; drawn where given.
+    """
+    subject = record.subject
+    sections = [
+        *([models_section(record, others)] if others else []),
+        outcome_section(record, max_eo_gap=max_eo_gap),
+        reasons_section(record),
+        columns_section(record),
+        stability_section(record),
+        rows_section(record),
+    ]
+    protected = " and ".join(subject.sensitive) or "none named"
+    return page(
+        f"Audit of {subject.model_name}",
+        sections,
+        subtitle=f"{subject.model_kind}; {count(subject.n_rows)} rows, {count(subject.n_columns)} columns; "
+        f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created}",
+        lead=_lead(record, max_gcig, max_eo_gap),
+        foot=_foot(record),
+    )
+
+
+def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None) -> list[Block]:
+    verdict, found, outcome = record.verdict, record.procedural, record.outcome
+    limit = "" if max_eo_gap is None else f"; limit {number(max_eo_gap)}"
+    figures = [
+        KeyFigure("GCIG (reasons)", number(found.gcig.value), _hint(ends(found.gcig))),
+        KeyFigure(
+            "Excess over chance",
+            number(found.excess.value),
+            f"chance alone gives {number(found.noise_floor.value)}",
+        ),
+        KeyFigure(
+            "EO gap (decisions)",
+            number(outcome.eo_gap.value),
+            f"a fair model: {number(outcome.eo_noise_floor)}{limit}",
+        ),
+        KeyFigure(
+            "Four-fifths ratio", number(outcome.four_fifths.value), "lowest over highest selection rate"
+        ),
+        KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is a coin, 1 is perfect"),
+    ]
+    gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig)
+    return [
+        VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions),
+        FigureRow(
+            [
+                profiles_figure(record),
+                FigureBlock(
+                    gauge,
+                    "How far the reasons depend on the group, with its 95 % interval (blue), and the range "
+                    "that chance alone gives when group labels are shuffled.",
+                ),
+            ]
+        ),
+        KeyFigures(figures),
+    ]
+
+
+def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Section:
+    """The model beside others: the picture of the trade-off and a table."""
+    audits = [record, *others]
+    names = _told_apart([audit.subject.model_name for audit in audits])
+    points = [
+        charts.TradeOff(
+            name,
+            audit.outcome.auc.value,
+            audit.procedural.gcig.value,
+            audit.outcome.eo_gap.value,
+            collapsed=audit.outcome.collapsed,
+        )
+        for name, audit in zip(names, audits, strict=True)
+    ]
+    kept = front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
+    rows = [
+        (
+            name,
+            estimate(audit.outcome.auc),
+            estimate(audit.procedural.gcig),
+            number(audit.procedural.noise_floor.value),
+            estimate(audit.outcome.eo_gap),
+            audit.procedural.effective_columns,
+            "collapsed" if point.collapsed else "on the front" if on else "beaten",
+        )
+        for name, audit, point, on in zip(names, audits, points, kept, strict=True)
+    ]
+    header = ("model", "AUC", "GCIG", "GCIG by chance", "EO gap", "effective columns", "front")
+    caption = "Up and to the left is better. A line joins the models that no other one beats in both numbers."
+    return Section(
+        "Beside other models",
+        [
+            FigureBlock(charts.pareto(points, title="Models side by side"), caption),
+            TableBlock(header, rows, "The models, on the same rows"),
+            *explained("What is the Pareto front?", "Why is the effective number of columns shown?"),
+        ],
+    )
+
+
+def _hint(around: str) -> str:
+    return f"95 % interval {around}" if around else ""
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind those that came before."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return out
+
+
+def _foot(record: AuditRecord) -> dict[str, str]:
+    subject = record.subject
+    rule = (
+        f"a row is predicted positive from a probability of {number(subject.threshold)}"
+        if math.isfinite(subject.threshold)
+        else "the model's own rule"
+    )
+    return {
+        "Model": f"{subject.model_name} ({subject.model_kind})",
+        "Model, sha256": subject.model_sha256 or "nothing to hash",
+        "Data, sha256": subject.data_sha256 or "nothing to hash",
+        "Reasons from": subject.explanation,
+        "Baselines from": subject.reference,
+        "Decisions": rule,
+        "Definition of GCIG": _pairs(subject.definition),
+        "Versions": _pairs(subject.versions, " "),
+        "Made": subject.created,
+        "Record": f"schema {record.schema}",
+    }
+
+
+def _pairs(values: Mapping[str, object], between: str = " = ") -> str:
+    return ", ".join(f"{name}{between}{value}" for name, value in values.items())

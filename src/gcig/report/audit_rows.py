@@ -1,0 +1,107 @@
+"""The section on single rows: where the disparity is largest and, where asked for, each row's reasons."""
+
+import math
+
+from gcig.records import AuditRecord, RowAudit
+from gcig.report import charts
+from gcig.report.blocks import (
+    Block,
+    Callout,
+    FigureBlock,
+    Paragraph,
+    RowExplorer,
+    RowView,
+    Section,
+    TableBlock,
+)
+from gcig.report.numerals import number
+from gcig.report.tables import Cell, Value
+
+__all__ = ["rows_section"]
+
+DRAWN = 12  # columns in the picture of one row
+
+
+def rows_section(record: AuditRecord) -> Section:
+    """The rows with the largest disparity, as positions; with their reasons where the record has them."""
+    rows = record.procedural.rows
+    heading = "Rows: where do the reasons differ most?"
+    if not rows:
+        return Section(heading, [Callout("note", "No rows were listed.")])
+    views = [_view(row) for row in rows if row.reasons]
+    blocks: list[Block] = [
+        Paragraph(
+            "Rows are named by their place in the audited table, counted from 0. "
+            "Their contents are not shown."
+        ),
+        _table(rows),
+    ]
+    if views:
+        blocks += [
+            Paragraph(
+                "Choose a row to see its reasons: what each column adds to its score (in logits) when it is "
+                "compared with the typical member of each group who has the same outcome."
+            ),
+            RowExplorer(views),
+        ]
+    else:
+        blocks.append(
+            Callout("note", "Reasons of single rows were not asked for (include_rows=True adds them).")
+        )
+    return Section(heading, blocks)
+
+
+def _key(row: RowAudit) -> str:
+    return f"row-{row.position}"
+
+
+def _table(rows: tuple[RowAudit, ...]) -> TableBlock:
+    told = any(row.label is not None or row.group is not None for row in rows)
+    header = ("row", "disparity", *(("outcome", "group", "probability") if told else ()))
+    cells: list[tuple[Value, ...]] = [
+        (
+            Cell(str(row.position), float(row.position), target=_key(row) if row.reasons else ""),
+            row.disparity,
+            *((row.label or "", row.group or "", row.score) if told else ()),
+        )
+        for row in rows
+    ]
+    return TableBlock(header, cells, "Rows with the largest disparity")
+
+
+def _view(row: RowAudit) -> RowView:
+    groups = list(row.reasons)
+    columns = list(dict.fromkeys(column for reasons in row.reasons.values() for column in reasons))
+    values = {g: {c: row.reasons[g].get(c, math.nan) for c in columns} for g in groups}
+
+    def size(column: str) -> float:
+        return max((abs(values[g][column]) for g in groups if math.isfinite(values[g][column])), default=0.0)
+
+    columns.sort(key=size, reverse=True)
+    drawn = columns[:DRAWN]
+    picture = charts.attribution_profiles(
+        drawn,
+        {g: [values[g][c] for c in drawn] for g in groups},
+        title=f"Reasons for row {row.position} under each group's reference",
+        label="attribution (logits)",
+    )
+    known = [
+        f"true outcome: {row.label}" if row.label is not None else "",
+        f"group: {row.group}" if row.group is not None else "",
+        f"predicted probability: {number(row.score)}" if math.isfinite(row.score) else "",
+    ]
+    told = "; ".join(part for part in known if part)
+    table = TableBlock(
+        ("column", *(f"compared with {g}" for g in groups)),
+        [(c, *(values[g][c] for g in groups)) for c in columns],
+        "Every column's part",
+    )
+    return RowView(
+        _key(row),
+        f"Row {row.position}, disparity {number(row.disparity)}",
+        [
+            *([Paragraph(told[0].upper() + told[1:] + ".")] if told else []),
+            FigureBlock(picture, "The largest parts; those to the right speak for the positive outcome."),
+            table,
+        ],
+    )
