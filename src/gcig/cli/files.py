@@ -36,3 +36,17 @@ def sha256_of(path: Path) -> str:
 
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def standard_input_as_file() -> Iterator[Path]:
+    """What comes in through a pipe, as a file that can be read more than once."""
+    import shutil
+    import sys
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="gcig-") as folder:
+        path = Path(folder, "standard input")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path

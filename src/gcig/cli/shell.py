@@ -9,6 +9,7 @@ from gcig.cli.completion import completion
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.frame import Settings, Shell
+from gcig.cli.predict import predict
 from gcig.cli.train import train
 
 __all__ = ["shell"]
@@ -30,5 +31,5 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, datasets, train, completion):
+for command in (demo, datasets, train, predict, completion):
     shell.add_command(command)

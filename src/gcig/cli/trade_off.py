@@ -34,9 +34,8 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
         f"{_less(plain.eo_gap, fair.eo_gap)} between the groups.",
     ]
     if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
-        lines.append(
-            f"       In so few rows even an exactly fair model shows an EO gap of {number(fair.eo_noise_floor)}."
-        )
+        floor = number(fair.eo_noise_floor)
+        lines.append(f"       In so few rows even an exactly fair model shows an EO gap of {floor}.")
     if fair.collapsed:
         lines.append(f"But {label} has collapsed: it no longer tells the two labels apart. Do not use it.")
     return lines

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 __all__ = ["DATASET", "LIMIT", "METHOD", "THRESHOLD", "FloatRange", "Name", "names_of", "parse_names"]
 
 
-class Name(click.ParamType):  # type: ignore[type-arg] - generic since click 8.4
+class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """One of a list of names that is looked up when it is needed: others can be registered."""
 
     def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
@@ -52,7 +52,7 @@ class FloatRange(click.FloatRange):
         return found
 
 
-class _Threshold(click.ParamType):  # type: ignore[type-arg] - generic since click 8.4
+class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     name = "probability or f1"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
