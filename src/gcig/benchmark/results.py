@@ -1,6 +1,7 @@
 """Results as tables: a row per fold, means, figures of pooled predictions; and results.csv."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +33,7 @@ RESULT_COLUMNS = (
     *(*MEASURES, "collapsed", "fit_seconds", "parameters"),
     *("variant", *_EXTRA, "error", "n_warnings"),
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 _BY = ["dataset", "method", "variant"]
 
 
@@ -112,7 +113,7 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def _disarmed(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula gets a quote in front of it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _row(result: FoldResult) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Runs cells: those that are not finished, each once, here or in worker processes."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from gcig._validation import InputError
@@ -19,7 +20,7 @@ __all__ = ["run_cells"]
 _LOOK_AGAIN_AFTER = 0.5
 
 Stamps = Mapping[str, tuple[int, int] | None]
-Outcomes = Iterator[tuple[Cell, FoldResult | str | None]]
+Outcomes = Generator[tuple[Cell, FoldResult | str | None]]
 
 
 def run_cells(
@@ -65,18 +66,40 @@ def run_cells(
     sizes = {name: len(table.y) for name, table in by_name.items()}
     todo.sort(key=lambda cell: -expected_cost(cell, sizes))  # the longest first: no one waits at the end
 
-    work = run_cell if store is None else StoredWork(store, stale)
+    work = Unstored() if store is None else StoredWork(store, stale)
     telling = progress_for(progress)
     telling.start(todo, sizes, len(set(wanted)) - len(todo))
     try:
-        for cell, result in _until_done(todo, by_name, work, jobs, store, stale):
-            results[cell.key] = result
-            telling.update(cell, result)
-            if result.error is not None and on_failure == "raise":
-                raise RunError(f"{cell} failed: {result.error}")
+        with closing(_until_done(todo, by_name, work, jobs)) as outcomes:
+            for cell, result in outcomes:
+                results[cell.key] = result
+                telling.update(cell, result)
+                if result.error is not None and on_failure == "raise":
+                    raise RunError(f"{cell} failed: {result.error}")
     finally:
         telling.close()
     return [results[cell.key] for cell in wanted]
+
+
+@dataclass(frozen=True)
+class Unstored:
+    """Run a cell and keep nothing; picklable, for workers."""
+
+    def __call__(self, cell: Cell, table: Table) -> FoldResult | None:
+        """The result."""
+        return run_cell(cell, table)
+
+    def record(self, cell: Cell, error: str) -> FoldResult | None:
+        """The result of a cell whose process died."""
+        return failure(cell, error)
+
+    def found(self, cell: Cell) -> FoldResult | None:  # noqa: ARG002 (nobody else is at work)
+        """What another process has stored meanwhile."""
+        return None
+
+    def is_free(self, cell: Cell) -> bool:  # noqa: ARG002 (nobody else is at work)
+        """Whether no other process is at the cell."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -91,17 +114,27 @@ class StoredWork:
 
     def __call__(self, cell: Cell, table: Table) -> FoldResult | None:
         """The result, whoever made it; None while another process is at it."""
-        return self.under_claim(cell, lambda: run_cell(cell, table))
+        return self._under_claim(cell, lambda: run_cell(cell, table))
 
-    def under_claim(self, cell: Cell, make: Callable[[], FoldResult]) -> FoldResult | None:
-        """What ``make`` gives, unless another process has it or is at it."""
+    def record(self, cell: Cell, error: str) -> FoldResult | None:
+        """The result of a cell whose process died, unless it had stored one, or another process is at it."""
+        return self._under_claim(cell, lambda: failure(cell, error))
+
+    def found(self, cell: Cell) -> FoldResult | None:
+        """What another process has stored meanwhile."""
+        return self.store.get(cell) if self.store.stamp(cell) != self.stale.get(cell.key) else None
+
+    def is_free(self, cell: Cell) -> bool:
+        """Whether no other process is at the cell."""
+        with self.store.claim(cell) as ours:
+            return ours
+
+    def _under_claim(self, cell: Cell, make: Callable[[], FoldResult]) -> FoldResult | None:
         with self.store.claim(cell) as ours:
             if not ours:
                 return None
-            if self.store.stamp(cell) != self.stale.get(cell.key):
-                found = self.store.get(cell)
-                if found is not None:
-                    return found
+            if (found := self.found(cell)) is not None:
+                return found
             self.store.sweep(cell)
             result = make()
             self.store.put(cell, result)
@@ -109,40 +142,33 @@ class StoredWork:
 
 
 def _until_done(
-    todo: Sequence[Cell],
-    tables: Mapping[str, Table],
-    work: Work,
-    jobs: int,
-    store: RunStore | None,
-    stale: Stamps,
-) -> Iterator[tuple[Cell, FoldResult]]:
+    todo: Sequence[Cell], tables: Mapping[str, Table], work: Unstored | StoredWork, jobs: int
+) -> Generator[tuple[Cell, FoldResult]]:
     """Every cell with its result; those that another process is at are looked at again."""
-    left = list(todo)
+    left = set(todo)
     while left:
-        elsewhere: list[Cell] = []
-        for cell, outcome in _pass_over(left, tables, work, jobs):
-            if isinstance(outcome, str):
-                outcome = _record_death(cell, outcome, store, stale)
-            if outcome is None:
-                elsewhere.append(cell)
-            else:
-                yield cell, outcome
-        left = elsewhere
+        # In the order of todo, so that the longest still come first.
+        for cell in [cell for cell in todo if cell in left]:
+            if (found := work.found(cell)) is not None:
+                left.discard(cell)
+                yield cell, found
+        free = [cell for cell in todo if cell in left and work.is_free(cell)]
+        with closing(_pass_over(free, tables, work, jobs)) as outcomes:
+            for cell, outcome in outcomes:
+                result = work.record(cell, outcome) if isinstance(outcome, str) else outcome
+                if result is not None:
+                    left.discard(cell)
+                    yield cell, result
         if left:
             time.sleep(_LOOK_AGAIN_AFTER)
 
 
-def _pass_over(left: Sequence[Cell], tables: Mapping[str, Table], work: Work, jobs: int) -> Outcomes:
-    if jobs > 1 and len(left) > 1:
-        yield from run_in_workers(left, tables, work, jobs=jobs)
+def _pass_over(cells: Sequence[Cell], tables: Mapping[str, Table], work: Work, jobs: int) -> Outcomes:
+    if jobs > 1 and cells:
+        yield from run_in_workers(cells, tables, work, jobs=jobs)
     else:
-        for cell in left:
+        for cell in cells:
             yield cell, work(cell, tables[cell.dataset])
-
-
-def _record_death(cell: Cell, how: str, store: RunStore | None, stale: Stamps) -> FoldResult | None:
-    died = failure(cell, how)
-    return died if store is None else StoredWork(store, stale).under_claim(cell, lambda: died)
 
 
 def _stored(store: RunStore, cells: Sequence[Cell], retry_failed: bool) -> dict[str, FoldResult]:

@@ -1,8 +1,7 @@
 """Processes that run cells. One that is killed takes only its own cell with it."""
 
-import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -35,7 +34,7 @@ class _Worker:
 
 def run_in_workers(
     cells: Sequence[Cell], tables: Mapping[str, Table], work: Work, *, jobs: int
-) -> Iterator[tuple[Cell, FoldResult | str | None]]:
+) -> Generator[tuple[Cell, FoldResult | str | None]]:
     """Each cell with what ``work`` gave for it, as they come; with a text where its process died.
 
     Workers are fresh processes (spawned, not forked: threads and locks do not survive a fork). A table is
@@ -128,7 +127,6 @@ def _end(process: SpawnProcess) -> str:
 def _serve(pipe: Connection, work: Work) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
-    os.environ["OMP_NUM_THREADS"] = "1"
     tables: dict[str, Table] = {}
     try:
         pipe.send("ready")

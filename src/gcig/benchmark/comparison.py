@@ -1,0 +1,181 @@
+"""Several methods on one table: the same folds, the same measures, side by side."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gcig._validation import InputError, warn_if_sensitive_in
+from gcig.benchmark.comparison_result import ComparisonResult
+from gcig.benchmark.plan import fold_cells
+from gcig.benchmark.progress import Progress
+from gcig.benchmark.runner import run_cells
+from gcig.benchmark.store import RunStore
+from gcig.benchmark.table import Table
+from gcig.benchmark.tuning import Choice, tune
+from gcig.core.disparity import Definition
+from gcig.methods.registry import METHODS
+
+__all__ = ["compare", "compare_tables"]
+
+
+def compare(
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    methods: Sequence[str] | None = None,
+    folds: int = 5,
+    seeds: Sequence[int] | None = None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    tune: bool | str = False,
+    n_jobs: int = 1,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | Progress = False,
+    random_state: int = 0,
+    definition: Definition | None = None,
+    name: str | None = None,
+) -> ComparisonResult:
+    """Compare methods on your own data by cross-validation, stratified by label and group.
+
+    Parameters
+    ----------
+    X, y, sensitive_features : table, two-class labels, and the group of each row.
+    methods : keys of `gcig.methods.METHODS`; default all.
+    folds : number of folds.
+    seeds : of the partitions into folds, where one is not enough; default ``[random_state]``.
+    parameters : of each method, by its key; default the estimators' own.
+    tune : True chooses parameters by grid search on one 60/20/20 split, "nested" inside every fold (test
+        rows have no say, and it takes ``folds`` times as long).
+    n_jobs : processes; the results do not depend on it.
+    out : a folder that keeps every finished fold: the same call goes on where it stopped. The tables are
+        written there too.
+    progress : True for a bar (or lines) with the time left.
+    definition : the choices behind GCIG.
+    name : of the table; default from its content.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> quick = {method: {"max_epochs": 2} for method in ("unconstrained", "fairx")}
+    >>> found = compare(
+    ...     data.X,
+    ...     data.y,
+    ...     sensitive_features=data.sensitive_features,
+    ...     methods=list(quick),
+    ...     folds=2,
+    ...     parameters=quick,
+    ... )
+    >>> found.frame.shape[0], list(found.summary()["method"])
+    (4, ['unconstrained', 'fairx'])
+    """
+    table = Table.of(X, y, sensitive_features=sensitive_features, name=name)
+    warn_if_sensitive_in(table.X, table.groups)
+    return compare_tables(
+        [table],
+        methods=methods,
+        folds=folds,
+        seeds=[random_state] if seeds is None else seeds,
+        parameters=parameters,
+        tuned=tune,
+        jobs=n_jobs,
+        out=out,
+        progress=progress,
+        definition=definition,
+    )
+
+
+def compare_tables(
+    tables: Sequence[Table],
+    *,
+    methods: Sequence[str] | None = None,
+    folds: int = 5,
+    seeds: Sequence[int] = (0,),
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    tuned: bool | str = False,
+    jobs: int = 1,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool | Progress = False,
+    definition: Definition | None = None,
+    retry_failed: bool = False,
+) -> ComparisonResult:
+    """`compare` for tables that are ready; see there."""
+    names = _checked_methods(methods, parameters)
+    if tuned not in (False, True, "nested"):
+        raise InputError(f"tune must be False, True or 'nested', not {tuned!r}.")
+    definition = definition or Definition()
+    given = {method: dict((parameters or {}).get(method, {})) for method in names}
+    configuration = {
+        "kind": "comparison",
+        "methods": names,
+        "folds": folds,
+        "seeds": [int(seed) for seed in seeds],
+        "parameters": given,
+        "tuned": tuned,
+        "definition": definition.to_dict(),
+    }
+    store = None
+    if out is not None:
+        store = RunStore.open(out, tables=tables, configuration=configuration, methods=names)
+    choices: list[Choice] = []
+    if tuned:
+        choices = tune(
+            tables,
+            names,
+            store,
+            nested=tuned == "nested",
+            n_folds=folds,
+            seeds=seeds,
+            common={},
+            definition=definition,
+            jobs=jobs,
+            progress=progress,
+            retry_failed=retry_failed,
+        )
+    cells = [
+        cell
+        for table in tables
+        for method in names
+        for seed in seeds
+        for cell in fold_cells(
+            table,
+            method,
+            _by_fold(choices, table, method, seed, given[method], folds),
+            seed=seed,
+            definition=definition,
+        )
+    ]
+    results = run_cells(cells, tables, store, jobs=jobs, progress=progress, retry_failed=retry_failed)
+    found = ComparisonResult(tuple(results), tuple(cells), tuple(choices), configuration)
+    if out is not None:
+        found.save(out)
+    return found
+
+
+def _by_fold(
+    choices: Sequence[Choice],
+    table: Table,
+    method: str,
+    seed: int,
+    given: Mapping[str, Any],
+    folds: int,
+) -> list[dict[str, Any]]:
+    """Parameters of each fold: the chosen ones, with those that were given on top."""
+    own = [choice for choice in choices if (choice.dataset, choice.method) == (table.name, method)]
+    whole = next((dict(choice.parameters) for choice in own if choice.fold is None), {})
+    nested = {choice.fold: dict(choice.parameters) for choice in own if choice.seed == seed}
+    return [{**nested.get(fold, whole), **given} for fold in range(folds)]
+
+
+def _checked_methods(
+    methods: Sequence[str] | None, parameters: Mapping[str, Mapping[str, Any]] | None
+) -> list[str]:
+    names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
+    if isinstance(methods, str) or not names:
+        raise InputError("methods must be a list of names, such as ['unconstrained', 'fairx'].")
+    for argument, given in (("methods", names), ("parameters", list(parameters or {}))):
+        if unknown := [name for name in given if name not in METHODS]:
+            raise InputError(
+                f"{argument}: there is no method {unknown[0]!r}; there are {', '.join(METHODS)}."
+            )
+    return names

@@ -1,0 +1,135 @@
+"""What a comparison found: tables, the front of methods that no other beats, a picture."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gcig.benchmark.atomic import write_atomically
+from gcig.benchmark.cell import Cell
+from gcig.benchmark.provenance import write_provenance
+from gcig.benchmark.results import csv_text, pooled, results_frame, summary, write_results
+from gcig.benchmark.tuning import Choice
+from gcig.methods.registry import METHODS
+from gcig.records import FoldResult
+from gcig.records.base import html_table, shown
+from gcig.report.charts.svg import standalone
+from gcig.report.charts.tradeoff import TradeOff, pareto
+from gcig.report.pareto import front
+
+__all__ = ["ComparisonResult", "Picture"]
+
+_SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """An SVG picture: notebooks show it, ``save`` writes it."""
+
+    svg: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as an SVG file."""
+        write_atomically(Path(path), self.svg.encode())
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonResult:
+    """What a comparison found.
+
+    Attributes
+    ----------
+    results : a record per table, method and fold, with out-of-fold predictions.
+    cells : what was run.
+    choices : what tuning chose, where it was asked for.
+    """
+
+    results: tuple[FoldResult, ...]
+    cells: tuple[Cell, ...]
+    choices: tuple[Choice, ...] = ()
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The results table: a row per fold; its columns are those of results.csv."""
+        return results_frame(self.results)
+
+    def summary(self) -> pd.DataFrame:
+        """Mean and standard deviation of every measure per method."""
+        return summary(self.frame)
+
+    def pooled(self) -> pd.DataFrame:
+        """EO gap with its noise floor, AUC and F1 on the pooled out-of-fold predictions, per method."""
+        return pooled(self.results)
+
+    def pareto(self) -> pd.DataFrame:
+        """The methods that no other one on the same table beats in AUC, EO gap and GCIG at once.
+
+        Means over the folds; methods with a collapsed or failed fold are left out.
+        """
+        means = self.summary()
+        means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
+        parts = [
+            part[front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
+            for _, part in means.groupby("dataset", sort=False)
+        ]
+        columns = ["dataset", "method", "variant", "auc", "eo_gap", "gcig"]
+        return pd.concat(parts or [means])[columns].reset_index(drop=True)
+
+    def plot(self) -> "Picture":
+        """AUC against GCIG and against the EO gap, a point per method; notebooks show it."""
+        svg = pareto(
+            [
+                TradeOff(
+                    _label(row["method"]),
+                    row["auc"],
+                    row["gcig"],
+                    row["eo_gap"],
+                    name=row["variant"],
+                    collapsed=bool(row["collapsed"]),
+                )
+                for row in self.summary().to_dict("records")
+            ]
+        )
+        return Picture(standalone(svg))
+
+    def save(self, out: str | os.PathLike[str]) -> None:
+        """Write results.csv, summary.csv, pooled.csv and provenance.json into a folder."""
+        folder = Path(out)
+        write_results(self.frame, folder / "results.csv")
+        write_atomically(folder / "summary.csv", csv_text(self.summary()).encode())
+        write_atomically(folder / "pooled.csv", csv_text(self.pooled()).encode())
+        write_provenance(folder / "provenance.json", self.cells, self.configuration)
+
+    def __repr__(self) -> str:
+        header, *rows = self._table()
+        widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in (header, *rows))
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._table()
+        return html_table(header, rows)
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """Header and a line per method: means, deviations, and what went wrong."""
+        means = self.summary()
+        several = means["dataset"].nunique() > 1
+        table = [(*(["dataset"] if several else []), "method", *_SHOWN, "notes")]
+        for row in means.to_dict("records"):
+            notes = [f"{row[what]} {what}" for what in ("failed", "collapsed") if row[what]]
+            name = " ".join(filter(None, (_label(row["method"]), row["variant"])))
+            figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in _SHOWN)
+            table.append((*([row["dataset"]] if several else []), name, *figures, ", ".join(notes)))
+        return table
+
+
+def _label(method: str) -> str:
+    return METHODS[method].label if method in METHODS else method
