@@ -37,8 +37,8 @@ def example(
     groups=("Female", "Male"), columns=None, *, n_rows_listed=8, include_rows=True, name="credit-model"
 ):
     columns = columns or (
-        "relationship", "marital-status", "hours-per-week", "capital-gain", "education-num", "occupation", "age",
-        "capital-loss", "workclass", "race", "native-country", "fnlwgt", "education",
+        "relationship", "marital-status", "hours-per-week", "capital-gain", "education-num", "occupation",
+        "age", "capital-loss", "workclass", "race", "native-country", "fnlwgt", "education",
     )  # fmt: skip
     k = len(groups)
     shares = [0.4 * 0.62**j for j in range(len(columns))]
@@ -122,7 +122,7 @@ def example(
             demographic_parity_difference=around(0.171, 0.01),
             four_fifths=around(0.31, 0.03),
             collapsed=False,
-        ),  # fmt: skip
+        ),
         groups=tuple(
             GroupAudit(
                 group=g,
@@ -175,8 +175,8 @@ def hostile():
     """Every name that comes from a user's file is an attack."""
     record = example(groups=HOSTILE[:4], columns=HOSTILE, name=HOSTILE[0])
     subject = replace(
-        record.subject, model_kind=HOSTILE[1], reference=HOSTILE[0], sensitive=HOSTILE[:2], positive=HOSTILE[4],
-        definition={HOSTILE[0]: HOSTILE[1]}, versions={HOSTILE[1]: HOSTILE[0]}, created=HOSTILE[0],
+        record.subject, model_kind=HOSTILE[1], reference=HOSTILE[0], sensitive=HOSTILE[:2],
+        positive=HOSTILE[4], definition={HOSTILE[0]: HOSTILE[1]}, versions={HOSTILE[1]: HOSTILE[0]}, created=HOSTILE[0],
         model_sha256=HOSTILE[0], explanation=HOSTILE[1],
     )  # fmt: skip
     verdict = Verdict(HOSTILE[0], HOSTILE[0], HOSTILE, HOSTILE)

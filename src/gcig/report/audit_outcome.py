@@ -3,24 +3,15 @@
 import math
 
 from gcig.records import AuditRecord, GroupAudit, Interval
-from gcig.records.audit import SMALLEST_CELL
 from gcig.report import charts
 from gcig.report.blocks import Callout, FigureBlock, FigureRow, Section, TableBlock
 from gcig.report.glossary import explained
 from gcig.report.numerals import number
+from gcig.report.pooling import RATES
+from gcig.report.suppression import rows_cell
 from gcig.report.tables import Cell, Value, estimate
 
-__all__ = ["group_cell", "outcome_section"]
-
-TOO_FEW = f"under {SMALLEST_CELL} rows: not shown"
-
-_RATES = {
-    "base rate": "base_rate",
-    "selection rate": "selection_rate",
-    "true positive rate": "tpr",
-    "false positive rate": "fpr",
-    "precision": "ppv",
-}
+__all__ = ["outcome_section"]
 
 
 def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> Section:
@@ -49,13 +40,8 @@ def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> 
     )
 
 
-def group_cell(n_rows: int | None) -> Value:
-    """The number of rows of a group, or why it is not told."""
-    return Cell(TOO_FEW, -1.0) if n_rows is None else n_rows
-
-
 def _rates_figure(groups: list[GroupAudit]) -> FigureBlock:
-    rates = {name: {group.group: _rate(group, field) for group in groups} for name, field in _RATES.items()}
+    rates = {name: {group.group: _rate(group, field) for group in groups} for name, field in RATES.items()}
     return FigureBlock(
         charts.group_rates(rates),
         "The base rate is how often the positive outcome is true; the others say how the model decides. "
@@ -80,12 +66,12 @@ def _roc_figure(groups: list[GroupAudit]) -> FigureBlock:
 
 
 def _groups_table(record: AuditRecord) -> TableBlock:
-    header = ("group", "rows", *_RATES, "calibration", "AUC", "GCIG")
-    fields = (*_RATES.values(), "calibration", "auc", "gcig")
+    header = ("group", "rows", *RATES, "calibration", "AUC", "GCIG")
+    fields = (*RATES.values(), "calibration", "auc", "gcig")
     rows: list[tuple[Value, ...]] = []
     for group in record.groups:
         cells = tuple(Cell("") if group.n_rows is None else estimate(_rate(group, field)) for field in fields)
-        rows.append((group.group, group_cell(group.n_rows), *cells))
+        rows.append((group.group, rows_cell(group.n_rows), *cells))
     return TableBlock(header, rows, "Each group, with 95 % intervals")
 
 

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from gcig.records import AuditRecord
 from gcig.report import charts
 from gcig.report.audit_outcome import outcome_section
-from gcig.report.audit_reasons import columns_section, profiles_figure, reasons_section, stability_section
+from gcig.report.audit_reasons import (
+    columns_section,
+    histogram_figure,
+    profiles_figure,
+    reasons_section,
+    stability_section,
+)
 from gcig.report.audit_rows import rows_section
 from gcig.report.blocks import (
     Block,
@@ -56,7 +62,7 @@ def audit_page(
         f"Audit of {subject.model_name}",
         sections,
         subtitle=f"{subject.model_kind}; {count(subject.n_rows)} rows, {count(subject.n_columns)} columns; "
-        f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created}",
+        f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created[:10]}",
         lead=_lead(record, max_gcig, max_eo_gap),
         foot=_foot(record),
     )
@@ -75,7 +81,7 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         KeyFigure(
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
-            f"a fair model: {number(outcome.eo_noise_floor)}{limit}",
+            f"a fair model shows {number(outcome.eo_noise_floor)}{limit}",
         ),
         KeyFigure(
             "Four-fifths ratio", number(outcome.four_fifths.value), "lowest over highest selection rate"
@@ -85,6 +91,7 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
     gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig)
     return [
         VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions),
+        KeyFigures(figures),
         FigureRow(
             [
                 profiles_figure(record),
@@ -93,9 +100,9 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
                     "How far the reasons depend on the group, with its 95 % interval (blue), and the range "
                     "that chance alone gives when group labels are shuffled.",
                 ),
+                histogram_figure(record),
             ]
         ),
-        KeyFigures(figures),
     ]
 
 

@@ -4,13 +4,13 @@ import math
 
 from gcig.records import AuditRecord, ColumnAudit
 from gcig.report import charts
-from gcig.report.audit_outcome import group_cell
-from gcig.report.blocks import Block, Callout, FigureBlock, FigureRow, Paragraph, Section, TableBlock
+from gcig.report.blocks import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explained
 from gcig.report.numerals import count, number, percent
+from gcig.report.suppression import rows_cell
 from gcig.report.tables import Cell, Value, estimate
 
-__all__ = ["columns_section", "profiles_figure", "reasons_section", "stability_section"]
+__all__ = ["columns_section", "histogram_figure", "profiles_figure", "reasons_section", "stability_section"]
 
 DRAWN = 12  # columns in a picture; the tables have them all
 
@@ -27,7 +27,7 @@ def profiles_figure(record: AuditRecord) -> FigureBlock:
     groups = list(dict.fromkeys(group for column in columns for group in column.profile))
     profiles = {group: [column.profile.get(group, math.nan) for column in columns] for group in groups}
     left = len(record.procedural.columns) - len(columns)
-    more = f" {count(left)} further columns are in the table below." if left else ""
+    more = f" The table below has {count(left)} more." if left else ""
     return FigureBlock(
         charts.attribution_profiles([column.column for column in columns], profiles),
         "What each column says on average when a row is compared with a group's typical member: to the "
@@ -50,7 +50,7 @@ def reasons_section(record: AuditRecord) -> Section:
         "Reasons: do they depend on the group?",
         [
             *([Paragraph(evidence)] if evidence else []),
-            FigureRow([_histogram_figure(record), *_pairs_figure(record)]),
+            *_group_figures(record),
             _measures_table(record),
             *_parts(record),
             *explained(
@@ -60,7 +60,8 @@ def reasons_section(record: AuditRecord) -> Section:
     )
 
 
-def _histogram_figure(record: AuditRecord) -> FigureBlock:
+def histogram_figure(record: AuditRecord) -> FigureBlock:
+    """How the disparity is spread over the rows of each group."""
     found = record.procedural
     return FigureBlock(
         charts.disparity_histogram(found.histogram_edges, found.histogram_counts),
@@ -69,7 +70,7 @@ def _histogram_figure(record: AuditRecord) -> FigureBlock:
     )
 
 
-def _pairs_figure(record: AuditRecord) -> list[FigureBlock]:
+def _group_figures(record: AuditRecord) -> list[FigureBlock]:
     """GCIG of each group's rows: whom the difference concerns."""
     groups = [group for group in record.groups if math.isfinite(group.gcig.value)]
     if not groups:
@@ -115,7 +116,7 @@ def _parts(record: AuditRecord) -> list[Block]:
     found = record.procedural
     parts: list[Block] = []
     if found.labels:
-        labels = [(part.label, group_cell(part.n_rows), estimate(part.gcig)) for part in found.labels]
+        labels = [(part.label, rows_cell(part.n_rows), estimate(part.gcig)) for part in found.labels]
         parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome"))
     if len(found.pairs) > 1:
         pairs = [(pair.first, pair.second, estimate(pair.gcig)) for pair in found.pairs]
@@ -173,7 +174,7 @@ def stability_section(record: AuditRecord) -> Section:
     heading = "Stability: would another choice change the result?"
     if not checks:
         return Section(heading, [Callout("note", "No other choices were tried.")])
-    rows = [(check.aspect, check.setting, check.gcig, "used here" if check.used else "") for check in checks]
+    rows = [(check.aspect, check.setting, check.gcig, "yes" if check.used else "") for check in checks]
     return Section(
         heading,
         [
@@ -182,6 +183,6 @@ def stability_section(record: AuditRecord) -> Section:
                 "differ in size but lead to the same conclusion are no concern: "
                 "another norm has another scale."
             ),
-            TableBlock(("choice", "setting", "GCIG", ""), rows, "GCIG under other choices"),
+            TableBlock(("choice", "setting", "GCIG", "used"), rows, "GCIG under other choices"),
         ],
     )

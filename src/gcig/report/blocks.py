@@ -94,12 +94,13 @@ class KeyFigures:
 
 @dataclass(frozen=True)
 class VerdictBlock:
-    """The result in words: ``status`` is "clear", "concern", "inconclusive" or "neutral"."""
+    """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral", ``label`` its word."""
 
     status: str
     headline: str
     findings: Sequence[str] = ()
     cautions: Sequence[str] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True)

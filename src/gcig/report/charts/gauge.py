@@ -33,15 +33,6 @@ def gauge(
     x = scale_for([*numbers, *asked], 14.0, WIDTH - 14, include=[0.0], margin=0.1)
     top, bottom = 18.0 if asked else 4.0, 132.0
     parts = [x_axis(x, top, bottom)]
-    if math.isfinite(noise_floor.value):
-        parts.append(_chance(noise_floor, x, bottom))
-    parts += [
-        element("g", _thick(x(value.low), x(value.high), 46.0), class_=colour(0))
-        if math.isfinite(value.low + value.high)
-        else join(),
-        marker(0, x(value.value), 46.0, size=6.5, label=f"{name}: {estimate(value)}"),
-        _beside(f"{name} {number(value.value)}", x(value.value), 26.0, strong=True),
-    ]
     if asked:
         at = x(asked[0])
         rule = element(
@@ -55,6 +46,15 @@ def gauge(
             stroke_dasharray="5 3",
         )
         parts.append(element("g", rule, _beside(f"limit {number(asked[0])}", at, 8.0), class_="limit"))
+    if math.isfinite(noise_floor.value):
+        parts.append(_chance(noise_floor, x, bottom))
+    parts += [
+        element("g", _thick(x(value.low), x(value.high), 46.0), class_=colour(0))
+        if math.isfinite(value.low + value.high)
+        else join(),
+        marker(0, x(value.value), 46.0, size=6.5, label=f"{name}: {estimate(value)}"),
+        _beside(f"{name} {number(value.value)}", x(value.value), 26.0, strong=True),
+    ]
     told = f"{name} {estimate(value)}; by chance alone {estimate(noise_floor)}"
     return chart(
         bottom + 26, *parts, title=title, description=told + (f"; limit {number(asked[0])}" if asked else "")

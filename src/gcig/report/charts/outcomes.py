@@ -15,7 +15,7 @@ from gcig.report.numerals import estimate, number
 
 __all__ = ["group_rates", "roc_curves"]
 
-LABELS, LINE = 132.0, 17.0
+LABELS, LINE = 124.0, 17.0
 
 
 def roc_curves(
@@ -37,7 +37,7 @@ def roc_curves(
         return nothing(title)
     names = list(curves)
     top = legend_height(names) + 8
-    left, right = 46.0, 386.0
+    left, right = 40.0, WIDTH - 30
     x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
     parts = []
     for group, points in drawn.items():

@@ -14,7 +14,7 @@ from gcig.report.numerals import number
 
 __all__ = ["attribution_profiles", "estimates"]
 
-LABELS = 132.0  # room for the names at the left
+LABELS = 124.0  # room for the names at the left
 LINE = 24.0
 
 

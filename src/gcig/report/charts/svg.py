@@ -10,7 +10,7 @@ from gcig.report.escaping import markup, visible
 
 __all__ = ["WIDTH", "chart", "element", "fitted", "join", "standalone", "text", "text_width"]
 
-WIDTH = 440.0  # of every chart, in its own units: the text stays readable on a phone
+WIDTH = 390.0  # of every chart, in its own units: the text stays readable on a phone
 FONT_SIZE = 12.0
 
 
