@@ -196,6 +196,19 @@ def _reject_huge(largest: Any, smallest: Any, where: str) -> None:
         )
 
 
+def float_block(frame: pd.DataFrame) -> NDArray[np.floating[Any]] | None:
+    """The values of a table of one NumPy float type, without a copy where pandas allows; else None.
+
+    What is true of all columns is found on one array many times faster than column by column.
+    """
+    kinds = set(frame.dtypes)
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    if not isinstance(kind, np.dtype) or kind.kind != "f" or kind.itemsize < 4:
+        return None
+    values: NDArray[np.floating[Any]] = frame.to_numpy()
+    return values
+
+
 def has_infinity(column: pd.Series[Any]) -> bool:
     """Whether a checked column holds plus or minus infinity."""
     return pt.is_float_dtype(column.dtype) and bool(np.isinf(column.to_numpy()).any())

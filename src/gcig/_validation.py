@@ -20,6 +20,7 @@ from gcig._tables import (
     check_lengths,
     checked_column,
     factorise,
+    float_block,
     has_infinity,
     level_codes,
     level_name,
@@ -85,6 +86,9 @@ def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
         if size == 0:
             shape = f"0 {what} (shape={frame.shape}) while a minimum of 1 is required."
             raise InputError(f"{name} is empty: found array with {shape}")
+    block = float_block(frame)
+    if block is not None and not np.isinf(block).any():
+        return frame.set_axis(names, axis=1)
     columns = [frame.iloc[:, j] for j in range(len(names))]
     checked = [checked_column(c, f"Column {n!r} of {name}") for n, c in zip(names, columns, strict=True)]
     if infinite := [n for n, c in zip(names, checked, strict=True) if has_infinity(c)]:
@@ -287,7 +291,7 @@ def check_sample_weight(
 
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn when a column of a checked table is the protected attribute, or a function of it."""
-    same = [str(name) for name in frame.columns if _is_determined(frame[name], groups.codes)]
+    same = [str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)]
     if same:
         warnings.warn(
             f"Column {listed(same)} of X tells the protected attribute ({groups.attribute}): the model can "
@@ -295,6 +299,18 @@ def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
             InputWarning,
             stacklevel=2,
         )
+
+
+def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
+    """Columns that may be a function of the group: of a table of floats, those that are on its first rows."""
+    block = float_block(frame)
+    if block is None:
+        return frame.columns
+    rows, codes = block[:1000], groups.codes[:1000]
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    typical = rows[first[inverse]]
+    same = (rows == typical) | (np.isnan(rows) & np.isnan(typical))
+    return frame.columns[same.all(axis=0)]
 
 
 def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:

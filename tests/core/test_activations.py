@@ -114,3 +114,16 @@ def test_kinds() -> None:
         "ReLU()",
         "LeakyReLU(negative_slope=0.2)",
     ]
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_value_and_pull_are_forward_and_backward(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = points().requires_grad_()
+    d_value = torch.linspace(-1, 1, z.numel(), dtype=z.dtype).view_as(z)
+    expected = module(z)
+    (d_z,) = torch.autograd.grad(expected, z, d_value)
+    value = activation.value(z.detach())
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(activation.pull(d_value, z.detach(), value), d_z, rtol=1e-12, atol=1e-14)

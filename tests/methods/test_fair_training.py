@@ -13,7 +13,9 @@ from gcig.core.batch import GroupedBatch
 from gcig.core.disparity import Definition
 from gcig.data.encoding import TableEncoder
 from gcig.losses.equalized_odds import OUTCOME_LOSSES
-from gcig.methods.fair_training import FairTraining, binary_auc, measure, train_fairly
+from gcig.methods.fair_settings import FairTraining
+from gcig.methods.fair_training import train_fairly
+from gcig.methods.judge import binary_auc, measure
 from gcig.metrics import equalized_odds_gap, gcig_score
 from gcig.models.mlp import make_mlp
 from gcig.training import DivergenceError, Loop, seeded_generator

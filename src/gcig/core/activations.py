@@ -3,14 +3,25 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Activation", "find_activation"]
+__all__ = ["Activation", "Kernels", "find_activation"]
 
 Derivatives = tuple[Tensor, Tensor, Tensor | None]
 Out = tuple[Tensor | None, Tensor | None]
+
+
+class Kernels(NamedTuple):
+    """torch's own forward and backward of an activation: one operation each.
+
+    `value` maps z to s(z). `pull` maps the gradient of s(z), z and s(z) to the gradient of z.
+    """
+
+    value: Callable[[Tensor], Tensor]
+    pull: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,11 +38,24 @@ class Activation:
         quadrature at fixed nodes loses the gradient that they carry.
     curved : bool
         Whether s'' is not zero wherever it exists. Where it is, `evaluate` gives None for it.
+    kernels : Kernels, optional
+        Where s and the pullback by s' are all that is wanted; by default they go through `evaluate`.
     """
 
     evaluate: Callable[[Tensor, Out], Derivatives]
     smooth: bool = True
     curved: bool = True
+    kernels: Kernels | None = None
+
+    def value(self, z: Tensor) -> Tensor:
+        """The activation at z."""
+        return self.evaluate(z, (None, None))[0] if self.kernels is None else self.kernels.value(z)
+
+    def pull(self, d_value: Tensor, z: Tensor, value: Tensor) -> Tensor:
+        """The gradient of z, from that of the value."""
+        if self.kernels is None:
+            return d_value * self.evaluate(z, (None, None))[1]
+        return self.kernels.pull(d_value, z, value)
 
     def derivatives(self, z: Tensor, out: Out = (None, None)) -> Derivatives:
         """s, s' and s'' at z; the first two are written to `out` where it is given."""
@@ -106,6 +130,14 @@ def _elu(alpha: float) -> Callable[[Tensor, Out], Derivatives]:
     return evaluate
 
 
+_aten = torch.ops.aten
+_SILU = Kernels(nn.functional.silu, lambda d, z, _: _aten.silu_backward(d, z))
+_GELU = Kernels(nn.functional.gelu, lambda d, z, _: _aten.gelu_backward(d, z))
+_TANH = Kernels(torch.tanh, lambda d, _, value: _aten.tanh_backward(d, value))
+_SIGMOID = Kernels(torch.sigmoid, lambda d, _, value: _aten.sigmoid_backward(d, value))
+_RELU = Kernels(torch.relu, lambda d, _, value: _aten.threshold_backward(d, value, 0))
+
+
 def find_activation(module: nn.Module) -> Activation | None:
     """The activation that a torch module computes, or None when it is not a known elementwise one.
 
@@ -115,17 +147,17 @@ def find_activation(module: nn.Module) -> Activation | None:
     (True, False, None)
     """
     if type(module) is nn.SiLU:
-        return Activation(_silu)
+        return Activation(_silu, kernels=_SILU)
     if type(module) is nn.GELU and module.approximate == "none":
-        return Activation(_gelu)
+        return Activation(_gelu, kernels=_GELU)
     if type(module) is nn.Tanh:
-        return Activation(_tanh)
+        return Activation(_tanh, kernels=_TANH)
     if type(module) is nn.Sigmoid:
-        return Activation(_sigmoid)
+        return Activation(_sigmoid, kernels=_SIGMOID)
     if type(module) is nn.Softplus and module.threshold >= 20:
         return Activation(_softplus(float(module.beta)))
     if type(module) is nn.ReLU:
-        return Activation(_relu, smooth=False, curved=False)
+        return Activation(_relu, smooth=False, curved=False, kernels=_RELU)
     if type(module) is nn.LeakyReLU:
         return Activation(_leaky_relu(float(module.negative_slope)), smooth=False, curved=False)
     if type(module) is nn.ELU:

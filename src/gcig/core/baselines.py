@@ -147,10 +147,9 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update_from(self, sums: CellSums) -> None:
         """Move the averages by the means of cell sums; a cell without rows stays as it is and is counted."""
-        present = sums.counts > 0
-        share = _spread(self.rate * present.to(self.values.dtype), self.values)
-        self.values.lerp_(sums.means.to(self.values.dtype), share)
-        self.n_empty += ~present
+        share = (sums.counts > 0).to(self.values.dtype).mul_(self.rate)
+        self.values.lerp_(sums.means.to(self.values.dtype), _spread(share, self.values))
+        self.n_empty += sums.counts == 0
 
     def of(self, labels: Tensor) -> Tensor:
         """The baselines of each row's label, under every group: shape (groups, n, ...)."""

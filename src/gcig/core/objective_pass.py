@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
 
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
 from gcig.core.scratch import Scratch
 from gcig.core.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
-__all__ = ["Objective", "secant_objective"]
+__all__ = ["Objective", "Pulled", "objective_gradient", "prediction_gradient", "secant_objective"]
 
 Outer = Callable[[Tensor], Tensor]
+Pulled = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""A loss on the logits (rows,), as its value and its gradient."""
 
 
 class Objective(NamedTuple):
@@ -33,6 +36,45 @@ class Objective(NamedTuple):
     penalty: Tensor
     disparity: Tensor
     norms: Tensor
+
+
+@torch.no_grad()
+def prediction_gradient(layers: Layers, inputs: Tensor, outer: Pulled) -> tuple[Tensor, Gradient]:
+    """A loss on the predictions and its parameter gradient: a plain training step, without a graph."""
+    values, nodes = [inputs], []
+    for weight, bias, activation in zip(layers.weights, layers.biases, layers.activations, strict=False):
+        nodes.append(linear(values[-1], weight, bias))
+        values.append(activation.value(nodes[-1]))
+    top, bias = layers.weights[-1], layers.biases[-1]
+    logits = torch.mv(values[-1], top[0])
+    loss, d_logits = outer(logits if bias is None else logits.add_(bias))
+    d_weights = [torch.mv(values[-1].T, d_logits).unsqueeze(0)]
+    d_biases = [d_logits.sum().unsqueeze(0)]
+    d_values = torch.outer(d_logits, top[0])
+    for index in range(len(nodes) - 1, -1, -1):
+        d_nodes = layers.activations[index].pull(d_values, nodes[index], values[index + 1])
+        d_weights.insert(0, torch.mm(d_nodes.T, values[index]))
+        d_biases.insert(0, d_nodes.sum(0))
+        if index:
+            d_values = torch.mm(d_nodes, layers.weights[index])
+    return loss, Gradient(d_weights, d_biases)
+
+
+@torch.no_grad()
+def objective_gradient(
+    layers: Layers,
+    inputs: Tensor,
+    labels: Tensor,
+    baselines: Tensor,
+    weights: Tensor,
+    rule: SecantRule,
+    outer: Pulled,
+    scratch: Scratch,
+) -> tuple[Objective, Gradient]:
+    """What `secant_objective` computes, with the gradient beside it instead of in a graph."""
+    gradient, parts = _explain(layers, _Batch(inputs, labels, baselines, weights), rule, scratch, outer)
+    assert gradient is not None
+    return Objective(parts[0] + parts[1], *parts), gradient
 
 
 def secant_objective(
@@ -68,7 +110,7 @@ def secant_objective(
         Maps logits of shape (rows,) to a scalar, differentiably. Only the logits are differentiated: what
         else it depends on gets no gradient.
     n_explained : int, optional
-        All rows unless given. With 0, this is an ordinary training step; autograd's is faster on CPU.
+        All rows unless given. With 0, this is an ordinary training step.
     scratch : Scratch, optional
         Kept by a caller who calls often.
     """
@@ -78,10 +120,10 @@ def secant_objective(
             f"labels ({len(labels)}) and weights ({len(weights)}) must cover the explained rows "
             f"({count} of {len(inputs)})"
         )
-    batch = _Batch(inputs, labels, baselines, weights, outer)
+    batch = _Batch(inputs, labels, baselines, weights)
     return Objective(
         *_SecantObjective.apply(
-            batch, rule, network.activations, scratch or Scratch(), *network.weights, *network.biases
+            batch, rule, outer, network.activations, scratch or Scratch(), *network.weights, *network.biases
         )
     )
 
@@ -91,7 +133,6 @@ class _Batch(NamedTuple):
     labels: Tensor
     baselines: Tensor
     weights: Tensor
-    outer: Outer
 
 
 class _SecantObjective(torch.autograd.Function):
@@ -102,17 +143,21 @@ class _SecantObjective(torch.autograd.Function):
         ctx: Any,
         batch: _Batch,
         rule: SecantRule,
+        outer: Outer,
         activations: Sequence[Activation],
         scratch: Scratch,
         *parameters: Any,
     ) -> tuple[Tensor, ...]:
         layers = Layers.split(parameters, activations)
         wanted = any(ctx.needs_input_grad)
+        pulled = _Differentiated(outer)
         with torch.autocast(batch.inputs.device.type, enabled=False):
             if len(batch.labels):
-                ctx.gradient, parts = _explain(layers, batch, rule, scratch, wanted)
+                ctx.gradient, parts = _explain(layers, batch, rule, scratch, pulled, wanted=wanted)
             else:
-                ctx.gradient, parts = _predict(layers, batch, wanted)
+                loss, ctx.gradient = prediction_gradient(layers, batch.inputs, pulled)
+                none = loss.new_zeros(batch.baselines.shape[1], 0)
+                parts = loss, loss.new_zeros(()), loss.new_zeros(0), none
             total = parts[0] + parts[1]
         ctx.mark_non_differentiable(*parts)
         return total, *parts
@@ -120,54 +165,40 @@ class _SecantObjective(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_total: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return *[None] * 4, *ctx.gradient.scaled(d_total, ctx.needs_input_grad[4:])
+        return *[None] * 5, *ctx.gradient.scaled(d_total, ctx.needs_input_grad[5:])
 
 
 _Parts = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _explain(
-    layers: Layers, batch: _Batch, rule: SecantRule, scratch: Scratch, wanted: bool
+    layers: Layers,
+    batch: _Batch,
+    rule: SecantRule,
+    scratch: Scratch,
+    outer: Pulled,
+    *,
+    wanted: bool = True,
 ) -> tuple[Gradient | None, _Parts]:
-    """Gradient and parts of the objective where rows are explained."""
+    """Gradient, where it is wanted, and parts of the objective where rows are explained."""
     work = SecantPass(layers, batch.inputs, batch.labels, batch.baselines, rule, scratch)
     work.propagate()
-    loss, d_logits = _differentiate(batch.outer, work.logits(), wanted)
+    loss, d_logits = outer(work.logits())
     comparison = work.compare()
     gradient = work.pull(comparison, batch.weights, d_logits) if wanted else None
     penalty = torch.dot(comparison.disparity, batch.weights)
     return gradient, (loss, penalty, comparison.disparity, comparison.norms)
 
 
-def _predict(layers: Layers, batch: _Batch, wanted: bool) -> tuple[Gradient | None, _Parts]:
-    """Gradient and parts of the objective where no row is explained."""
-    values, slopes = [batch.inputs], []
-    for weight, bias, activation in zip(layers.weights, layers.biases, layers.activations, strict=False):
-        value, slope, _ = activation.derivatives(torch.nn.functional.linear(values[-1], weight, bias))
-        values.append(value)
-        slopes.append(slope)
-    logits = torch.nn.functional.linear(values[-1], layers.weights[-1], layers.biases[-1]).squeeze(1)
-    loss, d_logits = _differentiate(batch.outer, logits, wanted)
-    parts = loss, loss.new_zeros(()), loss.new_zeros(0), loss.new_zeros(batch.baselines.shape[1], 0)
-    if d_logits is None:
-        return None, parts
-    d_outputs = d_logits.unsqueeze(1)
-    d_weights: list[Tensor] = []
-    d_biases: list[Tensor] = []
-    for index in range(len(layers.weights) - 1, -1, -1):
-        d_weights.insert(0, torch.mm(d_outputs.T, values[index]))
-        d_biases.insert(0, d_outputs.sum(0))
-        if index:
-            d_outputs = torch.mm(d_outputs, layers.weights[index]).mul_(slopes[index - 1])
-    return Gradient(d_weights, d_biases), parts
+class _Differentiated:
+    """A function of the logits with its gradient, from autograd."""
 
+    def __init__(self, outer: Outer) -> None:
+        self.outer = outer
 
-def _differentiate(outer: Outer, logits: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
-    """The value of a function of the logits and, where wanted, its gradient."""
-    if not wanted:
-        return outer(logits).detach(), None
-    with torch.enable_grad():
-        leaf = logits.detach().requires_grad_()
-        value = outer(leaf)
-        (d_logits,) = torch.autograd.grad(value, leaf)
-    return value.detach(), d_logits
+    def __call__(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            value = self.outer(leaf)
+            (d_logits,) = torch.autograd.grad(value, leaf)
+        return value.detach(), d_logits

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from gcig.core.activations import Activation
 from gcig.core.comparison import Comparison, compare, pull_compare
+from gcig.core.layered import LayeredNetwork
 from gcig.core.path_arrays import LayerArrays, PathArrays, PathShape, add_up
 from gcig.core.scratch import Scratch
 from gcig.core.secant import Secants, pull_secants, secants, sharpness
@@ -69,6 +70,12 @@ class Layers(NamedTuple):
         half = len(parameters) // 2
         return cls(parameters[:half], parameters[half:], activations)
 
+    @classmethod
+    def of(cls, network: LayeredNetwork) -> "Layers":
+        """The same memory as the network's parameters, outside any graph."""
+        biases = [None if bias is None else bias.detach() for bias in network.biases]
+        return cls([weight.detach() for weight in network.weights], biases, network.activations)
+
 
 class Gradient(NamedTuple):
     """One array for each weight and for each bias, also for those that are None."""
@@ -85,6 +92,14 @@ class Gradient(NamedTuple):
         """Times a number, as new arrays; None for what is not needed."""
         parts = torch._foreach_mul([*self.weights, *self.biases], factor)
         return [part if need else None for part, need in zip(parts, needed, strict=True)]
+
+    def copy_to(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        """Write into arrays of the same shapes; where a bias is None there is nowhere to write."""
+        pairs = [
+            *zip(weights, self.weights, strict=True),
+            *((to, part) for to, part in zip(biases, self.biases, strict=True) if to is not None),
+        ]
+        torch._foreach_copy_([to for to, _ in pairs], [part for _, part in pairs])
 
 
 class _Layer(NamedTuple):

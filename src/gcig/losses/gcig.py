@@ -23,9 +23,10 @@ from gcig.core.fused import Scratch, SecantRule, secant_penalty
 from gcig.core.method import Method, training_method
 from gcig.core.modes import Score, untraced
 from gcig.core.numerics import vector_norm
-from gcig.core.objective_pass import Objective, secant_objective
+from gcig.core.objective_pass import Objective, Pulled, objective_gradient, secant_objective
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probing import Probe, probe, warn_of_kinks
+from gcig.core.secant_pass import Gradient, Layers
 
 __all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
 
@@ -206,22 +207,60 @@ class GCIGPenalty(nn.Module):
     ) -> Objective | None:
         """A loss on all rows' logits plus `weight` times the penalty of the first len(y) rows, in one pass.
 
-        The forward pass is shared and no graph of the network is built, so that this is the cheapest way to
-        train. It exists for layered networks without active dropout; None where it does not apply, or where
-        rows turn out to have no attributions, and the terms have to be computed one by one.
+        The forward pass is shared and no graph of the network is built. It exists for layered networks
+        without active dropout; None where it does not apply, or where rows turn out to have no attributions,
+        and the terms have to be computed one by one.
         """
-        method = self._method(module, x)
-        dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
-        if not _fusible(method) or torch.compiler.is_compiling() or dropping:
+        method = self.joint_method(module, x)
+        if method is None or method.network is None:
             return None
-        assert method.network is not None
-        rule = SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
-        weights = weight * label_row_weights(y, self.definition.label_weights, dtype=x.dtype)
-        baselines = self._compared_baselines().to(x.dtype)
         found = secant_objective(
-            method.network, x, y, baselines, weights, rule, outer, n_explained=len(y), scratch=self._scratch
+            method.network,
+            x,
+            y,
+            self._compared_baselines().to(x.dtype),
+            weight * label_row_weights(y, self.definition.label_weights, dtype=x.dtype),
+            self._secant_rule(method),
+            outer,
+            n_explained=len(y),
+            scratch=self._scratch,
         )
         return found if bool(defined_by_norms(found.norms).all()) else None
+
+    def joint_gradient(
+        self, layers: Layers, method: Method, x: Tensor, y: Tensor, outer: Pulled, weight: float
+    ) -> tuple[Objective, Gradient] | None:
+        """What `joint` computes, and its gradient, outside any graph: the cheapest way to train.
+
+        Parameters
+        ----------
+        layers : Layers
+            The parameters of the network, as `Layers.of` reads them.
+        method : Method
+            From `joint_method`; both are found once and used for all steps.
+        outer : callable
+            Maps logits to a loss and to the loss's gradient.
+        """
+        objective, gradient = objective_gradient(
+            layers,
+            x,
+            y,
+            self._compared_baselines().to(x.dtype),
+            label_row_weights(y, self.definition.label_weights, dtype=x.dtype).mul_(weight),
+            self._secant_rule(method),
+            outer,
+            self._scratch,
+        )
+        return (objective, gradient) if bool(defined_by_norms(objective.norms).all()) else None
+
+    def joint_method(self, module: nn.Module, x: Tensor) -> Method | None:
+        """How rows are explained in one pass with their predictions; None where that does not apply."""
+        method = self._method(module, x)
+        dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
+        return None if dropping or torch.compiler.is_compiling() or not _fusible(method) else method
+
+    def _secant_rule(self, method: Method) -> SecantRule:
+        return SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
 
     def _method(self, module: nn.Module, x: Tensor) -> Method:
         return training_method(
@@ -260,7 +299,7 @@ class GCIGPenalty(nn.Module):
     def _fused(self, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
         network = method.network
         assert network is not None
-        rule = SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
+        rule = self._secant_rule(method)
 
         def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
             weights = label_row_weights(y, self.definition.label_weights, defined, dtype=x.dtype)

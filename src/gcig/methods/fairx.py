@@ -15,7 +15,8 @@ from gcig.core.disparity import Definition
 from gcig.core.modes import evaluating, logits
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.document import numbers_from_plain, numbers_to_plain, to_plain
-from gcig.methods.fair_training import FairTraining, TrainedNetwork, measure, train_fairly
+from gcig.methods.fair_settings import FairTraining
+from gcig.methods.fair_training import TrainedNetwork, train_fairly
 from gcig.methods.guards import (
     BoundWarning,
     CollapseWarning,
@@ -27,6 +28,7 @@ from gcig.methods.guards import (
     warn_of_collapse,
     warn_of_columns,
 )
+from gcig.methods.judge import measure
 from gcig.methods.prepared import TrainingData
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.training import Loop, resolve_batch_size, resolve_learning_rate

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gcig.methods.fair_training import binary_auc
+from gcig.methods.judge import binary_auc
 from gcig.training import Epoch
 
 __all__ = [

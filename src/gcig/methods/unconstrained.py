@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fair_training import FairTraining, train_fairly
+from gcig.methods.fair_settings import FairTraining
+from gcig.methods.fair_training import train_fairly
 from gcig.methods.prepared import TrainingData
 from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
 

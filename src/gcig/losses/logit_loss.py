@@ -1,0 +1,105 @@
+r"""The terms that depend on predictions alone, with their gradient with respect to the logits by hand.
+
+Cross-entropy plus a weight times an outcome term, for one mini-batch. Training small networks pays more for
+a graph of these few operations than for the operations.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from gcig.losses.equalized_odds import rate_disparity
+
+__all__ = ["LogitLoss", "rate_disparity_gradient"]
+
+
+def rate_disparity_gradient(probabilities: Tensor, members: Tensor, n_groups: int) -> tuple[Tensor, Tensor]:
+    """`rate_disparity` and its gradient with respect to the probabilities.
+
+    Parameters
+    ----------
+    probabilities : Tensor of shape (n,)
+    members : Tensor of shape (n, conditions x groups)
+        Weight of each row in each cell, the groups of one condition side by side.
+    n_groups : int
+
+    Examples
+    --------
+    >>> members = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> rate_disparity_gradient(torch.tensor([0.5, 0.25, 0.75]), members, 2)
+    (tensor(0.), tensor([0., 0., 0.]))
+    """
+    totals = members.sum(0)
+    present = totals.sign().view(-1, n_groups)
+    totals = totals.clamp_(min=torch.finfo(totals.dtype).tiny)
+    rates = torch.mv(members.T, probabilities).div_(totals).view_as(present)
+    if n_groups == 2:
+        difference = (rates[:, 0] - rates[:, 1]).mul_(present[:, 0]).mul_(present[:, 1])
+        sign = difference.sign()
+        value, d_rates = difference.abs().sum(), torch.stack([sign, -sign], dim=1)
+    else:
+        n_present = present.sum(1, keepdim=True)
+        pairs = (n_present * (n_present - 1)).clamp_(min=1).unsqueeze(-1)
+        weights = present.unsqueeze(-1) * present.unsqueeze(-2) / pairs
+        differences = rates.unsqueeze(-1) - rates.unsqueeze(-2)
+        value = (differences.abs() * weights).sum()
+        d_rates = (differences.sign_() * weights).sum(-1).mul_(2)  # each pair stands in the table twice
+    return value, torch.mv(members, d_rates.flatten().div_(totals))
+
+
+@dataclass(frozen=True)
+class LogitLoss:
+    """Cross-entropy plus a weighted outcome term, of one mini-batch.
+
+    Parameters
+    ----------
+    targets : Tensor of shape (n,)
+        Labels as floats.
+    weights : Tensor of shape (n,), optional
+        What each row counts in the cross-entropy.
+    members : Tensor of shape (n, conditions x groups), optional
+        Weight of each row in each cell of the outcome term; without it there is none.
+    n_groups : int
+    outcome_weight : float
+
+    Attributes
+    ----------
+    terms : dict of str to Tensor
+        What the terms were worth when the loss was last computed: ``"prediction"`` and ``"outcome"``.
+    """
+
+    targets: Tensor
+    weights: Tensor | None = None
+    members: Tensor | None = None
+    n_groups: int = 2
+    outcome_weight: float = 0.0
+    terms: dict[str, Tensor] = field(default_factory=dict, init=False)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The loss as autograd sees it."""
+        total = binary_cross_entropy_with_logits(logits, self.targets, weight=self.weights)
+        self.terms["prediction"] = total.detach()
+        if self.members is not None:
+            outcome = rate_disparity(logits, self.members.T.unflatten(0, (-1, self.n_groups)))
+            self.terms["outcome"] = outcome.detach()
+            total = total + self.outcome_weight * outcome
+        return total
+
+    @torch.no_grad()
+    def pulled(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss, and its gradient with respect to the logits."""
+        total = binary_cross_entropy_with_logits(logits, self.targets, weight=self.weights)
+        probabilities = torch.sigmoid(logits)
+        d_logits = (probabilities - self.targets).div_(len(logits))
+        if self.weights is not None:
+            d_logits.mul_(self.weights)
+        self.terms["prediction"] = total
+        if self.members is not None:
+            outcome, d_probabilities = rate_disparity_gradient(probabilities, self.members, self.n_groups)
+            self.terms["outcome"] = outcome
+            total = torch.add(total, outcome, alpha=self.outcome_weight)
+            slope = torch.addcmul(probabilities, probabilities, probabilities, value=-1)
+            d_logits.addcmul_(d_probabilities, slope, value=self.outcome_weight)
+        return total, d_logits
