@@ -1,0 +1,127 @@
+"""The results of a reproduction as files: written from what is in the store, and read back to be shown.
+
+What is shown is made from these files alone, so that it can be made again without the store and its
+predictions, which are not kept with published results.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gcig.benchmark.atomic import RunError, write_atomically
+from gcig.benchmark.cell import Cell
+from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
+from gcig.benchmark.store import RunStore
+from gcig.experiments.request import Request
+
+__all__ = ["Collected", "collect", "read", "read_measured", "write_json"]
+
+REQUEST, POOLED, PROVENANCE, CHOSEN = (
+    "request.json",
+    "pooled.csv",
+    "provenance.json",
+    "chosen_parameters.json",
+)
+EXPLANATIONS = "explanations.json"
+MEASURED = "measured"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """All that is known of a reproduction.
+
+    Attributes
+    ----------
+    request : what was asked for.
+    frames : experiment -> a row a fold; empty where nothing is finished.
+    pooled : figures of pooled out-of-fold predictions of RQ1.
+    measured : "cost", "baseline_kinds" and "datasets" -> rows.
+    provenance, chosen : as written with the results.
+    explanations : key of a check -> why it was not met.
+    """
+
+    request: Request
+    frames: Mapping[str, pd.DataFrame]
+    pooled: pd.DataFrame
+    measured: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    explanations: Mapping[str, str] = field(default_factory=dict)
+
+
+def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> None:
+    """Write the finished results of every experiment; cells that are not finished are not in them."""
+    for name, own in cells.items():
+        results = store.results(own)
+        write_atomically(out / _file(name), csv_text(results_frame(results)).encode())
+        if name == "comparison":
+            found = pooled([result for result in results if result.predictions])
+            write_atomically(out / POOLED, csv_text(found).encode())
+
+
+def read(out: Path) -> Collected:
+    """What `collect` and `reproduce` wrote; files that are not there are empty."""
+    file = out / REQUEST
+    if not file.is_file():
+        raise RunError(f"there is no reproduction in {str(out)!r}: it has no {REQUEST}.")
+    try:
+        request = Request.from_json(file.read_bytes())
+    except (ValueError, TypeError) as error:
+        raise RunError(
+            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__})."
+        ) from error
+    return Collected(
+        request=request,
+        frames={name: _frame(out / _file(name)) for name in request.experiments},
+        pooled=_csv(out / POOLED),
+        measured={
+            **{name: read_measured(out, name) for name in ("datasets", "cost")},
+            "baseline_kinds": [
+                row
+                for each in sorted((out / MEASURED).glob("baseline_kinds-*.json"))
+                for row in _json(each, [])
+            ],
+        },
+        provenance=_json(out / PROVENANCE, {}),
+        chosen=_json(out / CHOSEN, {}),
+        explanations=_json(out / EXPLANATIONS, {}),
+    )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write plain values, whole or not at all."""
+    write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_measured(out: Path, name: str) -> list[dict[str, Any]]:
+    """Rows that were measured outside the store; empty where they are not there."""
+    found: list[dict[str, Any]] = _json(out / MEASURED / f"{name}.json", [])
+    return found
+
+
+def _file(experiment: str) -> str:
+    return "results.csv" if experiment == "comparison" else f"results_{experiment}.csv"
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    frame = _csv(path)
+    if not len(frame):
+        return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
+    return frame.assign(variant=frame["variant"].fillna(""))
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+        return pd.DataFrame()
+    return pd.read_csv(path, float_precision="round_trip", dtype={"variant": "object", "error": "object"})
+
+
+def _json(path: Path, otherwise: Any) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else otherwise
+    except ValueError as error:
+        raise RunError(f"{str(path)!r} is not JSON: {error}.") from None

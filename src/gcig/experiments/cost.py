@@ -1,0 +1,142 @@
+"""What the GCIG term costs in training, beside the paper's two statements about it.
+
+Times mean nothing between machines, so every figure is a ratio to plain training that was measured in turn
+with it, in one process on one thread.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from gcig.data.encoding import TableEncoder
+from gcig.data.registry import load_dataset
+from gcig.experiments.paper import paper
+from gcig.methods.registry import METHODS
+from gcig.report import numerals
+from gcig.report.tables import Cell, Table, Value
+
+__all__ = ["GROUPS", "RULES", "measure", "tables"]
+
+GROUPS = (2, 7)
+# name -> what it changes, and the paper's T where it is the paper's
+RULES: dict[str, tuple[dict[str, Any], int | None]] = {
+    "paper: right Riemann, T = 8, all rows": ({"rule": "right", "n_steps": 8, "penalty_rows": 1.0}, 8),
+    "paper: right Riemann, T = 16, all rows": ({"rule": "right", "n_steps": 16, "penalty_rows": 1.0}, 16),
+    "ours: automatic rule, all rows": ({"penalty_rows": 1.0}, None),
+    "ours: automatic rule, a quarter of the rows (default)": ({}, None),
+}
+
+
+def measure(
+    *, dataset: str = "adult", n_rows: int = 20_000, epochs: int = 2, rounds: int = 5
+) -> list[dict[str, Any]]:
+    """Ratios of whole fits to plain ones, on encoded rows with groups that are dealt out at random.
+
+    What a step costs does not depend on who is in which group, so any number of groups can be had.
+    """
+    data = load_dataset(dataset)
+    inputs = TableEncoder().fit_transform(data.X.iloc[:n_rows])
+    labels = data.y.to_numpy()[:n_rows]
+    common: dict[str, Any] = {
+        "preprocessing": "none",
+        "max_epochs": epochs,
+        "early_stopping": False,
+        "lambda_fair": 0.0,
+        "random_state": 0,
+        "device": "cpu",
+    }
+    rng = np.random.default_rng(0)
+    found = []
+    for n_groups in GROUPS:
+        groups = rng.permutation(np.arange(len(labels)) % n_groups).astype(str)
+
+        def fit(parameters: Mapping[str, Any], groups: Any = groups) -> None:
+            METHODS["fairx"].estimator(**common, **parameters).fit(inputs, labels, sensitive_features=groups)
+
+        seconds = _in_turn(
+            {
+                "plain": lambda: fit({"lambda_ig": 0.0}),
+                **{name: _fit(fit, {"lambda_ig": 0.3, **changes}) for name, (changes, _) in RULES.items()},
+            },
+            rounds,
+        )
+        for name in RULES:
+            ratios = sorted(a / b for a, b in zip(seconds[name], seconds["plain"], strict=True))
+            found.append(
+                {
+                    "rule": name,
+                    "groups": n_groups,
+                    "ratio": statistics.median(ratios),
+                    "low": ratios[0],
+                    "high": ratios[-1],
+                    "rounds": rounds,
+                }
+            )
+    return found
+
+
+def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+    """Ratios by rule and number of groups, the paper's statements beside."""
+    if not measured:
+        return {}
+    by = {(row["rule"], row["groups"]): row for row in measured}
+    claims = paper()["cost"]["claims"]
+    rows: list[tuple[Value, ...]] = []
+    for name, (_, steps) in RULES.items():
+        cells = [_ratio(by.get((name, n))) for n in GROUPS]
+        growth = cells[-1].value / cells[0].value
+        rows.append(
+            (name, *cells, growth, "-" if steps is None else f"{steps}", "-" if steps is None else "1")
+        )
+    return {
+        "cost": Table(
+            (
+                "rule",
+                *(f"{n} groups: times plain training" for n in GROUPS),
+                f"{GROUPS[-1]} over {GROUPS[0]} groups",
+                "paper: times plain training",
+                f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
+            ),
+            rows,
+            caption="What training with the GCIG term costs",
+            notes=(
+                f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
+                "Median over rounds of whole fits in one process, with the smallest and the largest "
+                "ratio. The paper's "
+                "rule is run by our engine, which explains all steps and groups of a batch in one pass; "
+                "its own code "
+                "may be slower. More groups are more rows to explain, so that the cost grows with them.",
+            ),
+            digits=1,
+        )
+    }
+
+
+def _fit(fit: Callable[[Mapping[str, Any]], None], parameters: Mapping[str, Any]) -> Callable[[], None]:
+    return lambda: fit(parameters)
+
+
+def _in_turn(fits: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of every fit, one of each in every round."""
+    seconds: dict[str, list[float]] = {name: [] for name in fits}
+    with threadpool_limits(1):
+        for number in range(rounds + 1):  # the first round warms up
+            for name, fit in fits.items():
+                gc.collect()
+                start = time.process_time()
+                fit()
+                if number:
+                    seconds[name].append(time.process_time() - start)
+    return seconds
+
+
+def _ratio(row: Mapping[str, Any] | None) -> Cell:
+    if row is None:
+        return Cell("missing")
+    low, high = numerals.number(row["low"], 1), numerals.number(row["high"], 1)
+    return Cell(f"{numerals.number(row['ratio'], 1)} ({low} to {high})", row["ratio"])

@@ -1,0 +1,141 @@
+"""The trade-off of ranking, outcome fairness and procedural fairness over the weights of every method."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from gcig.experiments.figure import Figure, Panel, Series
+from gcig.experiments.setting import Chosen, Setting
+from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spread
+from gcig.experiments.sweep import of_variant
+from gcig.report.pareto import front
+from gcig.report.tables import Mark, Table, Value
+
+__all__ = ["DATASETS", "FOLDS", "GRIDS", "figures", "on_front", "settings", "tables"]
+
+DATASETS = ("adult", "compas")
+FOLDS = 2  # of the five: a front needs many settings more than it needs sharp points
+_RATES = (1e-3, 2e-3, 5e-3)
+# Six settings a method, from gentle to strong. The plain network has no such dial but its learning rate.
+GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
+    "unconstrained": tuple({"learning_rate": rate} for rate in (5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2)),
+    "dir": tuple({"repair_level": level} for level in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+    "hardt": tuple(
+        {"objective": objective, "learning_rate": rate}
+        for objective in ("accuracy_score", "balanced_accuracy_score")
+        for rate in _RATES
+    ),
+    "agarwal": tuple({"eps": eps} for eps in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)),
+    "lagrangian": tuple({"max_gap": gap} for gap in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)),
+    "adversarial": tuple({"alpha": alpha} for alpha in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
+    "fairx": tuple(
+        {"lambda_ig": ig, "lambda_fair": fair}
+        for ig, fair in ((0.05, 0.05), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2), (0.5, 0.5), (1.0, 1.0))
+    ),
+}
+_METRICS = ("auc", "eo_gap", "gcig")
+
+
+def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]) -> list[Setting]:
+    """Every method's grid, other parameters as chosen."""
+    return [
+        Setting(name, method, {**chosen(name, method), **changes}, _variant(changes))
+        for name in datasets
+        for method in methods
+        for changes in GRIDS.get(method, ())
+    ]
+
+
+def on_front(points: Sequence[tuple[float, float, float]]) -> list[bool]:
+    """Which (AUC, EO gap, GCIG) no other one beats in all three; a point with NaN is not on the front.
+
+    Examples
+    --------
+    >>> on_front([(0.9, 0.1, 0.1), (0.9, 0.2, 0.1), (0.8, 0.0, 0.2)])
+    [True, False, True]
+    """
+    known = [i for i, point in enumerate(points) if not math.isnan(sum(point))]
+    flags = front([(points[i][0], -points[i][1], -points[i][2]) for i in known])
+    kept = {i for i, flag in zip(known, flags, strict=True) if flag}
+    return [i in kept for i in range(len(points))]
+
+
+def tables(
+    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str], expected: int
+) -> dict[str, Table]:
+    """Every setting, with whether it is on the front."""
+    rows: list[tuple[Value, ...]] = []
+    marks: dict[tuple[int, int], Mark] = {}
+    for name in datasets:
+        listed = _listed(frame, name, methods)
+        flags = on_front([point for _, _, _, point in listed])
+        for (method, changes, own, _), flag in zip(listed, flags, strict=True):
+            if flag:
+                marks[len(rows), 2] = "best"
+            words = ", ".join(f"{key} {value}" for key, value in changes.items())
+            cells = [spread(own, metric, expected=expected) for metric in (*_METRICS, "eo_noise_floor")]
+            rows.append((name, method_label(method), words, *cells, flag))
+    return {
+        "pareto": Table(
+            (
+                "dataset",
+                "method",
+                "setting",
+                *(LABELS[m] for m in (*_METRICS, "eo_noise_floor")),
+                "on the front",
+            ),
+            rows,
+            caption="Settings that no other one beats in AUC, EO gap and GCIG at once",
+            notes=(
+                f"Six settings a method on {FOLDS} of the five folds; models with a collapsed fold are "
+                "not on the "
+                "front. The paper has no such figure.",
+                COLLAPSED_NOTE,
+            ),
+            marks=marks,
+        )
+    }
+
+
+def figures(
+    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]
+) -> dict[str, Figure]:
+    """All methods in one picture: AUC against GCIG and against the EO gap."""
+    panels = []
+    for name in datasets:
+        listed = _listed(frame, name, methods)
+        for place, metric in ((2, "gcig"), (1, "eo_gap")):
+            series = [_cloud(listed, method, place) for method in methods]
+            panels.append(Panel(f"{name}: AUC against {LABELS[metric]}", LABELS[metric], "AUC", series))
+    caption = "One point a setting, means over the folds; upper left is better. Collapsed models are marked."
+    return {"pareto": Figure("What fair outcomes and fair reasons cost", caption, panels)}
+
+
+def _listed(
+    frame: pd.DataFrame, dataset: str, methods: Sequence[str]
+) -> list[tuple[str, dict[str, Any], pd.DataFrame, tuple[float, float, float]]]:
+    """Method, setting, folds and point of every setting; collapsed ones have no point."""
+    found = []
+    for method in methods:
+        for changes in GRIDS.get(method, ()):
+            own = finished(of_variant(frame, dataset, _variant(changes), method))
+            sound = len(own) and not own["collapsed"].astype(bool).any()
+            auc, gap, gcig = (float(own[m].mean()) if sound else math.nan for m in _METRICS)
+            found.append((method, changes, own, (auc, gap, gcig)))
+    return found
+
+
+def _cloud(listed: Sequence[Any], method: str, place: int) -> Series:
+    x, y, collapsed = [], [], []
+    for key, _, own, _ in listed:
+        if key == method and len(own):
+            x.append(float(own[_METRICS[place]].mean()))
+            y.append(float(own["auc"].mean()))
+            collapsed.append(bool(own["collapsed"].astype(bool).any()))
+    return Series(method_label(method), x, y, collapsed=collapsed)
+
+
+def _variant(changes: Mapping[str, Any]) -> str:
+    return "pareto " + " ".join(f"{name}={value}" for name, value in sorted(changes.items()))
