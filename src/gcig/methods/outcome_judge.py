@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.batch import GroupedBatch
 from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import EqualizedOddsLoss
-from gcig.methods.fair_training import binary_auc
+from gcig.methods.judge import binary_auc
 from gcig.training import Validation
 
 __all__ = ["OutcomeJudge", "all_logits", "cell_members", "cell_rates", "excess", "gaps"]
