@@ -74,21 +74,25 @@ def predicted_parts(
     unforeseen: Counter[tuple[str, str]] = Counter()
     formulas: Counter[str] = Counter()
     for part in stream.parts(kinds, wanted, rows=rows):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = _predict(estimator, part, groups)
-        _tally(caught, unforeseen)
+        found = _predict(estimator, part, groups, unforeseen)
         formulas.update(_formula_cells(part.passed[list(passed)]))
         yield pd.concat([part.passed[list(passed)], found], axis=1)
     _warn(unforeseen, formulas)
 
 
-def _predict(estimator: Any, part: TablePart, groups: Sequence[str]) -> pd.DataFrame:
+def _predict(
+    estimator: Any, part: TablePart, groups: Sequence[str], unforeseen: Counter[tuple[str, str]]
+) -> pd.DataFrame:
     extra: dict[str, Any] = {}
     if groups:
         extra["sensitive_features"] = _known_groups(part.passed[list(groups)], estimator.groups_)
-    probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
-    decision = [level_name(value) for value in estimator.predict(part.inputs, **extra).tolist()]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
+    _tally(caught, unforeseen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same once more
+        decision = [level_name(value) for value in estimator.predict(part.inputs, **extra).tolist()]
     return pd.DataFrame(dict(zip(ADDED, (probability, decision), strict=True)), index=part.inputs.index)
 
 

@@ -24,6 +24,7 @@ SHELL_WORDS = {
     "Allow a larger max_auc_drop, more max_epochs, or a looser bound.": (
         "Allow more --epochs, or a looser bound."
     ),
+    "a bound that can be met (max_gcig, max_eo_gap)": "a bound that can be met (--max-gcig, --max-eo-gap)",
     "set threshold='f1' or class_weight='balanced'": "set --threshold f1",
 }
 

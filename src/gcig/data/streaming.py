@@ -154,7 +154,7 @@ def _parquet_shape(path: Path) -> tuple[tuple[str, ...], int]:
 
 
 def _typed(column: pd.Series[Any], kind: str, decimal: str) -> pd.Series[Any]:
-    """A column of text as what it was in training; where it cannot be, it stays text, and is refused later."""
+    """A column of text as what it was in training; where it cannot be, it stays text, to be refused later."""
     cells = column.str.strip()
     cells = cells.where(cells != "", None).astype(object)
     if kind == "category":

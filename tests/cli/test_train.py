@@ -1,0 +1,180 @@
+import json
+
+import pandas as pd
+import pytest
+from loan_files import QUICK, ROLES, make_loans
+
+import gcig
+from gcig.records import Evaluation
+
+
+@pytest.fixture
+def train(shell, loans_csv, tmp_path):
+    """Train on the loans with further arguments, into a new folder."""
+
+    def run(*more, roles=ROLES, out=tmp_path / "model"):
+        return (*shell("train", loans_csv, *roles, "--drop", "id", "--out", out, *QUICK, *more), out)
+
+    return run
+
+
+def test_it_writes_a_model_and_reports(train, loans):
+    code, out, err, folder = train()
+    assert code == 0
+    assert err == ""  # --quiet
+    assert {path.name for path in folder.iterdir()} >= {"manifest.json", "model.json", "report.json"}
+    model = gcig.load(folder)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.groups_ == ("female", "male")
+    assert list(model.encoder_.feature_names_in_) == ["income", "job", "owner", "race"]
+    assert set(model.predict(loans[["income", "job", "owner", "race"]])) <= {"no", "yes"}
+    for word in ("held-out rows", "Unconstrained", "FairX", "Cost:", "AUC", "Gain:", "GCIG", "EO gap"):
+        assert word in out
+
+
+def test_the_report_says_what_was_done(train):
+    _, out, _, folder = train("--json", "--test-size", "0.4", "--seed", "3")
+    report = json.loads((folder / "report.json").read_text())
+    assert json.loads(out) == report
+    assert report["split"] == {"train": 144, "test": 96, "seed": 3}
+    assert report["target"] == {"column": "approved", "negative": "no", "positive": "yes"}
+    assert report["sensitive"] == ["sex"]
+    roles = {column["name"]: column["role"] for column in report["data"]["columns"]}
+    assert (roles["id"], roles["sex"], roles["approved"], roles["job"]) == (
+        "dropped",
+        "protected",
+        "target",
+        "input",
+    )
+    assert [model["method"] for model in report["models"]] == ["unconstrained", "fairx"]
+    for model in report["models"]:
+        assert Evaluation.from_dict(model["evaluation"]).n_rows == 96
+        assert model["parameters"]["random_state"] == 3
+
+
+def test_it_says_how_it_read_every_column(shell, loans_csv, tmp_path, loans):
+    arguments = [a for a in QUICK if a != "--quiet"]
+    code, _, err = shell("train", loans_csv, *ROLES, "--out", tmp_path / "m", *arguments, "--drop", "id")
+    assert code == 0
+    lines = {line.split()[0]: line for line in err.splitlines() if line.strip()}
+    assert "not used" in lines["id"]
+    assert "number, 1 missing" in lines["income"]
+    assert "text, 4 categories, 1 missing" in lines["job"]
+    assert "true or false" in lines["owner"]
+    assert "'female' (120), 'male' (120); not an input" in lines["sex"]
+    assert "1 is 'yes'" in lines["approved"]
+    assert "180 rows to train on; 60 held out" in err
+    assert not any(cell in err for cell in loans["id"])
+    assert not any(f"{cell:.2f}" in err for cell in loans["income"].dropna())
+
+
+def test_the_positive_class_need_not_come_last_in_the_alphabet(train, loans):
+    roles = ["--target", "approved", "--positive", "no", "--sensitive", "sex"]
+    _, _, _, folder = train(roles=roles, out=train()[3].with_name("other"))
+    other = gcig.load(folder)
+    assert other.classes_.tolist() == ["yes", "no"]
+    found = gcig.evaluate(
+        other,
+        loans[list(other.encoder_.feature_names_in_)],
+        loans["approved"],
+        sensitive_features=loans["sex"],
+    )
+    assert found.auc > 0.5  # it would be under one half were the classes mixed up
+
+
+def test_several_protected_attributes_are_crossed(train):
+    code, _, _, folder = train("--sensitive", "race")
+    assert code == 0
+    model = gcig.load(folder)
+    assert len(model.groups_) == 4
+    assert "sex=female & race=a" in model.groups_
+    assert list(model.encoder_.feature_names_in_) == ["income", "job", "owner"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_protected_attribute_can_be_kept(train):
+    _, _, err, folder = train("--keep-sensitive")
+    assert "sex" in gcig.load(folder).encoder_.feature_names_in_
+    assert "--drop" in err  # a warning, in the words of the shell
+    assert err.count("tells the protected attribute") == 1  # although two models were trained
+
+
+def test_a_limit_that_is_missed_is_exit_code_1(train):
+    code, out, err, folder = train("--max-gcig", "0.000001")
+    assert code == 1
+    assert "is above --max-gcig 1e-06" in out
+    assert "max_gcig=1e-06 was not reached" in err
+    assert json.loads((folder / "report.json").read_text())["passed"] is False
+    assert gcig.load(folder).max_gcig == 0.000001
+
+
+def test_limits_of_other_methods_are_checked_at_the_end(train):
+    code, out, _, folder = train("--method", "unconstrained", "--max-eo-gap", "1.9")
+    assert code == 0
+    assert "Cost" not in out  # there is nothing to compare it with
+    assert gcig.load(folder).method_key == "unconstrained"
+
+
+def test_parameters_reach_the_estimator(train):
+    _, _, _, folder = train("--lambda-ig", "0.05", "--lambda-fair", "0", "--threshold", "f1")
+    model = gcig.load(folder)
+    assert (model.lambda_ig, model.lambda_fair, model.threshold, model.max_epochs) == (0.05, 0, "f1", 2)
+
+
+def test_the_same_seed_gives_the_same_model(train):
+    first, second = (train("--json", out=train()[3].with_name(name))[1] for name in "ab")
+    assert json.loads(first)["models"] == json.loads(second)["models"]
+
+
+def test_a_model_is_replaced_and_anything_else_is_not(train, tmp_path):
+    folder = train()[3]
+    before = (folder / "report.json").read_text()
+    assert train("--seed", "1")[0] == 0
+    assert (folder / "report.json").read_text() != before
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("cat")
+    code, out, err, _ = train(out=tmp_path / "photos")
+    assert (code, out) == (2, "")
+    assert "not replaced" in err
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_held_out_rows_can_be_saved(train, tmp_path, loans):
+    train("--save-test", tmp_path / "test.csv")
+    saved = pd.read_csv(tmp_path / "test.csv")
+    assert len(saved) == 60
+    assert set(saved["id"]) < set(loans["id"])
+    assert saved.columns.tolist() == loans.columns.tolist()
+
+
+def test_options_from_a_file_and_the_command_line_wins(shell, loans_csv, tmp_path):
+    config = tmp_path / "train.toml"
+    config.write_text(
+        f'file = "{loans_csv}"\nout = "{tmp_path / "model"}"\ntarget = "approved"\npositive = "yes"\n'
+        'sensitive = ["sex", "race"]\ndrop = "id"\nepochs = 1\nseed = 7\nlambda_ig = 0.2\n'
+        'device = "cpu"\nquiet = true\n"test-size" = 0.5\n'
+    )
+    code, out, _ = shell("train", "--config", config, "--epochs", "2", "--json")
+    assert code == 0
+    report = json.loads(out)
+    parameters = report["models"][-1]["parameters"]
+    assert (parameters["max_epochs"], parameters["random_state"], parameters["lambda_ig"]) == (2, 7, 0.2)
+    assert report["sensitive"] == ["sex", "race"]
+    assert report["split"]["test"] == 120
+
+
+def test_parquet_is_read_too(shell, loans, tmp_path):
+    loans.to_parquet(tmp_path / "loans.parquet")
+    out = tmp_path / "model"
+    assert shell("train", tmp_path / "loans.parquet", *ROLES, "--drop", "id", "--out", out, *QUICK)[0] == 0
+    assert gcig.load(out).groups_ == ("female", "male")
+
+
+@pytest.mark.parametrize(("values", "classes"), [((0, 1), [0, 1]), ((False, True), [False, True])])
+def test_plain_labels_need_no_positive_value(shell, tmp_path, values, classes):
+    loans = make_loans()
+    loans["approved"] = (loans["approved"] == "yes").map({False: values[0], True: values[1]})
+    loans.to_csv(tmp_path / "loans.csv", index=False)
+    roles = ["--target", "approved", "--sensitive", "sex", "--drop", "id"]
+    assert shell("train", tmp_path / "loans.csv", *roles, "--out", tmp_path / "m", *QUICK)[0] == 0
+    assert gcig.load(tmp_path / "m").classes_.tolist() == classes
