@@ -13,7 +13,7 @@ from gcig.core.modes import Score
 __all__ = ["adapt"]
 
 
-def adapt(model: Any, X: Any = None, *, score: Score | None = None) -> AdaptedModel:
+def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: Any = None) -> AdaptedModel:
     """What ``evaluate``, ``gcig_score`` and ``audit`` do with a model.
 
     Parameters

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from gcig.adapters.rows import Rows, to_tensor
 from gcig.core.attribution import attributions, choose_method
 from gcig.core.disparity import Definition
+from gcig.core.layered import LayeredNetwork
+from gcig.core.method import Method
 from gcig.core.modes import evaluating
 
-__all__ = ["Explainer", "GradientExplainer", "Reasons"]
+__all__ = ["Budget", "Explainer", "GradientExplainer", "Reasons"]
 
 
 class Reasons(NamedTuple):
@@ -41,10 +43,33 @@ class Reasons(NamedTuple):
     clipped: float = math.nan
 
 
+@dataclass(frozen=True)
+class Budget:
+    """How much an audit explains unless it is told otherwise.
+
+    Attributes
+    ----------
+    rows : rows that are explained; None for all.
+    probe_rows : rows that settle scales and bins.
+    shuffled_rows : rows that are explained again for every shuffle of the groups.
+    shuffled_steps : steps of those explanations; None for as many as elsewhere.
+    """
+
+    rows: int | None = None
+    probe_rows: int = 4096
+    shuffled_rows: int = 500
+    shuffled_steps: int | None = None
+
+    def coarsen(self, definition: Definition) -> Definition:
+        """The definition with the steps of shuffles."""
+        return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
+
+
 class Explainer(ABC):
     """Attributions of a score, under references."""
 
     name: ClassVar[str]
+    budget: ClassVar[Budget] = Budget()
 
     @abstractmethod
     def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
@@ -58,6 +83,10 @@ class Explainer(ABC):
 
         ``baselines`` are those of both labels, (2, groups, p).
         """
+
+    @abstractmethod
+    def refine(self, definition: Definition) -> Definition | None:
+        """The definition with twice the steps; None where there is nothing to gain."""
 
     def describe(self, definition: Definition) -> dict[str, Any]:
         """The definition as it is recorded."""
@@ -100,3 +129,10 @@ class GradientExplainer(Explainer):
                 n_steps=definition.n_steps,
             )
         return replace(definition, rule=method.rule, n_steps=method.n_steps)
+
+    def refine(self, definition: Definition) -> Definition | None:
+        """Twice the steps, unless the integral is exact."""
+        if isinstance(definition.n_steps, str):
+            return None
+        method = Method.of(LayeredNetwork.recognise(self.module), definition.rule)
+        return None if method.exact else replace(definition, n_steps=2 * definition.n_steps)

@@ -16,7 +16,7 @@ from gcig.metrics.confusion import Codes, Floats, quotient
 from gcig.metrics.outcome import check_binary
 from gcig.metrics.procedural import Explained
 
-__all__ = ["Reference", "Sample"]
+__all__ = ["Reference", "Sample", "check_sample_labels"]
 
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
@@ -42,7 +42,7 @@ class Sample:
     ) -> "Sample":
         """Check everything once; baselines come from the reference, the model or the rows themselves."""
         inputs = adapted.encode(X, sensitive_features)
-        labels = _check_labels(y, len(inputs), adapted.classes)
+        labels = check_sample_labels(y, len(inputs), adapted.classes)
         names: tuple[str, ...] | None = None
         baselines = adapted.baselines
         if reference is not None:
@@ -65,7 +65,7 @@ class Sample:
         return cls(labels, groups, explained)
 
 
-def _check_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None) -> Labels:
+def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None) -> Labels:
     """Labels in the classes of the model, or as 0 and 1."""
     if classes is None:
         return check_binary(y, n_rows=n_rows)
@@ -88,7 +88,7 @@ def _reference_baselines(
         raise InputError("reference must be a tuple (X, y, sensitive_features).")
     X, y, sensitive_features = reference
     inputs = adapted.encode(X, sensitive_features)
-    labels = _check_labels(y, len(inputs), np.asarray(classes))
+    labels = check_sample_labels(y, len(inputs), np.asarray(classes))
     groups = check_groups(sensitive_features, n_rows=len(inputs))
     return _cell_means(inputs, labels.codes, groups), groups.names
 

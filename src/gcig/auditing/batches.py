@@ -1,0 +1,132 @@
+"""The rows of an audit, in batches: a table in memory is one batch, a file is many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gcig._validation import InputError
+from gcig.adapters import AdaptedModel
+from gcig.metrics.confusion import Codes, Floats
+
+__all__ = ["Batch", "EncodedRows", "Outputs", "Source", "TableSource"]
+
+Rows = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a model says of some rows.
+
+    Attributes
+    ----------
+    scores : (m,) probabilities of label 1, or scores where the model gives no probabilities.
+    decisions : (m,) 0 or 1, or the chance of 1 where the model draws its decisions.
+    """
+
+    scores: Rows
+    decisions: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Encoded rows, with label, group, weight and position in the whole table."""
+
+    inputs: Rows
+    labels: Codes
+    groups: Codes
+    positions: NDArray[np.int64]
+    weights: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Any) -> "EncodedRows":
+        weights = None if self.weights is None else self.weights[rows]
+        return EncodedRows(
+            self.inputs[rows], self.labels[rows], self.groups[rows], self.positions[rows], weights
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows, encoded for the explainer.
+
+    Attributes
+    ----------
+    table, sensitive : the rows and their groups as the model takes them.
+    inputs : (m, p) encoded rows.
+    labels, groups : (m,) codes.
+    weights : (m,) or None.
+    start : position of the first row in the whole table.
+    """
+
+    table: Any
+    sensitive: Any
+    inputs: Rows
+    labels: Codes
+    groups: Codes
+    weights: Floats | None = None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def rows(self) -> EncodedRows:
+        """The rows with their positions."""
+        positions = np.arange(self.start, self.start + len(self))
+        return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
+
+    def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
+        """Scores and decisions; ``threshold`` overrides the model's own rule."""
+        if not adapted.probabilistic:
+            if threshold is not None:
+                name = type(adapted.model).__name__
+                raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
+            decided = adapted.expected_predictions(self.table, self.sensitive)
+            return Outputs(adapted.logits(self.inputs), decided)
+        scores = adapted.predict_proba(self.table, self.sensitive)[:, 1]
+        if threshold is not None:
+            return Outputs(scores, (scores >= threshold).astype(np.float64))
+        return Outputs(scores, adapted.expected_predictions(self.table, self.sensitive))
+
+
+class Source(Protocol):
+    """Rows that can be gone through several times.
+
+    Attributes
+    ----------
+    classes : what labels 0 and 1 mean.
+    group_names : names of the groups that codes point into.
+    attributes : names of the protected attributes.
+    """
+
+    @property
+    def classes(self) -> tuple[Any, Any]: ...
+
+    @property
+    def group_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def attributes(self) -> tuple[str, ...]: ...
+
+    def batches(self, step: str) -> Iterator[Batch]:
+        """All rows in order; ``step`` says what for, to whoever watches."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource:
+    """A table in memory: one batch."""
+
+    batch: Batch
+    classes: tuple[Any, Any]
+    group_names: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+    def batches(self, step: str) -> Iterator[Batch]:  # noqa: ARG002 (there is nothing to watch)
+        """The batch."""
+        yield self.batch

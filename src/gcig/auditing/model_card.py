@@ -1,0 +1,96 @@
+"""The audit as a section of a model card, in Markdown."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from gcig.records.audit import AuditRecord, GroupAudit, Interval
+
+__all__ = ["model_card"]
+
+_COLUMNS = 10
+
+
+def model_card(record: AuditRecord) -> str:
+    """Headings, sentences and tables; names from the user's table are escaped."""
+    subject, found, outcome = record.subject, record.procedural, record.outcome
+    parts = [
+        "## Fairness audit",
+        f"**{_text(record.verdict.status.capitalize())}.** {_text(record.verdict.headline)}",
+        "\n".join(f"- {_text(line)}" for line in record.verdict.findings),
+        "### Figures",
+        _table(
+            ("figure", "value", "95 % interval"),
+            [
+                ("GCIG", found.gcig),
+                ("GCIG, baselines estimated again", found.gcig_resampled),
+                ("GCIG with shuffled groups (noise floor)", found.noise_floor),
+                ("GCIG beyond chance", found.excess),
+                ("equalized odds gap", outcome.eo_gap),
+                ("selection rate ratio (four fifths)", outcome.four_fifths),
+                ("AUC", outcome.auc),
+                ("balanced accuracy", outcome.balanced_accuracy),
+                ("F1", outcome.f1),
+            ],
+        ),
+        "### Groups",
+        _rows(
+            ("group", "rows", "base rate", "selection rate", "TPR", "FPR", "PPV", "calibration"),
+            [
+                (g.group, "fewer than 11" if g.n_rows is None else str(g.n_rows), *map(_value, _rates(g)))
+                for g in record.groups
+            ],
+        ),
+        "### Columns behind the difference of reasons",
+        _rows(
+            ("column", "share", "speaks most for the positive class against"),
+            [(c.column, f"{c.share:.0%}", c.towards) for c in found.columns[:_COLUMNS]],
+        ),
+        "### Cautions",
+        "\n".join(f"- {_text(line)}" for line in record.verdict.cautions),
+        "### Provenance",
+        "\n".join(
+            f"- {name}: {_text(str(value))}"
+            for name, value in (
+                ("Model", f"{subject.model_name} ({subject.model_kind})"),
+                ("Model SHA-256", subject.model_sha256 or "not known"),
+                ("Data SHA-256", subject.data_sha256 or "not known"),
+                ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
+                ("Protected attributes", ", ".join(subject.sensitive)),
+                ("Positive class", subject.positive),
+                ("Explained by", subject.explanation),
+                ("Baselines", subject.reference),
+                ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
+                ("Software", ", ".join(f"{k} {v}" for k, v in subject.versions.items())),
+                ("Created", subject.created),
+            )
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, Interval]]) -> str:
+    lines = [
+        (name, _value(each), "" if math.isnan(each.low) else f"{each.low:.3f} to {each.high:.3f}")
+        for name, each in rows
+    ]
+    return _rows(header, lines)
+
+
+def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *[tuple(map(_text, row)) for row in rows]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _rates(group: GroupAudit) -> tuple[Interval, ...]:
+    return group.base_rate, group.selection_rate, group.tpr, group.fpr, group.ppv, group.calibration
+
+
+def _value(interval: Interval) -> str:
+    return "undefined" if math.isnan(interval.value) else f"{interval.value:.3f}"
+
+
+def _text(text: str) -> str:
+    """Text that Markdown, and HTML inside it, leaves as it is."""
+    escaped = re.sub(r"([\\`*_\[\]|#])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
+    return " ".join(escaped.replace(">", "&gt;").split())

@@ -1,0 +1,64 @@
+"""Models from files, without running code that somebody else put into them."""
+
+from pathlib import Path
+from typing import Any
+
+from gcig._validation import InputError
+from gcig.methods.loading import load
+
+__all__ = ["open_model"]
+
+_PROGRAMS = {
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+    ".joblib": "joblib",
+    ".pt": "TorchScript",
+    ".pth": "TorchScript",
+    ".ts": "TorchScript",
+}
+
+
+def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
+    """A model from its path: a gcig model folder, an ONNX file or, when trusted, a pickle.
+
+    Parameters
+    ----------
+    path : a folder that an estimator's ``save`` wrote; ``.onnx``; ``.pkl``, ``.pickle`` or ``.joblib``; a
+        TorchScript archive (``.pt``, ``.pth``, ``.ts``).
+    trust_pickle : opening a pickle or a TorchScript archive runs the program inside it, with your rights.
+        Say True only for files whose origin you know.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return load(path)
+    if not path.exists():
+        raise InputError(f"There is no model {path} (looked in {Path.cwd()}).")
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        from gcig.adapters.onnx import OnnxClassifier
+
+        return OnnxClassifier(path.read_bytes())
+    if suffix not in _PROGRAMS:
+        raise InputError(
+            f"{path}: not a model that can be opened. Known are gcig model folders, .onnx, and with "
+            f"trust_pickle also {', '.join(_PROGRAMS)}."
+        )
+    if not trust_pickle:
+        raise InputError(
+            f"{path} is a {_PROGRAMS[suffix]} file, and opening it runs the program that it holds. If you "
+            "know where it comes from, pass trust_pickle=True (in the shell: --trust-pickle)."
+        )
+    return _open_program(path, _PROGRAMS[suffix])
+
+
+def _open_program(path: Path, kind: str) -> Any:
+    import joblib
+    import torch
+
+    try:
+        return torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else joblib.load(path)
+    except Exception as error:  # any code may run in there, and raise anything
+        raise InputError(
+            f"{path} could not be opened as {kind}: {type(error).__name__}. Was it written by other versions "
+            "of its libraries, or are they not installed here?"
+        ) from error

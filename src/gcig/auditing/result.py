@@ -1,0 +1,119 @@
+"""What ``gcig.audit`` returns: the record, and the ways to write and judge it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gcig._validation import InputError
+from gcig.auditing.checking import CheckResult, check_limits
+from gcig.auditing.model_card import model_card
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
+from gcig.records.base import html_table, shown
+
+__all__ = ["AuditResult"]
+
+
+@dataclass(frozen=True, eq=False)
+class AuditResult:
+    """An audit: ``record`` holds everything that was found, as plain values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from gcig.auditing import audit
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.choice(["f", "m"], 400)
+    >>> X = rng.normal(size=(400, 3)) + np.outer(sex == "m", [1, 0, 0])
+    >>> y = (X.sum(axis=1) > 0.5).astype(int)
+    >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex)
+    >>> found.record.procedural.evidence, found.record.procedural.columns[0].column
+    ('disparity', 'x0')
+    >>> found.check(max_gcig=0.05).passed
+    False
+    """
+
+    record: AuditRecord
+
+    def check(
+        self,
+        *,
+        max_gcig: float | None = None,
+        max_eo_gap: float | None = None,
+        conservative: bool = False,
+    ) -> CheckResult:
+        """Whether GCIG and the equalized odds gap stay under limits; see `check_limits`."""
+        return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One HTML page that needs nothing else; written to ``path`` where one is given."""
+        from gcig.report.audit_page import audit_page
+
+        return _written(audit_page(self.record), path)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The record as JSON, with the version of its schema; written to ``path`` where one is given."""
+        return _written(self.record.to_json(indent=1) + "\n", path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """A section for a model card; written to ``path`` where one is given."""
+        return _written(model_card(self.record), path)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "AuditResult":
+        """The audit in a file that `to_json` wrote, or in its text; anything else is an error."""
+        text = (
+            source
+            if isinstance(source, str) and source.lstrip().startswith("{")
+            else Path(source).read_text("utf-8")
+        )
+        try:
+            data: Any = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"not the JSON of an audit: {error}.") from error
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != AUDIT_SCHEMA:
+            raise InputError(
+                f"this audit has the schema {schema!r}, and this version of gcig reads {AUDIT_SCHEMA}: "
+                "read it with the version that wrote it."
+            )
+        try:
+            return cls(AuditRecord.from_dict(data))
+        except ValueError as error:
+            raise InputError(f"not the JSON of an audit: {error}") from error
+
+    def __str__(self) -> str:
+        record = self.record
+        lines = [f"{record.verdict.status.upper()}: {record.verdict.headline}"]
+        lines += [f"- {line}" for line in record.verdict.findings]
+        lines += [f"! {line}" for line in record.verdict.cautions]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        found = self.record.procedural
+        return (
+            f"<AuditResult {self.record.subject.model_name}: {self.record.verdict.status}, "
+            f"GCIG {shown(found.gcig.value)}, evidence {found.evidence!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        record = self.record
+        found, outcome = record.procedural, record.outcome
+        figures = (
+            ("verdict", f"{record.verdict.status}: {record.verdict.headline}"),
+            ("GCIG", shown(found.gcig.value)),
+            ("noise floor", shown(found.noise_floor.value)),
+            ("evidence", found.evidence),
+            ("equalized odds gap", shown(outcome.eo_gap.value)),
+            ("four fifths", shown(outcome.four_fifths.value)),
+            ("AUC", shown(outcome.auc.value)),
+        )
+        columns = [(c.column, f"{c.share:.0%}", c.towards) for c in found.columns[:10]]
+        return html_table(("figure", "value"), figures) + html_table(("column", "share", "towards"), columns)
+
+
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
