@@ -77,7 +77,9 @@ def _groups_table(record: AuditRecord) -> TableBlock:
 
 def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock:
     outcome = record.outcome
-    gap = f"a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
+    gap = "how far the groups' error rates are apart"
+    if math.isfinite(outcome.eo_noise_floor):
+        gap = f"a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
     if max_eo_gap is not None and math.isfinite(max_eo_gap):
         gap += f"; the limit is {number(max_eo_gap)}"
     rows: list[tuple[Value, ...]] = [

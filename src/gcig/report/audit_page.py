@@ -26,9 +26,10 @@ from gcig.report.blocks import (
 )
 from gcig.report.document import page
 from gcig.report.glossary import explained
-from gcig.report.numerals import count, ends, number
+from gcig.report.numerals import counted, ends, number
 from gcig.report.pareto import front
 from gcig.report.tables import estimate
+from gcig.report.trade_off_figures import trade_off_figures
 
 __all__ = ["audit_page"]
 
@@ -61,7 +62,7 @@ def audit_page(
     return page(
         f"Audit of {subject.model_name}",
         sections,
-        subtitle=f"{subject.model_kind}; {count(subject.n_rows)} rows, {count(subject.n_columns)} columns; "
+        subtitle=f"{subject.model_kind}; {counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}; "
         f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created[:10]}",
         lead=_lead(record, max_gcig, max_eo_gap),
         foot=_foot(record),
@@ -76,12 +77,12 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         KeyFigure(
             "Excess over chance",
             number(found.excess.value),
-            f"chance alone gives {number(found.noise_floor.value)}",
+            _said("chance alone gives {}", found.noise_floor.value),
         ),
         KeyFigure(
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
-            f"a fair model shows {number(outcome.eo_noise_floor)}{limit}",
+            _said("a fair model shows {}", outcome.eo_noise_floor) + limit,
         ),
         KeyFigure(
             "Four-fifths ratio", number(outcome.four_fifths.value), "lowest over highest selection rate"
@@ -134,11 +135,10 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
         for name, audit, point, on in zip(names, audits, points, kept, strict=True)
     ]
     header = ("model", "AUC", "GCIG", "GCIG by chance", "EO gap", "effective columns", "front")
-    caption = "Up and to the left is better. A line joins the models that no other one beats in both numbers."
     return Section(
         "Beside other models",
         [
-            FigureBlock(charts.pareto(points, title="Models side by side"), caption),
+            trade_off_figures(points, noise_floor=record.outcome.eo_noise_floor),
             TableBlock(header, rows, "The models, on the same rows"),
             *explained("What is the Pareto front?", "Why is the effective number of columns shown?"),
         ],
@@ -147,6 +147,11 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
 
 def _hint(around: str) -> str:
     return f"95 % interval {around}" if around else ""
+
+
+def _said(words: str, value: float) -> str:
+    """The words with the value in them; nothing where it is not defined."""
+    return words.format(number(value)) if math.isfinite(value) else ""
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

@@ -54,9 +54,14 @@ class FigureBlock:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """Pictures side by side where the page is wide enough."""
+    """Pictures in two columns where the page is wide enough."""
 
     figures: Sequence[FigureBlock]
+
+    def halves(self) -> tuple[Sequence[FigureBlock], Sequence[FigureBlock]]:
+        """The pictures of the left and of the right column; three are one beside two."""
+        left = max(len(self.figures) // 2, 1)
+        return self.figures[:left], self.figures[left:]
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,10 @@ class KeyFigures:
 
 @dataclass(frozen=True)
 class VerdictBlock:
-    """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral", ``label`` its word."""
+    """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral".
+
+    ``label`` is the word for the status, where it is not the usual one.
+    """
 
     status: str
     headline: str

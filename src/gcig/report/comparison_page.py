@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gcig.records import FoldResult
 from gcig.records.audit import SMALLEST_CELL
@@ -25,6 +26,7 @@ from gcig.report.pooling import RATES, group_sizes, pooled_rates
 from gcig.report.summaries import MethodSummary, summarise
 from gcig.report.suppression import rows_cell
 from gcig.report.tables import Cell, Mark, Value, estimate
+from gcig.report.trade_off_figures import trade_off_figures
 
 __all__ = ["comparison_page", "comparison_sections", "groups_table", "methods_table"]
 
@@ -33,7 +35,6 @@ _MEASURES = {
     "F1": ("f1", 1),
     "balanced accuracy": ("balanced_accuracy", 1),
     "EO gap": ("eo_gap", -1),
-    "EO gap by chance": ("eo_noise_floor", 0),
     "GCIG": ("gcig", -1),
     "effective columns": ("effective_columns", 0),
 }
@@ -84,7 +85,7 @@ def comparison_sections(
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
         blocks: list[Block] = [_verdict(methods, plain, fair)] if verdicts else []
-        blocks += [_trade_off_figure(methods), methods_table(methods), *_failures(methods)]
+        blocks += [_trade_off(methods), methods_table(methods), *_failures(methods)]
         sections += [
             Section(f"{prefix or 'Trade-off: '}what fairness costs and gains", blocks),
             Section(
@@ -119,7 +120,7 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
     on = dict(zip(sound, _front([methods[i] for i in sound]), strict=True))
     rows: list[tuple[Value, ...]] = []
     for i, method in enumerate(methods):
-        cells = [method.cell(name, 1 if name == "effective_columns" else 3) for name, _ in _MEASURES.values()]
+        cells = [_measured(method, name) for name, _ in _MEASURES.values()]
         rows.append((method.label, *cells, _standing(method, on.get(i, False))))
         if method.collapsed or method.failures:
             marks[i, len(_MEASURES) + 1] = "concern"
@@ -128,11 +129,19 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         rows,
         "The methods: mean ± standard deviation over folds",
         notes=[
-            "Bold: the best of the methods without a collapsed fold. EO gap by chance: what an exactly fair "
+            "Bold: the best of the methods without a collapsed fold. Chance: the EO gap that an exactly fair "
             "model with the same rates and rows shows on average."
         ],
         marks=marks,
     )
+
+
+def _measured(method: MethodSummary, measure: str) -> Cell:
+    cell = method.cell(measure, 1 if measure == "effective_columns" else 3)
+    floor = method.mean("eo_noise_floor")
+    if measure != "eo_gap" or math.isnan(floor):
+        return cell
+    return replace(cell, detail=f"chance {number(floor)}")
 
 
 def _front(methods: Sequence[MethodSummary]) -> list[bool]:
@@ -162,18 +171,13 @@ def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> Verdict
     return VerdictBlock("neutral", leading or "No method has a GCIG that could be compared.")
 
 
-def _trade_off_figure(methods: Sequence[MethodSummary]) -> FigureBlock:
+def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
     points = [
         charts.TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.collapsed > 0)
         for m in methods
     ]
-    floors = [m.mean("eo_noise_floor") for m in methods]
-    floors = [floor for floor in floors if not math.isnan(floor)]
-    return FigureBlock(
-        charts.pareto(points, noise_floor=sum(floors) / len(floors) if floors else None),
-        "Up and to the left is better. The dashed line joins the methods that no other one beats in both "
-        "numbers; hollow marks have collapsed. In the shaded part an EO gap cannot be told from chance.",
-    )
+    floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
+    return trade_off_figures(points, noise_floor=sum(floors) / len(floors) if floors else None)
 
 
 def _groups(methods: Sequence[MethodSummary], plain: str, fair: str) -> list[Block]:

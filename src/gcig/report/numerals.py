@@ -4,7 +4,7 @@ import math
 
 from gcig.records import Interval
 
-__all__ = ["UNDEFINED", "count", "ends", "estimate", "number", "percent", "spread"]
+__all__ = ["UNDEFINED", "count", "counted", "ends", "estimate", "number", "percent", "spread"]
 
 UNDEFINED = "not defined"
 
@@ -49,6 +49,17 @@ def count(value: int | None) -> str:
     '45,222'
     """
     return UNDEFINED if value is None else f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """A count with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
 
 
 def estimate(interval: Interval, digits: int = 3) -> str:

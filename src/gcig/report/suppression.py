@@ -7,7 +7,7 @@ __all__ = ["rows_cell"]
 
 
 def rows_cell(n_rows: int | None) -> Value:
-    """The number of rows of a group; words where there are too few to publish (None, in a record of an audit).
+    """The number of rows of a group; words where there are too few to publish (None in an audit).
 
     Examples
     --------

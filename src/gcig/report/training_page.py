@@ -14,6 +14,7 @@ from gcig.report.numerals import count, number
 from gcig.report.pooling import pooled_rates
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Cell, Value
+from gcig.report.trade_off_figures import trade_off_figures
 
 __all__ = ["training_page"]
 
@@ -98,10 +99,7 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
         for name, (field, hint) in _MEASURES.items()
     ]
     return [
-        FigureBlock(
-            charts.pareto(points, noise_floor=floor),
-            "Up and to the left is better. In the shaded part an EO gap cannot be told from chance.",
-        ),
+        trade_off_figures(points, noise_floor=floor),
         TableBlock(("measure", *evaluations, "how to read it"), rows, "On the held-out rows", sortable=False),
         *explained(
             "What is GCIG?",

@@ -10,7 +10,7 @@ from gcig.report.charts.gauge import gauge
 from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, estimates
 from gcig.report.charts.svg import standalone
-from gcig.report.charts.tradeoff import TradeOff, pareto
+from gcig.report.charts.tradeoff import TradeOff, pareto, trade_off
 
 __all__ = [
     "Series",
@@ -25,4 +25,5 @@ __all__ = [
     "roc_curves",
     "scatter",
     "standalone",
+    "trade_off",
 ]

@@ -46,11 +46,13 @@ def scale_for(
     *,
     include: Iterable[float] = (),
     margin: float = 0.06,
+    span: float = 0.0,
     log: bool = False,
 ) -> Scale:
     """A scale with room for the values that are finite; [0, 1] where there are none.
 
-    Ends that ``include`` asks for and no value exceeds stay as they are.
+    Ends that ``include`` asks for and no value exceeds stay as they are. The scale covers ``span`` at least, so
+    that small differences look small.
     """
     seen, kept = finite(values), finite(include)
     if log:
@@ -60,7 +62,7 @@ def scale_for(
     if not seen + kept:
         return Scale(0.0, 1.0, start, stop)
     low, high = min(seen + kept), max(seen + kept)
-    room = (high - low) * margin or abs(high) * 0.1 or 0.1
+    room = max((high - low) * margin or abs(high) * 0.1 or 0.1, (span - (high - low)) / 2)
     low = low if low in kept else low - room
     high = high if high in kept else high + room
     return Scale(low, high, start, stop)

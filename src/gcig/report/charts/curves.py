@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -14,7 +14,7 @@ from gcig.report.numerals import number
 
 __all__ = ["Series", "lines", "scatter"]
 
-PANEL = 200.0
+PANEL = 220.0
 LEFT, RIGHT = 52.0, WIDTH - 14
 
 
@@ -28,6 +28,7 @@ class Series:
     x, y : of the same length; a point with NaN is not drawn and breaks the line.
     low, high : ends of the band around y; empty where there is none.
     hollow : which points are drawn hollow (collapsed models); empty for none.
+    joined : whether a line goes through the points.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Series:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     hollow: Sequence[bool] = ()
+    joined: bool = True
 
     def __post_init__(self) -> None:
         for field in ("y", "low", "high", "hollow"):
@@ -51,33 +53,37 @@ def lines(
     x_label: str,
     y_label: str,
     log_x: bool = False,
-    include: Sequence[float] = (),
+    fit: tuple[float, float] | None = None,
 ) -> Markup:
-    """Curves with bands and marks; values that ``include`` names are inside the y axis."""
-    places = _drawn(series)
+    """Curves with bands and marks.
+
+    Examples
+    --------
+    >>> curve = Series("FairX", x=[0.1, 1, 10], y=[0.9, 0.89, 0.7], hollow=[False, False, True])
+    >>> svg = lines([curve], title="AUC over the weight", x_label="weight", y_label="AUC", log_x=True)
+    >>> svg.startswith("<svg")
+    True
+    """
+    places = _drawn(series, log_x)
     if not places:
         return nothing(title)
     names = [s.name for s in series]
     top = legend_height(names) + 26
     bottom = top + PANEL
-    heights = [v for s in series for v in (*s.y, *s.low, *s.high)]
     x = scale_for((a for a, _ in places), LEFT + 8, RIGHT - 8, log=log_x, margin=0.02)
-    y = scale_for(heights, bottom, top, include=include)
-    bands = [_band(s, k, x, y) for k, s in enumerate(series)]
-    curves = [_curve(s, k, x, y) for k, s in enumerate(series)]
+    y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
+    told = [f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series]
     return chart(
         bottom + 40,
         legend(names, 0),
         text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
         x_axis(x, top, bottom, x_label),
         y_axis(y, LEFT, RIGHT),
-        *bands,
-        *curves,
+        *(_band(s, k, x, y) for k, s in enumerate(series)),
+        _fitted_line(fit, x, y) if not log_x else join(),
+        *(_curve(s, k, x, y) for k, s in enumerate(series)),
         title=title,
-        description="; ".join(
-            f"{s.name}: " + ", ".join(f"{number(a)} {number(b)}" for a, b in zip(s.x, s.y, strict=True))
-            for s in series
-        ),
+        description="; ".join(told) if len(places) <= 100 else f"{len(places)} points of {', '.join(names)}.",
     )
 
 
@@ -90,65 +96,43 @@ def scatter(
     fit: tuple[float, float] | None = None,
 ) -> Markup:
     """Clouds of points; ``fit`` is the intercept and the slope of a line through them all."""
-    places = _drawn(series)
-    if not places:
-        return nothing(title)
-    names = [s.name for s in series]
-    top = legend_height(names) + 26
-    bottom = top + PANEL + 60
-    x = scale_for((a for a, _ in places), LEFT, RIGHT)
-    y = scale_for((b for _, b in places), bottom, top)
-    marks = [
-        marker(k, x(a), y(b), size=3.6, hollow=_hollow(s, i), label=f"{s.name}: {number(a)}, {number(b)}")
-        for k, s in enumerate(series)
-        for i, (a, b) in enumerate(zip(s.x, s.y, strict=True))
-        if math.isfinite(a + b)
-    ]
-    return chart(
-        bottom + 40,
-        legend(names, 0),
-        text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
-        x_axis(x, top, bottom, x_label),
-        y_axis(y, LEFT, RIGHT),
-        _fitted_line(fit, x, y),
-        *marks,
-        title=title,
-        description=f"{len(places)} points of {', '.join(names)}."
-        + (f" Fitted line: {number(fit[0])} + {number(fit[1])} x." if fit else ""),
-    )
+    clouds = [replace(s, joined=False) for s in series]
+    return lines(clouds, title=title, x_label=x_label, y_label=y_label, fit=fit)
 
 
-def _drawn(series: Sequence[Series]) -> list[tuple[float, float]]:
-    return [(a, b) for s in series for a, b in zip(s.x, s.y, strict=True) if math.isfinite(a + b)]
+def _pairs(series: Series) -> list[tuple[float, float]]:
+    return list(zip(series.x, series.y, strict=True))
 
 
-def _hollow(series: Series, i: int) -> bool:
-    return bool(series.hollow) and bool(series.hollow[i])
+def _drawn(series: Sequence[Series], log_x: bool) -> list[tuple[float, float]]:
+    points = [pair for s in series for pair in _pairs(s)]
+    return [(a, b) for a, b in points if math.isfinite(a + b) and (a > 0 or not log_x)]
 
 
 def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
-    path, pen = "", "M"
-    for a, b in zip(series.x, series.y, strict=True):
-        if math.isfinite(a + b):
-            path, pen = f"{path}{pen}{x(a):.2f} {y(b):.2f}", "L"
-        else:
+    path, pen, marks = "", "M", []
+    for i, (a, b) in enumerate(_pairs(series)):
+        if not math.isfinite(a + b) or (x.log and a <= 0):
             pen = "M"
-    line = element(
-        "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
+            continue
+        path, pen = f"{path}{pen}{x(a):.2f} {y(b):.2f}", "L"
+        hollow = bool(series.hollow) and bool(series.hollow[i])
+        spoken = f"{series.name}: {number(a)}, {number(b)}"
+        marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=spoken))
+    line = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
+    drawn = (
+        element("g", element("path", d=path, **line), class_=colour(index))
+        if path and series.joined
+        else join()
     )
-    marks = [
-        marker(index, x(a), y(b), hollow=_hollow(series, i), label=f"{series.name}: {number(a)}, {number(b)}")
-        for i, (a, b) in enumerate(zip(series.x, series.y, strict=True))
-        if math.isfinite(a + b)
-    ]
-    return join(element("g", line, class_=colour(index)), *marks) if path else join()
+    return join(drawn, *marks)
 
 
 def _band(series: Series, index: int, x: Scale, y: Scale) -> Markup:
     if not series.low or not series.high:
         return join()
     ends = zip(series.x, series.low, series.high, strict=True)
-    kept = [(x(a), y(b), y(c)) for a, b, c in ends if math.isfinite(a + b + c)]
+    kept = [(x(a), y(b), y(c)) for a, b, c in ends if math.isfinite(a + b + c) and (a > 0 or not x.log)]
     if len(kept) < 2:
         return join()
     outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]

@@ -10,6 +10,5 @@ __all__ = ["nothing"]
 def nothing(title: str) -> Markup:
     """A chart that says that there is nothing to draw."""
     words = "There is nothing to show here."
-    return chart(
-        48, text(words, WIDTH / 2, 24, anchor="middle", class_="label"), title=title, description=words
-    )
+    shown = text(words, WIDTH / 2, 24, anchor="middle", class_="label")
+    return chart(48, shown, title=title, description=words, class_="chart empty")

@@ -48,7 +48,7 @@ def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str
     )
 
 
-def chart(height: float, *parts: Markup, title: str, description: str) -> Markup:
+def chart(height: float, *parts: Markup, title: str, description: str, class_: str = "chart") -> Markup:
     """The parts as one picture with a name and a description for those who cannot see it."""
     return element(
         "svg",
@@ -56,7 +56,7 @@ def chart(height: float, *parts: Markup, title: str, description: str) -> Markup
         element("desc", description),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        class_="chart",
+        class_=class_,
         role="img",
         viewBox=f"0 0 {WIDTH:g} {math.ceil(height)}",
         width=WIDTH,

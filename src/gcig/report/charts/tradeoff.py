@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 
@@ -13,7 +14,7 @@ from gcig.report.charts.svg import WIDTH, chart, element, join, text
 from gcig.report.numerals import number
 from gcig.report.pareto import front
 
-__all__ = ["TradeOff", "pareto"]
+__all__ = ["TradeOff", "pareto", "trade_off"]
 
 PANEL = 210.0
 
@@ -44,16 +45,33 @@ def pareto(
     >>> svg.count("<polyline")
     2
     """
+    return _chart(points, ("GCIG", "EO gap"), title, noise_floor)
+
+
+def trade_off(
+    points: Sequence[TradeOff],
+    measure: Literal["GCIG", "EO gap"],
+    *,
+    title: str = "",
+    noise_floor: float | None = None,
+) -> Markup:
+    """One panel of `pareto` on its own."""
+    return _chart(points, (measure,), title or f"AUC against {measure}", noise_floor)
+
+
+def _chart(
+    points: Sequence[TradeOff], measures: Sequence[str], title: str, noise_floor: float | None
+) -> Markup:
     names = list(dict.fromkeys(p.series for p in points))
-    measures = [("GCIG", [p.gcig for p in points], None), ("EO gap", [p.eo_gap for p in points], noise_floor)]
     parts = [legend(names, 0)]
     top = legend_height(names) + 26
     shown = False
-    for label, values, floor in measures:
+    for label in measures:
+        values = [p.gcig if label == "GCIG" else p.eo_gap for p in points]
         if not any(math.isfinite(v + p.auc) for v, p in zip(values, points, strict=True)):
             continue
         shown = True
-        parts.append(_panel(points, values, names, label, floor, top))
+        parts.append(_panel(points, values, names, label, None if label == "GCIG" else noise_floor, top))
         top += PANEL + 74
     if not shown:
         return nothing(title)
@@ -74,7 +92,7 @@ def _panel(
     bottom, left, right = top + PANEL, 52.0, WIDTH - 14
     places = [(v, p) for v, p in zip(values, points, strict=True) if math.isfinite(v + p.auc)]
     x = scale_for((v for v, _ in places), left, right, include=[0.0])
-    y = scale_for((p.auc for _, p in places), bottom, top)
+    y = scale_for((p.auc for _, p in places), bottom, top, span=0.02)
     sound = [(v, p) for v, p in places if not p.collapsed]
     kept = [pair for pair, on in zip(sound, front([(-v, p.auc) for v, p in sound]), strict=True) if on]
     corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
@@ -110,5 +128,5 @@ def _floor(x: Scale, floor: float | None, top: float, bottom: float) -> Markup:
         return join()
     return join(
         element("rect", x=x(x.low), y=top, width=x(floor) - x(x.low), height=bottom - top, class_="wash"),
-        text("noise", x(floor) - 4, bottom - 8, anchor="end", class_="label"),
+        text("chance", x(x.low) + 4, bottom - 8, class_="label"),
     )
