@@ -1,6 +1,7 @@
 """What every registered method has to keep, whoever wrote it."""
 
 import copy
+import math
 import pickle
 from functools import cache
 
@@ -165,6 +166,14 @@ def test_the_search_space_is_of_parameters_that_can_be_used(key):
         assert len(set(values)) == len(values) > 1
         for value in values:
             method.estimator(**{name: value})._check_parameters()
+
+
+def test_a_grid_is_small_and_has_the_defaults_in_it(key):
+    space = METHODS[key].search_space
+    assert math.prod(map(len, space.values())) <= (12 if key == "fairx" else 6)
+    for name, values in space.items():
+        default = METHODS[key].estimator().get_params()[name]
+        assert default in (*values, "auto")
 
 
 # --- scikit-learn --------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
     Where it cannot, true and false positive rates are equal: equalized odds (Zhang et al. 2018); see
     `gcig.methods.adversarial_training`. Groups are needed to fit, never to predict.
 
+    The defaults of `alpha` and `sharpness` were chosen on held-out parts of Adult's training folds: a weaker
+    network (``alpha=3``, ``sharpness=10``) leaves two thirds of the plain gap there, a sharper one
+    (``alpha=8``, ``sharpness=20``) closes it by predicting ever fewer positives.
+
     Parameters
     ----------
     alpha : float
@@ -71,12 +75,12 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
     def __init__(
         self,
         *,
-        alpha: float = 3.0,
+        alpha: float = 8.0,
         max_gap: float = 0.02,
         warm_up: float = 0.25,
         adversary_learning_rate: float = 0.05,
         adversary_steps: int = 2,
-        sharpness: float | str = 10.0,
+        sharpness: float | str = 5.0,
         module: nn.Module | None = None,
         preprocessing: str = "table",
         hidden_sizes: Sequence[int] = (64, 32),

@@ -45,11 +45,11 @@ class Adversarial:
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
     clip_norm: float = 5.0
-    alpha: float = 3.0
+    alpha: float = 8.0
     warm_up: float = 0.25
     adversary_learning_rate: float = 0.05
     adversary_steps: int = 2
-    sharpness: float | str = 10.0
+    sharpness: float | str = 5.0
     max_gap: float = 0.02
     cut: float = 0.0
     progress: bool = False
@@ -94,7 +94,7 @@ class Adversary(nn.Module):
     Weights start from zero: it is a logistic regression, and needs no luck.
     """
 
-    def __init__(self, n_groups: int, sharpness: float | str = 10.0, cut: float = 0.0) -> None:
+    def __init__(self, n_groups: int, sharpness: float | str = 5.0, cut: float = 0.0) -> None:
         super().__init__()
         self.cut = cut
         self.extra = nn.Parameter(torch.ones(())) if sharpness == "learned" else None

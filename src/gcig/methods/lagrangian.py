@@ -78,7 +78,7 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
     def __init__(
         self,
         *,
-        max_gap: float = 0.02,
+        max_gap: float = 0.01,
         dual_learning_rate: float = 1.0,
         damping: float = 5.0,
         max_multiplier: float = 10.0,

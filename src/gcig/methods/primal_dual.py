@@ -56,7 +56,7 @@ class PrimalDual:
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
     clip_norm: float = 5.0
-    max_gap: float = 0.02
+    max_gap: float = 0.01
     dual_learning_rate: float = 1.0
     damping: float = 5.0
     max_multiplier: float = 10.0
