@@ -9,14 +9,17 @@ from typing import Any, TypeVar
 import click
 
 from gcig.cli.config import load_config
-from gcig.cli.types import LIMIT
+from gcig.cli.types import LIMIT, METHOD, names_of, whole_numbers
 
 __all__ = [
     "config_option",
+    "count_cores",
     "file_argument",
+    "jobs_option",
     "json_option",
     "limit_options",
     "quiet_option",
+    "run_options",
     "seed_option",
     "table_options",
     "target_options",
@@ -43,6 +46,26 @@ config_option = click.option(
     expose_value=False,
     callback=load_config,
     help="Read options from a TOML file, by the names that they have here. The command line wins.",
+)
+
+
+def count_cores() -> int:
+    """Processors that this process may use."""
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:  # noqa: ARG001 - click's signature
+    return value or count_cores()
+
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    callback=_jobs,
+    help="Processes; as many as there are cores by default. Results do not depend on it.",
 )
 
 
@@ -77,6 +100,29 @@ target_options = _stack(
         metavar="COLUMN",
         help="The protected attribute. Give it several times to cross several, such as sex and race.",
     ),
+)
+run_options = _stack(
+    click.option(
+        "--methods",
+        metavar="NAMES",
+        callback=names_of(METHOD),
+        help="Such as fairx,unconstrained; all by default.",
+    ),
+    click.option(
+        "--folds", default=5, show_default=True, type=click.IntRange(2, 100), metavar="N", help="Folds."
+    ),
+    click.option(
+        "--seeds",
+        default="0",
+        show_default=True,
+        metavar="NUMBERS",
+        callback=whole_numbers,
+        help="Such as 0,1,2: one partition into folds for each.",
+    ),
+    jobs_option,
+    click.option("--tune", is_flag=True, help="Choose parameters by grid search on one split first."),
+    click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, and stricter."),
+    click.option("--retry-failed", is_flag=True, help="Run the folds again that failed before."),
 )
 limit_options = _stack(
     click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 when GCIG is above this."),

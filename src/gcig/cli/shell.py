@@ -5,11 +5,14 @@ from __future__ import annotations
 import click
 
 from gcig._version import __version__
+from gcig.cli.compare import compare
 from gcig.cli.completion import completion
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.frame import Settings, Shell
 from gcig.cli.predict import predict
+from gcig.cli.report import report
+from gcig.cli.reproduce import reproduce
 from gcig.cli.train import train
 
 __all__ = ["shell"]
@@ -31,5 +34,5 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, datasets, train, predict, completion):
+for command in (demo, datasets, train, predict, compare, reproduce, report, completion):
     shell.add_command(command)

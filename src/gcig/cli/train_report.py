@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gcig.cli.held_out import TrainedModel
     from gcig.cli.labelled import LabelledTable
 
-__all__ = ["SCHEMA", "print_summary", "write_report"]
+__all__ = ["KIND", "print_summary", "report_page", "write_report"]
 
 SCHEMA = 1
+KIND = "training"
 
 
 def write_report(
@@ -36,6 +37,7 @@ def write_report(
     """Write both reports into the model's folder; the content of report.json."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
+        "kind": KIND,
         "versions": {"gcig": __version__},
         "data": {
             "file": table.path.name,
@@ -68,7 +70,39 @@ def write_report(
         "reasons": list(reasons),
     }
     write_whole(out / "report.json", json.dumps(document, indent=1) + "\n")
+    write_whole(out / "report.html", report_page(document))
     return document
+
+
+def report_page(document: Mapping[str, Any]) -> str:
+    """The page of a report.json: everything on it comes from there."""
+    from gcig.records import Evaluation
+    from gcig.report.training_page import training_page
+
+    if document.get("schema") != SCHEMA or document.get("kind") != KIND:
+        raise click.ClickException(
+            f"this is not a report of `gcig train` of this version (schema {SCHEMA}): train again."
+        )
+    data, target, split = document["data"], document["target"], document["split"]
+    models = {model["label"]: Evaluation.from_dict(model["evaluation"]) for model in document["models"]}
+    protected = " x ".join(document["sensitive"])
+    return training_page(
+        models,
+        title=f"{document['models'][-1]['label']} on {data['file']}",
+        subtitle=(
+            f"Predicts {target['column']} (1 is {target['positive']!r}); protected attribute {protected}; "
+            f"trained on {split['train']:,} rows, measured on {split['test']:,} held-out rows"
+        ),
+        columns=[(column["name"], column["role"], column["read_as"]) for column in data["columns"]],
+        reasons=document["reasons"],
+        limited=any(limit is not None for limit in document["limits"].values()),
+        notes=data["notes"],
+        foot={
+            "data": f"{data['file']}, {data['rows']:,} rows, SHA-256 {data['sha256']}",
+            "split": f"seed {split['seed']}, stratified by {target['column']} and {protected}",
+            "gcig": document["versions"]["gcig"],
+        },
+    )
 
 
 def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +127,7 @@ def print_summary(
     for reason in reasons:
         click.echo(f"Above the limit: {reason}.")
     click.echo(f"\nModel:   {out}")
-    click.echo(f"Report:  {out / 'report.json'}")
+    click.echo(f"Report:  {out / 'report.html'}")
     sensitive = " ".join(f"--sensitive {name}" for name in table.sensitive.columns)
     click.echo(f"Next:    gcig predict {out} NEW.csv")
     click.echo(f"         gcig audit {out} TEST.csv --target {table.target} {sensitive}")

@@ -10,7 +10,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["DATASET", "LIMIT", "METHOD", "THRESHOLD", "FloatRange", "Name", "names_of", "parse_names"]
+__all__ = [
+    "DATASET",
+    "LIMIT",
+    "METHOD",
+    "THRESHOLD",
+    "FloatRange",
+    "Name",
+    "names_of",
+    "shard",
+    "whole_numbers",
+]
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -80,20 +90,33 @@ LIMIT = FloatRange(min=0, min_open=True)
 THRESHOLD = _Threshold()
 
 
-def parse_names(kind: Name, text: str | None, param: click.Parameter, ctx: click.Context) -> list[str] | None:
-    """Names separated by commas; None where none were given."""
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        kind.fail(f"no {kind.name} was named. There are: {', '.join(kind.known())}.", param, ctx)
-    return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
-
-
 def names_of(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
     """A callback for an option with several names, such as ``--methods fairx,dir``."""
 
     def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
-        return parse_names(kind, text, param, ctx)
+        if text is None:
+            return None
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            kind.fail(f"no {kind.name} was named. There are: {', '.join(kind.known())}.", param, ctx)
+        return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
 
     return callback
+
+
+def whole_numbers(ctx: click.Context, param: click.Parameter, text: str) -> list[int]:
+    """A callback for an option with several numbers, such as ``--seeds 0,1,2``."""
+    parts = [part.strip() for part in str(text).split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and int(part) < 2**32 for part in parts):
+        raise click.BadParameter(f"'{text}' is not a list of whole numbers such as 0,1,2.", ctx, param)
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def shard(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """A callback for ``--shard i/n``."""
+    if text is None:
+        return None
+    first, _, last = text.partition("/")
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise click.BadParameter(f"'{text}' is not a part such as 1/4, the first of four.", ctx, param)
+    return int(first), int(last)

@@ -1,0 +1,88 @@
+"""What a comparison of methods leaves behind: a table on the terminal, JSON, and a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gcig._version import __version__
+from gcig.cli.files import write_whole
+from gcig.cli.layout import format_table, number
+
+if TYPE_CHECKING:
+    from gcig.benchmark.comparison_result import ComparisonResult
+    from gcig.records import FoldResult
+
+__all__ = ["PAGE", "comparison_table", "failures", "plain_comparison", "write_page"]
+
+PAGE = "report.html"
+_MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
+
+
+def comparison_table(found: ComparisonResult) -> str:
+    """A line for each method: mean and standard deviation over the folds; a star where none beats it."""
+    from gcig.methods.registry import METHODS
+
+    best = set(found.pareto()["method"])
+    rows = []
+    for row in found.summary().to_dict("records"):
+        remarks = [f"{row[what]} folds {what}" for what in ("failed", "collapsed") if row[what]]
+        figures = (f"{number(row[name])} ± {number(row[f'{name}_sd'])}" for name in _MEASURES.values())
+        star = "*" if row["method"] in best else ""
+        seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
+        rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
+    head = ("", *_MEASURES, "seconds", "", "")
+    return format_table(head, rows, right_aligned=range(1, 6)) + (
+        "\n* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once."
+        if best
+        else ""
+    )
+
+
+def failures(results: Sequence[FoldResult]) -> list[str]:
+    """A line for each fold that failed."""
+    return [
+        f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}"
+        for each in results
+        if each.error is not None
+    ]
+
+
+def plain_comparison(found: ComparisonResult, page: Path | None) -> dict[str, Any]:
+    """The summary as JSON has it."""
+    return {
+        "schema": 1,
+        "kind": "comparison",
+        "summary": _plain(found.summary()),
+        "pareto": found.pareto()["method"].tolist(),
+        "failures": failures(found.results),
+        "page": None if page is None else str(page),
+    }
+
+
+def _plain(frame: Any) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in row.items()
+        }
+        for row in records
+    ]
+
+
+def write_page(
+    folder: Path, results: Sequence[FoldResult], *, title: str, subtitle: str = "", **foot: str
+) -> Path:
+    """Write the page of a comparison into its folder."""
+    from gcig.methods.registry import METHODS
+    from gcig.report.comparison_page import comparison_page
+
+    labels: Mapping[str, str] = {key: method.label for key, method in METHODS.items()}
+    page = comparison_page(
+        results, labels=labels, title=title, subtitle=subtitle, foot={**foot, "gcig": __version__}
+    )
+    write_whole(folder / PAGE, page)
+    return folder / PAGE
