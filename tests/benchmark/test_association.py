@@ -7,6 +7,7 @@ from scipy import stats
 
 from gcig.benchmark.association import (
     clustered_bootstrap,
+    coefficient,
     linear_fit,
     partial_correlation,
     pearson,
@@ -68,18 +69,23 @@ def test_linear_fit_is_that_of_scipy(points):
     assert math.isnan(linear_fit([1, 1], [1, 2]).slope)
 
 
+def test_the_coefficient_alone_is_the_same(points):
+    x, y = points["x"], points["y"]
+    assert coefficient(points[["x", "y"]].to_numpy()) == pytest.approx(pearson(x, y).r)
+    assert math.isnan(coefficient(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])))
+
+
 def test_clusters_stay_together():
     """With one value a cluster, the clustered interval is that of as many points as there are clusters."""
     rng = np.random.default_rng(2)
     values = rng.normal(size=8)
-    frame = pd.DataFrame({"value": np.repeat(values, 50), "cluster": np.repeat(np.arange(8), 50)})
-    apart = frame.assign(cluster=np.arange(400))
+    repeated = np.repeat(values, 50)[:, None]
 
-    def mean(rows: pd.DataFrame) -> float:
-        return float(rows["value"].mean())
+    def mean(points: np.ndarray) -> float:
+        return float(points.mean())
 
-    clustered = clustered_bootstrap(frame, mean, clusters=["cluster"], draws=400)
-    naive = clustered_bootstrap(apart, mean, clusters=["cluster"], draws=400)
+    clustered = clustered_bootstrap(repeated, mean, clusters=np.repeat(np.arange(8), 50), draws=400)
+    naive = clustered_bootstrap(repeated, mean, clusters=np.arange(400), draws=400)
     assert (clustered.n_clusters, naive.n_clusters) == (8, 400)
     assert clustered.value == pytest.approx(values.mean())
     error = values.std() / math.sqrt(8)
@@ -88,12 +94,10 @@ def test_clusters_stay_together():
 
 
 def test_bootstrap_is_repeatable_and_needs_two_clusters(points):
-    def r(rows: pd.DataFrame) -> float:
-        return pearson(rows["x"], rows["y"]).r
-
+    values, folds = points[["x", "y"]], points["fold"]
     one, same, other = (
-        clustered_bootstrap(points, r, clusters=["fold"], draws=50, seed=s) for s in (0, 0, 1)
+        clustered_bootstrap(values, coefficient, clusters=folds, draws=50, seed=seed) for seed in (0, 0, 1)
     )
     assert one == same
     assert one != other
-    assert math.isnan(clustered_bootstrap(points.assign(fold=0), r, clusters=["fold"], draws=5).low)
+    assert math.isnan(clustered_bootstrap(values, coefficient, clusters=0 * folds, draws=5).low)

@@ -4,11 +4,10 @@ Cells that share rows are not independent points: `clustered_bootstrap` resample
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -17,6 +16,7 @@ __all__ = [
     "Correlation",
     "LinearFit",
     "clustered_bootstrap",
+    "coefficient",
     "linear_fit",
     "partial_correlation",
     "pearson",
@@ -99,31 +99,44 @@ def linear_fit(x: ArrayLike, y: ArrayLike) -> LinearFit:
 
 
 def clustered_bootstrap(
-    frame: pd.DataFrame,
-    statistic: Callable[[pd.DataFrame], float],
+    points: ArrayLike,
+    statistic: Callable[[Floats], float],
     *,
-    clusters: Sequence[str],
+    clusters: ArrayLike,
     draws: int = 2000,
     seed: int = 0,
 ) -> BootstrapInterval:
-    """A 95 % percentile interval from resampling whole clusters of rows.
+    """A 95 % percentile interval from resampling whole clusters of points.
 
-    Rows that share the columns `clusters` stay together, as the methods on one fold of one dataset must:
-    they were fitted and tested on the same rows.
+    Points of one cluster stay together, as the methods on one fold of one dataset must: they were fitted and
+    tested on the same rows.
+
+    Parameters
+    ----------
+    points : (n, k).
+    statistic : of some points, (m, k) -> a number.
+    clusters : (n,) the cluster of each point.
     """
-    rows = [np.asarray(index) for index in frame.groupby(list(clusters), sort=True).indices.values()]
-    value = statistic(frame)
-    if len(rows) < 2:
-        return BootstrapInterval(value, math.nan, math.nan, len(rows))
+    values = np.asarray(points, dtype=np.float64)
+    _, codes = np.unique(np.asarray(clusters), return_inverse=True)
+    members = [np.flatnonzero(codes == code) for code in range(int(codes.max(initial=-1)) + 1)]
+    value = statistic(values)
+    if len(members) < 2:
+        return BootstrapInterval(value, math.nan, math.nan, len(members))
     rng = np.random.default_rng(seed)
-    found = np.empty(draws)
-    for draw in range(draws):
-        chosen = rng.integers(0, len(rows), len(rows))
-        found[draw] = statistic(frame.iloc[np.concatenate([rows[i] for i in chosen])])
+    chosen = rng.integers(0, len(members), (draws, len(members)))
+    found = np.array([statistic(values[np.concatenate([members[i] for i in draw])]) for draw in chosen])
     if np.isnan(found).all():
-        return BootstrapInterval(value, math.nan, math.nan, len(rows))
+        return BootstrapInterval(value, math.nan, math.nan, len(members))
     low, high = np.nanquantile(found, [0.025, 0.975])
-    return BootstrapInterval(value, float(low), float(high), len(rows))
+    return BootstrapInterval(value, float(low), float(high), len(members))
+
+
+def coefficient(points: Floats) -> float:
+    """Pearson's r of (n, 2) points without its test; NaN where a column is constant or n is under 3."""
+    x, y = points[:, 0] - points[:, 0].mean(), points[:, 1] - points[:, 1].mean()
+    spread = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / spread if len(points) > 2 and spread > 0 else math.nan
 
 
 def _pairs(*columns: ArrayLike) -> list[Floats]:

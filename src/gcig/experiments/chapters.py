@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gcig.benchmark.plan import COMMON
 from gcig.experiments import (
     ablation,
     baseline_kinds,
@@ -59,8 +60,10 @@ def chapters(found: Collected) -> list[Chapter]:
 
 
 def _checks(found: Collected) -> Chapter:
-    judged = checks.checks(found.frames["comparison"], found.pooled)
+    judged = checks.checks(found.frames["comparison"], found.pooled, found.frames["ablation"])
     asked = [check for check in judged if check.dataset in found.request.datasets]
+    if len(found.request.datasets) >= len(comparison.DATASETS):
+        asked += [check for check in judged if check.dataset == "all"]
     unmet = sum(check.met is False for check in asked)
     text = f"{sum(check.met is True for check in asked)} of {len(asked)} claims are met, {unmet} are not" + (
         ", and the table says why where it is known." if unmet else "."
@@ -83,7 +86,7 @@ def _protocol(found: Collected) -> Chapter:
     ]
     rows = [
         (dataset, METHODS[method].label if method in METHODS else method, _words(parameters))
-        for dataset, methods in found.chosen.items()
+        for dataset, methods in found.parameters.chosen.items()
         for method, parameters in methods.items()
     ]
     table = Table(("dataset", "method", "parameters"), rows, caption="Chosen parameters")
@@ -91,7 +94,8 @@ def _protocol(found: Collected) -> Chapter:
 
 
 def _words(parameters: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in sorted(parameters.items())) or "defaults"
+    words = ", ".join(f"{name} = {value}" for name, value in sorted(parameters.items())) or "defaults"
+    return words if set(parameters) - set(COMMON) else f"{words} (not tuned)"
 
 
 def _datasets(found: Collected) -> Chapter:

@@ -35,11 +35,12 @@ class Check:
     target: str
     ours: str
     met: bool | None
-    margin: str = ""
 
 
-def checks(frame: pd.DataFrame, pooled: pd.DataFrame | None = None) -> list[Check]:
-    """Every claim, judged on a frame of RQ1 and the figures of pooled predictions."""
+def checks(
+    frame: pd.DataFrame, pooled: pd.DataFrame | None = None, ablation: pd.DataFrame | None = None
+) -> list[Check]:
+    """Every claim, judged on the frame of RQ1, the figures of pooled predictions and the ablation's frame."""
     found: list[Check] = []
     measured = finished(frame)
     for name in RATIO:
@@ -47,7 +48,7 @@ def checks(frame: pd.DataFrame, pooled: pd.DataFrame | None = None) -> list[Chec
         found += _gcig(name, rows)
         found += _utility(name, rows)
         found += _outcome(name, rows, pooled)
-    return found
+    return [*found, _time(measured, ablation)]
 
 
 def tables(found: Sequence[Check], explanations: Mapping[str, str] | None = None) -> dict[str, Table]:
@@ -137,6 +138,17 @@ def _outcome(name: str, rows: pd.DataFrame, pooled: pd.DataFrame | None) -> Iter
     if name in POOLED:
         target = f"not above unconstrained ({_n(plain)})"
         yield _check(f"eo_pooled/{name}", name, words, target, ours, ours <= plain)
+
+
+def _time(frame: pd.DataFrame, ablation: pd.DataFrame | None) -> Check:
+    """Fits of RQ1, which RQ2 reads as well, and of the ablation; its full model is one of RQ1."""
+    seconds = float(frame["fit_seconds"].sum())
+    if ablation is not None and len(ablation):
+        seconds += float(ablation.loc[ablation["variant"] != "", "fit_seconds"].sum())
+    known = set(RATIO) <= set(frame["dataset"]) and len(frame)
+    minutes = seconds / 120 if known else math.nan
+    claim, target = "minutes of fitting RQ1 and the ablation, on two cores", f"at most {MINUTES:g}"
+    return _check("minutes", "all", claim, target, minutes, minutes <= MINUTES, digits=1)
 
 
 def _check(

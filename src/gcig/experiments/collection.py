@@ -16,9 +16,10 @@ from gcig.benchmark.atomic import RunError, write_atomically
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
 from gcig.benchmark.store import RunStore
+from gcig.experiments.parameters import Parameters
 from gcig.experiments.request import Request
 
-__all__ = ["Collected", "collect", "read", "read_measured", "write_json"]
+__all__ = ["Collected", "collect", "read", "read_measured", "read_request", "write_json"]
 
 REQUEST, POOLED, PROVENANCE, CHOSEN = (
     "request.json",
@@ -40,7 +41,7 @@ class Collected:
     frames : experiment -> a row a fold; empty where nothing is finished.
     pooled : figures of pooled out-of-fold predictions of RQ1.
     measured : "cost", "baseline_kinds" and "datasets" -> rows.
-    provenance, chosen : as written with the results.
+    provenance, parameters : as written with the results.
     explanations : key of a check -> why it was not met.
     """
 
@@ -49,7 +50,7 @@ class Collected:
     pooled: pd.DataFrame
     measured: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    chosen: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=Parameters)
     explanations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,17 +64,22 @@ def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> 
             write_atomically(out / POOLED, csv_text(found).encode())
 
 
-def read(out: Path) -> Collected:
-    """What `collect` and `reproduce` wrote; files that are not there are empty."""
+def read_request(out: Path) -> Request:
+    """What was asked for in a folder; an error where that is not known."""
     file = out / REQUEST
     if not file.is_file():
         raise RunError(f"there is no reproduction in {str(out)!r}: it has no {REQUEST}.")
     try:
-        request = Request.from_json(file.read_bytes())
-    except (ValueError, TypeError) as error:
+        return Request.from_json(file.read_bytes())
+    except (ValueError, TypeError, AttributeError) as error:
         raise RunError(
             f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__})."
         ) from error
+
+
+def read(out: Path) -> Collected:
+    """What `collect` and `reproduce` wrote; files that are not there are empty."""
+    request = read_request(out)
     return Collected(
         request=request,
         frames={name: _frame(out / _file(name)) for name in request.experiments},
@@ -87,7 +93,7 @@ def read(out: Path) -> Collected:
             ],
         },
         provenance=_json(out / PROVENANCE, {}),
-        chosen=_json(out / CHOSEN, {}),
+        parameters=Parameters.read(out),
         explanations=_json(out / EXPLANATIONS, {}),
     )
 

@@ -167,14 +167,15 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
 def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
     """Wins, losses and championships: ours on the paper's datasets and on all, and the paper's twice."""
     in_paper = [name for name in PAPER_DATASETS if name in datasets]
-    header, columns = ["method"], []
+    rows: list[tuple[Value, ...]] = []
     for metric in _COUNTED:
-        for source, counts in _counts(frame, metric, in_paper, datasets, methods).items():
-            header.append(f"{LABELS[metric]}, {source}")
-            columns.append([_triple(counts, method) for method in methods])
-    rows = [(method_label(m), *(column[i] for column in columns)) for i, m in enumerate(methods)]
+        counts = _counts(frame, metric, in_paper, datasets, methods)
+        rows += [
+            (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts.values()))
+            for m in methods
+        ]
     return Table(
-        header,
+        ("metric", "method", "ours", "ours, all", "paper", "paper, recounted"),
         rows,
         caption="Win / loss / champion, counted in datasets",
         notes=(

@@ -8,6 +8,7 @@ import pandas as pd
 
 from gcig.benchmark.association import (
     clustered_bootstrap,
+    coefficient,
     linear_fit,
     partial_correlation,
     pearson,
@@ -48,9 +49,9 @@ def populations(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
     """All measures of association of EO gap and GCIG over some cells."""
     fit = linear_fit(rows[X], rows[Y])
-    interval = clustered_bootstrap(
-        rows, lambda part: pearson(part[X], part[Y]).r, clusters=["dataset", "fold"], draws=draws
-    )
+    known = rows.dropna(subset=[X, Y])
+    clusters = known.groupby(["dataset", "fold"]).ngroup()
+    interval = clustered_bootstrap(known[[X, Y]], coefficient, clusters=clusters, draws=draws)
     return {
         "pearson": pearson(rows[X], rows[Y]),
         "spearman": spearman(rows[X], rows[Y]),
@@ -123,20 +124,26 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
 
 
 def figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Every cell as a point, a panel a dataset and one for all; the line is the least squares fit."""
+    """Every cell as a point: all of the paper's cells by dataset, and each dataset by method."""
     rows = finished(frame)
-    chosen = POPULATIONS["all datasets"]
-    panels = [_panel("The paper's cells", rows[rows["dataset"].isin(PAPER_DATASETS)], by="dataset")]
-    for name in ordered(rows["dataset"], first=chosen):
-        panels.append(_panel(name, rows[rows["dataset"] == name], by="method"))
-    caption = "One point a fold of a method. Grey lines are least squares fits."
-    return {"correlation": Figure("RQ2: EO gap and GCIG", caption, panels, columns=3)}
+    pooled = [
+        _panel(name, rows[rows["dataset"].isin(chosen)], by="dataset")
+        for name, chosen in POPULATIONS.items()
+        if name != "all datasets"
+    ]
+    names = ordered(rows["dataset"], first=POPULATIONS["all datasets"])
+    single = [_panel(name, rows[rows["dataset"] == name], by="method") for name in names]
+    caption = "One point a method and fold. Lines are least squares fits."
+    return {
+        "correlation": Figure("EO gap and GCIG over all methods and datasets", caption, pooled),
+        "correlation_datasets": Figure("EO gap and GCIG on each dataset", caption, single, columns=3),
+    }
 
 
 def _panel(title: str, rows: pd.DataFrame, *, by: str) -> Panel:
     order: Sequence[str] = tuple(METHODS) if by == "method" else POPULATIONS["all datasets"]
     series = []
-    for name in ordered(rows[by], first=order):
+    for name in ordered([*order, *rows[by]], first=order):
         part = rows[rows[by] == name].dropna(subset=[X, Y])
         label = method_label(name) if by == "method" else name
         series.append(Series(label, tuple(part[X]), tuple(part[Y])))

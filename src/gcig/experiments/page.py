@@ -22,13 +22,13 @@ def html_page(
 
 
 def sections(chapters: Sequence[Chapter]) -> list[Section]:
-    """A section a chapter: words, then tables, then figures."""
+    """A section a chapter: words, then figures, then tables."""
     found = []
     for chapter in chapters:
         blocks: list[Block] = [Paragraph(text) for text in chapter.text]
-        blocks += chapter.tables.values()
         for figure in chapter.figures.values():
             blocks += [FigureRow([_picture(panel) for panel in figure.panels]), Paragraph(_caption(figure))]
+        blocks += chapter.tables.values()
         found.append(Section(chapter.heading, blocks))
     return found
 

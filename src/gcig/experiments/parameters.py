@@ -1,0 +1,105 @@
+"""Which parameters every method is run with: those that came with the package, or chosen anew by this run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from gcig.benchmark.atomic import write_atomically
+from gcig.benchmark.cell import Cell
+from gcig.benchmark.chosen import parameters_for
+from gcig.benchmark.plan import common_for
+from gcig.benchmark.store import RunStore
+from gcig.benchmark.table import Table
+from gcig.benchmark.tuning import Choice, tune
+from gcig.experiments.request import Request
+
+__all__ = ["FILE", "Parameters", "choose"]
+
+FILE = "chosen_parameters.json"
+Given = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a run.
+
+    Attributes
+    ----------
+    chosen : dataset -> method -> parameters.
+    nested : of every fold of RQ1, where tuning was inside the folds: dataset, method, seed, fold, parameters.
+    """
+
+    chosen: Mapping[str, Mapping[str, Given]] = field(default_factory=dict)
+    nested: Sequence[Given] = ()
+
+    def of(self, dataset: str, method: str) -> Given:
+        """What a method is given on a dataset."""
+        return self.chosen.get(dataset, {}).get(method, {})
+
+    def cells(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Cell]]:
+        """The cells of every experiment of a request."""
+        found = request.cells(tables, self.of)
+        if self.nested:
+            inside = {_place(**each): each["parameters"] for each in self.nested}
+            found["comparison"] = [
+                replace(cell, parameters=inside[cell.dataset, cell.method, cell.seed, cell.fold])
+                for cell in found["comparison"]
+            ]
+        return found
+
+    def write(self, folder: Path) -> None:
+        """Write them beside the results."""
+        content = {"chosen": self.chosen, **({"nested": list(self.nested)} if self.nested else {})}
+        write_atomically(folder / FILE, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """What `write` wrote; nothing where tuning is not finished."""
+        file = folder / FILE
+        return cls(**json.loads(file.read_bytes())) if file.is_file() else cls()
+
+
+def choose(
+    request: Request, tables: Mapping[str, Table], store: RunStore, *, given: Given, **running: Any
+) -> Parameters:
+    """The parameters of a request; tunes where that was asked for, and goes on where it stopped.
+
+    `given` is set in every method that has the parameter, over what was chosen.
+    """
+    common = {method: common_for(method) for method in request.methods}
+    forced = {method: common_for(method, given) for method in request.methods}
+    chosen: dict[str, dict[str, Given]] = {
+        name: {m: {**common[m], **parameters_for(table, m), **forced[m]} for m in request.methods}
+        for name, table in tables.items()
+    }
+    found: list[Choice] = []
+    if request.tuning != "shipped":
+        found = tune(
+            list(tables.values()),
+            request.methods,
+            store,
+            nested=request.tuning == "nested",
+            n_folds=request.n_folds,
+            seeds=request.seeds,
+            **running,
+        )
+    nested = []
+    for choice in found:
+        own = {**common[choice.method], **choice.parameters, **forced[choice.method]}
+        if choice.fold is None:
+            chosen[choice.dataset][choice.method] = own
+        else:
+            where = {
+                "dataset": choice.dataset,
+                "method": choice.method,
+                "seed": choice.seed,
+                "fold": choice.fold,
+            }
+            nested.append({**where, "parameters": own})
+    return Parameters(chosen, nested)
+
+
+def _place(dataset: str, method: str, seed: int, fold: int, **_: Any) -> tuple[str, str, int, int]:
+    return dataset, method, seed, fold
