@@ -30,7 +30,9 @@ def unpack_columns(packed: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
 
 
 def _pack(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    dtype = next((d for d in _INTEGERS if np.array_equal(values.astype(d), values)), "<f8")
+    whole = bool(((values == np.trunc(values)) & (values >= 0)).all())
+    widest = values.max(initial=0.0)
+    dtype = next((d for d in _INTEGERS if whole and widest <= np.iinfo(d).max), "<f8")
     return f"{dtype}:{base64.b64encode(zlib.compress(values.astype(dtype).tobytes(), 9)).decode()}"
 
 

@@ -118,7 +118,7 @@ class RunStore:
         """Changes when the cell's result is replaced; None where there is none."""
         try:
             status = (self._cells / cell.file_name).stat()
-        except FileNotFoundError:
+        except OSError:
             return None
         return status.st_mtime_ns, status.st_ino
 

@@ -1,0 +1,56 @@
+"""Run small cells in processes that are killed at random moments, then once to the end: OUT KILLS SEED JOBS.
+
+Processes are forked from one that has imported everything, so that a kill hits the work and not the imports.
+Prints how many cells were finished after each kill.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from small_runs import small_cells, small_store, small_table
+
+from gcig.benchmark.execution import run_cell
+from gcig.benchmark.results import write_results
+from gcig.benchmark.runner import run_cells
+
+
+def run(out, jobs):
+    table = small_table()
+    store = small_store(out, table)
+    results = run_cells(small_cells(table), [table], store, jobs=jobs)
+    write_results(results, Path(out) / "results.csv")
+
+
+def fork_and_run(out, jobs):
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        run(out, jobs)
+        os._exit(0)
+    return child
+
+
+def main(out, kills, seed, jobs):
+    rng = random.Random(seed)
+    table = small_table()
+    run_cell(small_cells(table)[-1], table)  # what is slow the first time only
+    start = time.monotonic()
+    os.waitpid(fork_and_run(f"{out}-undisturbed", jobs), 0)
+    whole = time.monotonic() - start
+    for kill in range(kills):
+        child = fork_and_run(out, jobs)
+        time.sleep(rng.uniform(0, 2 * whole / kills))
+        # In turn the process alone (its workers are orphans then) and everything at once.
+        (os.kill if kill % 2 else lambda pid, how: os.killpg(pid, how))(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        print(len(list(Path(out, "cells").glob("*.json"))), flush=True)
+    _, status = os.waitpid(fork_and_run(out, jobs), 0)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -1,0 +1,56 @@
+"""A table and cells that run in a moment, and methods that go wrong."""
+
+import contextlib
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+
+from gcig.benchmark.cell import Cell
+from gcig.benchmark.plan import fold_cells
+from gcig.benchmark.store import RunStore
+from gcig.benchmark.table import Table
+from gcig.methods.registry import METHODS, Method
+from gcig.methods.unconstrained import UnconstrainedClassifier
+
+QUICK = {"max_epochs": 2, "hidden_sizes": [4]}
+
+
+def small_table(n=160, seed=0, name="small"):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    X = pd.DataFrame({"income": rng.normal(size=n) + (sex == "m"), "town": rng.choice(["a", "b", "c"], n)})
+    y = (X["income"] + rng.normal(size=n) > 0.5).astype(int)
+    return Table.of(X, y, sensitive_features=pd.Series(sex, name="sex"), name=name)
+
+
+def small_cells(table, methods=("unconstrained", "hardt", "fairx"), n_folds=3, **options):
+    return [cell for m in methods for cell in fold_cells(table, m, QUICK, n_folds=n_folds, **options)]
+
+
+def small_store(path, *tables, **configuration):
+    return RunStore.open(path, tables=tables, configuration=configuration)
+
+
+def one_cell(**changes):
+    return Cell(**{"dataset": "small", "data_hash": "0", "method": "fairx", **changes})
+
+
+class BrokenClassifier(UnconstrainedClassifier):
+    def fit(self, *_, **__):
+        raise ArithmeticError("a first line\nand a second")
+
+
+class KilledClassifier(UnconstrainedClassifier):
+    def fit(self, *_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def registered(key, estimator):
+    METHODS.add(Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
+    try:
+        yield key
+    finally:
+        del METHODS._methods[key]

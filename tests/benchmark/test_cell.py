@@ -1,0 +1,104 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import one_cell, small_cells, small_table
+
+from gcig._validation import InputError
+from gcig.benchmark.cell import Cell, shard_of
+from gcig.core.disparity import Definition
+
+CHANGES = {
+    "dataset": "other",
+    "data_hash": "1",
+    "method": "dir",
+    "variant": "b",
+    "parameters": {"lambda_ig": 1.0},
+    "fold": 1,
+    "n_folds": 4,
+    "seed": 1,
+    "repeat": 1,
+    "definition": Definition(norm="l2"),
+    "role": "tune",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_field_is_in_the_key(name):
+    assert one_cell(**{name: CHANGES[name]}).key != one_cell().key
+
+
+def test_the_key_depends_on_neither_order_nor_process():
+    one = one_cell(parameters={"a": 1, "b": (2, 3)})
+    assert one == one_cell(parameters={"b": [2, 3], "a": 1})
+    code = (
+        "from gcig.benchmark.cell import Cell; "
+        "print(Cell(dataset='small', data_hash='0', method='fairx', parameters={'a': 1, 'b': [2, 3]}).key)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == one.key
+
+
+def test_a_cell_survives_json():
+    cell = one_cell(parameters={"hidden_sizes": (4, 2)}, definition=Definition(n_steps=8, rule="right"))
+    again = Cell.from_dict(json.loads(json.dumps(cell.to_dict())))
+    assert again == cell
+    assert hash(again) == hash(cell)
+    assert again.definition == cell.definition
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fold": 5},
+        {"fold": -1},
+        {"n_folds": 1},
+        {"n_folds": 0},
+        {"role": "train"},
+        {"parameters": {"a": {1}}},
+    ],
+)
+def test_what_cannot_be_run_is_refused(wrong):
+    with pytest.raises(InputError):
+        one_cell(**wrong)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_parameters_are_finite(number):
+    with pytest.raises(InputError, match="plain JSON"):
+        one_cell(parameters={"lambda_ig": number})
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_file_names_are_safe_whatever_the_names(dataset, variant):
+    name = one_cell(dataset=dataset, variant=variant).file_name
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+    assert not name.startswith((".", "/"))
+    assert name.count(".") == 1
+    assert len(name) < 200
+
+
+def test_names_that_look_alike_have_files_of_their_own():
+    assert one_cell(dataset="../a").file_name != one_cell(dataset="/a").file_name
+
+
+@pytest.mark.parametrize("of", [1, 2, 5, 40])
+def test_shards_are_a_partition(of):
+    cells = small_cells(small_table(), n_folds=5)
+    shards = [shard_of(cells, number, of) for number in range(1, of + 1)]
+    assert sorted(c.key for shard in shards for c in shard) == sorted(c.key for c in cells)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_shards_do_not_depend_on_the_order_of_the_cells():
+    cells = small_cells(small_table())
+    assert shard_of(cells, 1, 2) == shard_of(cells[::-1], 1, 2)
+
+
+@pytest.mark.parametrize("shard", [(0, 2), (3, 2)])
+def test_a_shard_that_is_not_there_is_refused(shard):
+    with pytest.raises(InputError, match="shard"):
+        shard_of([], *shard)

@@ -1,0 +1,60 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gcig.benchmark.atomic import RunError
+from gcig.benchmark.claims import claim
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from gcig.benchmark.claims import claim
+with claim(Path(sys.argv[1])) as ours:
+    print(ours, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_claim_is_held_by_one_at_a_time(tmp_path):
+    path = tmp_path / "claims" / "a"
+    with claim(path) as first, claim(path) as second:
+        assert first
+        assert not second
+    with claim(path) as again:
+        assert again
+    assert not path.exists()
+
+
+def test_the_claim_of_a_killed_process_is_free(tmp_path):
+    path = tmp_path / "a"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "True\n"
+    with claim(path) as ours:
+        assert not ours
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with claim(path) as ours:
+        assert ours
+
+
+def test_a_claim_on_a_file_that_was_removed_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    open_file = os.open
+
+    def open_and_lose(name, *arguments):
+        descriptor = open_file(name, *arguments)
+        os.unlink(name)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_lose)
+    with claim(path) as ours:
+        assert not ours
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
+    (tmp_path / "claims").write_text("a file")
+    with pytest.raises(RunError, match="could not write"), claim(tmp_path / "claims" / "a"):
+        pass

@@ -1,0 +1,161 @@
+import json
+
+import pandas as pd
+import pytest
+from small_runs import QUICK, registered, small_table
+
+from gcig._validation import InputError, InputWarning
+from gcig.benchmark.atomic import RunError
+from gcig.benchmark.comparison import compare, compare_tables
+from gcig.benchmark.comparison_result import ComparisonResult
+from gcig.benchmark.execution import failure
+from gcig.benchmark.plan import fold_cells
+from gcig.methods.registry import METHODS
+
+TABLE = small_table()
+DATA = {"X": TABLE.X, "y": TABLE.y, "sensitive_features": TABLE.sensitive_features}
+METHODS_HERE = ["unconstrained", "fairx"]
+PARAMETERS = dict.fromkeys(METHODS_HERE, QUICK)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return compare(**DATA, methods=METHODS_HERE, folds=3, parameters=PARAMETERS)
+
+
+def test_a_row_per_method_and_fold(found):
+    assert found.frame[["method", "fold"]].values.tolist() == [[m, f] for m in METHODS_HERE for f in range(3)]
+    assert found.summary()["folds"].tolist() == [3, 3]
+    assert found.pooled()["n_rows"].tolist() == [160, 160]
+    assert found.frame["error"].isna().all()
+
+
+def test_it_can_be_read_and_shown(found):
+    assert "FairX" in repr(found)
+    assert "±" in repr(found)
+    assert found._repr_html_().startswith("<table>")
+    assert found.plot()._repr_svg_().startswith("<?xml")
+
+
+def test_the_picture_is_saved(found, tmp_path):
+    found.plot().save(tmp_path / "a.svg")
+    assert "FairX" in (tmp_path / "a.svg").read_text()
+
+
+def test_saving_and_resuming(found, tmp_path):
+    again = compare(**DATA, methods=METHODS_HERE, folds=3, parameters=PARAMETERS, out=tmp_path)
+    columns = [name for name in found.frame if not name.startswith("fit_seconds")]
+    pd.testing.assert_frame_equal(again.frame[columns], found.frame[columns])
+    assert {file.name for file in tmp_path.glob("*.*")} == {
+        "manifest.json",
+        "pooled.csv",
+        "provenance.json",
+        "results.csv",
+        "summary.csv",
+    }
+    before = (tmp_path / "results.csv").read_bytes()
+    compare(**DATA, methods=METHODS_HERE, folds=3, parameters=PARAMETERS, out=tmp_path)
+    assert (tmp_path / "results.csv").read_bytes() == before  # times included: nothing was run again
+    with pytest.raises(RunError, match=r"configuration .folds, 3 before and 2 now"):
+        compare(**DATA, methods=METHODS_HERE, folds=2, parameters=PARAMETERS, out=tmp_path)
+    assert json.loads((tmp_path / "provenance.json").read_text())["configuration"]["folds"] == 3
+
+
+def test_seeds_are_further_partitions():
+    result = compare(
+        **DATA, methods=["unconstrained"], folds=2, seeds=[0, 7], parameters={"unconstrained": QUICK}
+    )
+    assert result.frame["seed"].tolist() == [0, 0, 7, 7]
+    positions = [set(each.predictions["position"]) for each in result.results]
+    assert positions[0] != positions[2]
+
+
+def test_all_methods_are_compared_by_default():
+    parameters = {**dict.fromkeys(METHODS, QUICK), "agarwal": {**QUICK, "max_iter": 2}}
+    result = compare_tables([TABLE], folds=2, parameters=parameters)
+    assert result.summary()["method"].tolist() == list(METHODS)
+    assert result.frame["error"].isna().all()
+
+
+@pytest.mark.parametrize("tuned", [True, "nested"])
+def test_tuned_parameters_are_used_and_given_ones_win(tuned):
+    space = {"max_epochs": (0, 30), "learning_rate": (0.01,)}
+    with registered("searched", METHODS["unconstrained"].estimator) as key:
+        METHODS.add(type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
+        result = compare(**DATA, methods=[key], folds=2, tune=tuned, parameters={key: {"patience": 9}})
+    assert set(result.frame["parameters"]) == {'{"learning_rate":0.01,"max_epochs":30,"patience":9}'}
+    assert [choice.fold for choice in result.choices] == ([None] if tuned is True else [0, 1])
+
+
+def comparison_of(figures):
+    """A comparison whose folds have the given (auc, eo_gap, gcig, collapsed) by method."""
+    from dataclasses import replace
+
+    from gcig.metrics.predictions import evaluate_predictions
+
+    sample = evaluate_predictions([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1])
+    cells, results = [], []
+    for method, (auc, eo_gap, gcig, collapsed) in figures.items():
+        for cell in fold_cells(TABLE, method, {}, n_folds=2):
+            evaluation = replace(sample, auc=auc, eo_gap=eo_gap, gcig=gcig, collapsed=collapsed)
+            cells.append(cell)
+            results.append(replace(failure(cell, ""), error=None, evaluation=evaluation, fit_seconds=1.0))
+    return ComparisonResult(tuple(results), tuple(cells))
+
+
+def test_the_front_holds_what_no_other_method_beats():
+    result = comparison_of(
+        {
+            "unconstrained": (0.9, 0.2, 0.2, False),
+            "dir": (0.89, 0.21, 0.2, False),  # beaten by the first
+            "fairx": (0.89, 0.1, 0.05, False),
+            "hardt": (0.5, 0.0, 0.0, True),  # collapsed
+        }
+    )
+    assert result.pareto()["method"].tolist() == ["unconstrained", "fairx"]
+    assert "2 collapsed" in repr(result)
+
+
+def test_hostile_names_do_no_harm(tmp_path):
+    name = "../<script>=cmd"
+    result = compare(
+        **DATA,
+        methods=["unconstrained"],
+        folds=2,
+        parameters={"unconstrained": QUICK},
+        out=tmp_path / "run",
+        name=name,
+    )
+    both = ComparisonResult((*result.results, *comparison_of({"dir": (0.9, 0.1, 0.1, False)}).results), ())
+    assert "<script>" not in both._repr_html_()
+    assert "&lt;script&gt;" in both._repr_html_()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert all(path.parent == tmp_path / "run" / "cells" for path in tmp_path.rglob("*unconstrained*"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"methods": ["fairx", "nothing"]}, "methods: there is no method 'nothing'"),
+        ({"methods": "fairx"}, "list of names"),
+        ({"methods": []}, "list of names"),
+        ({"parameters": {"nothing": {}}}, "parameters: there is no method"),
+        ({"tune": "always"}, "tune must be"),
+    ],
+)
+def test_arguments_are_checked(wrong, words):
+    with pytest.raises(InputError, match=words):
+        compare(**DATA, **wrong)
+
+
+def test_the_sensitive_column_among_the_inputs_is_warned_of():
+    X = TABLE.X.assign(sex=TABLE.sensitive_features)
+    with pytest.warns(InputWarning, match="tells the protected attribute"):
+        compare(
+            X,
+            TABLE.y,
+            sensitive_features=TABLE.sensitive_features,
+            methods=["unconstrained"],
+            folds=2,
+            parameters={"unconstrained": QUICK},
+        )

@@ -1,0 +1,124 @@
+import json
+import math
+import random
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from small_runs import small_cells, small_table
+
+from gcig.benchmark.execution import failure
+from gcig.benchmark.provenance import provenance
+from gcig.benchmark.results import (
+    RESULT_COLUMNS,
+    csv_text,
+    pooled,
+    results_frame,
+    summary,
+    write_results,
+)
+from gcig.benchmark.runner import run_cells
+from gcig.metrics.predictions import evaluate_predictions
+
+TABLE = small_table()
+CELLS = small_cells(TABLE, ("unconstrained", "hardt"))
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run_cells(CELLS, [TABLE])
+
+
+def test_columns_are_in_the_documented_order(results):
+    frame = results_frame(results)
+    assert list(frame.columns) == list(RESULT_COLUMNS)
+    documented = (
+        "dataset method fold seed f1 auc accuracy balanced_accuracy eo_gap eo_worst delta_tpr delta_fpr gcig "
+        "gcig_label0 gcig_label1 completeness collapsed fit_seconds parameters"
+    )
+    assert " ".join(frame.columns[:19]) == documented
+    first = frame.iloc[0]
+    assert first["auc"] == results[0].evaluation.auc
+    assert json.loads(first["parameters"]) == dict(CELLS[0].parameters)
+
+
+def test_the_file_does_not_depend_on_the_order_of_the_results(results, tmp_path):
+    shuffled = list(results)
+    random.Random(0).shuffle(shuffled)
+    write_results(results, tmp_path / "a.csv")
+    write_results(shuffled, tmp_path / "b.csv")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    read = pd.read_csv(tmp_path / "a.csv")
+    assert read["gcig"].tolist() == results_frame(results)["gcig"].tolist()  # to the last bit
+
+
+def test_failed_cells_have_a_row_without_figures(results):
+    failed = failure(CELLS[0], "no luck")
+    frame = results_frame([failed, *results[1:]])
+    row = frame[frame["error"].notna()].iloc[0]
+    assert math.isnan(row["auc"])
+    assert pd.isna(row["collapsed"])
+    means = summary(frame).set_index("method")
+    assert means.loc["unconstrained", ["folds", "failed"]].tolist() == [2, 1]
+    rest = [r.evaluation.auc for r in results[1:3]]
+    assert means.loc["unconstrained", "auc"] == pytest.approx(sum(rest) / 2)
+
+
+def test_a_frame_of_nothing_and_of_failures_only():
+    assert list(results_frame([]).columns) == list(RESULT_COLUMNS)
+    only = [failure(cell, "no") for cell in CELLS]
+    assert summary(results_frame(only))["failed"].tolist() == [3, 3]
+    assert pooled(only)["n_rows"].tolist() == [0, 0]
+    assert pooled(only)["auc"].isna().all()
+
+
+def test_deviations_are_those_of_a_sample(results):
+    aucs = pd.Series([r.evaluation.auc for r in results[:3]])
+    row = summary(results_frame(results)).iloc[0]
+    assert row["method"] == "unconstrained"
+    assert row["auc_sd"] == pytest.approx(aucs.std(ddof=1))
+
+
+def test_pooled_figures_are_those_of_all_rows_at_once(results):
+    found = pooled(results).set_index("method").loc["unconstrained"]
+    together = pd.concat([pd.DataFrame(dict(r.predictions)) for r in results[:3]])
+    expected = evaluate_predictions(
+        together["label"].astype(int),
+        together["score"],
+        sensitive_features=together["group"].astype(int),
+        y_expected=together["prediction"],
+    )
+    assert found["n_rows"] == len(TABLE.y)
+    for name in ("eo_gap", "eo_noise_floor", "auc", "f1"):
+        assert found[name] == pytest.approx(getattr(expected, name))
+
+
+def test_pooled_figures_of_several_seeds_are_means(results):
+    other = run_cells(small_cells(TABLE, ("unconstrained",), seed=1), [TABLE])
+    one, two = pooled(results[:3])["eo_gap"][0], pooled(other)["eo_gap"][0]
+    assert one != two
+    assert pooled([*results[:3], *other])["eo_gap"][0] == pytest.approx((one + two) / 2)
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@sum", "\t=1", " =1"])
+def test_no_name_becomes_a_formula(results, name):
+    hostile = [replace(results[0], dataset=name, variant=name, error=name)]
+    text = csv_text(results_frame(hostile))
+    cells = pd.read_csv(pd.io.common.StringIO(text), dtype=str).iloc[0]
+    assert cells["dataset"] == cells["variant"] == cells["error"] == f"'{name}"
+
+
+def test_provenance_says_what_is_needed_and_names_no_one():
+    content = provenance(CELLS, {"folds": 3})
+    assert content["data"] == {"small": TABLE.sha256}
+    assert content["threads"] == 1
+    assert content["folds"] == [3]
+    assert {"torch", "numpy", "gcig", "python"} <= set(content["versions"])
+    import getpass
+    import os
+    import socket
+
+    text = json.dumps(content)
+    assert socket.gethostname() not in text
+    assert os.path.expanduser("~") + "/" not in text
+    assert getpass.getuser() not in text.split('"')

@@ -1,0 +1,203 @@
+import errno
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import one_cell, small_store, small_table
+
+from gcig.benchmark import manifest
+from gcig.benchmark.atomic import RunError, RunWarning, read_bounded, write_atomically
+from gcig.benchmark.execution import failure
+from gcig.benchmark.packing import pack_columns, unpack_columns
+from gcig.benchmark.store import RunStore
+
+CELL = one_cell()
+RESULT = failure(CELL, "no luck")
+
+
+def file_of(store, cell=CELL):
+    return store.path / "cells" / cell.file_name
+
+
+def test_what_was_put_is_got(tmp_path):
+    store = small_store(tmp_path)
+    store.put(CELL, RESULT)
+    again = RunStore(tmp_path)
+    assert again.get(CELL) == RESULT
+    assert again.finished() == again.failed() == {CELL.key}
+    assert again.get(one_cell(fold=1)) is None
+
+
+def test_results_are_those_of_test_cells_unless_cells_are_given(tmp_path):
+    store, tuning = small_store(tmp_path), one_cell(role="tune")
+    store.put(CELL, RESULT)
+    store.put(tuning, RESULT)
+    assert len(store.results()) == 1
+    assert len(store.results([tuning, CELL, one_cell(fold=2)])) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda _: b"",
+        lambda data: b"\0" * len(data),
+        lambda data: data.replace(b"no luck", b"my luck"),
+        lambda _: b"[" * 100_000,
+        lambda _: b"[1]",
+        lambda _: b'{"sha256": 1}',
+    ],
+)
+def test_a_torn_file_counts_as_not_there(tmp_path, damage):
+    store = small_store(tmp_path)
+    store.put(CELL, RESULT)
+    file = file_of(store)
+    file.write_bytes(damage(file.read_bytes()))
+    assert store.get(CELL) is None
+    with pytest.warns(RunWarning, match="1 files .* damaged"):
+        assert store.finished() == set()
+    store.put(CELL, RESULT)
+    assert store.get(CELL) == RESULT
+
+
+def test_the_result_of_another_cell_under_this_name_counts_as_not_there(tmp_path):
+    store, other = small_store(tmp_path), one_cell(fold=1)
+    store.put(other, RESULT)
+    os.rename(file_of(store, other), file_of(store))
+    assert store.get(CELL) is None
+
+
+def test_other_data_is_refused_by_name(tmp_path):
+    small_store(tmp_path, small_table())
+    with pytest.raises(RunError, match=re.escape("data (small)")):
+        small_store(tmp_path, small_table(seed=1))
+    assert small_store(tmp_path, small_table()).path == tmp_path
+
+
+def test_other_tables_are_added(tmp_path):
+    small_store(tmp_path, small_table())
+    store = small_store(tmp_path, small_table(seed=1, name="new"))
+    assert set(store.manifest.data) == {"small", "new"}
+
+
+def test_another_configuration_is_refused_with_what_changed(tmp_path):
+    small_store(tmp_path, folds=5, seeds=[0])
+    with pytest.raises(RunError, match=re.escape("configuration (folds, 5 before and 3 now)")):
+        small_store(tmp_path, folds=3, seeds=[0])
+    with pytest.raises(RunError, match=re.escape("configuration (more, null before and true now)")):
+        small_store(tmp_path, folds=5, seeds=[0], more=True)
+
+
+def test_other_code_is_refused_with_the_part_that_changed(tmp_path, monkeypatch):
+    small_store(tmp_path)
+    hashed = manifest._hash_sources
+    changed = {"core": "other"}
+    monkeypatch.setattr(manifest, "_hash_sources", lambda root, name: changed.get(name) or hashed(root, name))
+    with pytest.raises(RunError, match=re.escape("code (core)")):
+        small_store(tmp_path)
+
+
+def test_other_versions_are_a_warning(tmp_path, monkeypatch):
+    small_store(tmp_path)
+    monkeypatch.setattr(manifest, "version", lambda name: "99" if name == "torch" else "1")
+    with pytest.warns(RunWarning, match=r'version \(torch, ".*" before and "99" now\)'):
+        small_store(tmp_path)
+
+
+def test_the_fingerprint_follows_the_sources(tmp_path):
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "a.py").write_text("x = 1\n")
+    before = manifest._hash_sources(tmp_path, "core")
+    (tmp_path / "core" / "a.py").write_bytes(b"x = 1\r\n")
+    assert manifest._hash_sources(tmp_path, "core") == before  # line ends are no change
+    (tmp_path / "core" / "a.py").write_text("x = 2\n")
+    assert manifest._hash_sources(tmp_path, "core") != before
+
+
+def test_a_fingerprint_has_every_part_and_no_place():
+    parts = manifest.code_fingerprints(["fairx"])
+    assert {"core", "methods", "training", "benchmark/execution"} <= set(parts)
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in parts.values())
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "data": 3}', "[" * 100_000, "null"]
+)
+def test_an_edited_manifest_is_refused(tmp_path, content):
+    small_store(tmp_path)
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(RunError, match="not the manifest of a run"):
+        RunStore(tmp_path)
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    huge = tmp_path / "manifest.json"
+    with open(huge, "wb") as file:
+        file.truncate(2**34)
+    with pytest.raises(RunError, match="not the manifest"):
+        RunStore(tmp_path)
+    with pytest.raises(RunError, match="more than 10 bytes"):
+        read_bounded(huge, 10)
+
+
+def test_a_folder_without_a_run_and_a_file_are_said(tmp_path):
+    with pytest.raises(RunError, match="no run in"):
+        RunStore(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file"):
+        small_store(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EROFS, "Read-only")])
+def test_a_disk_that_cannot_be_written_is_one_clear_error(tmp_path, monkeypatch, number, words):
+    store = small_store(tmp_path)
+    store.put(CELL, RESULT)
+
+    def fail(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(RunError, match=f"{words}.*finished is kept"):
+        store.put(CELL, failure(CELL, "later"))
+    monkeypatch.undo()
+    assert store.get(CELL) == RESULT
+    assert [file.name for file in (tmp_path / "cells").iterdir()] == [CELL.file_name]
+
+
+def test_leftovers_of_a_killed_process_are_swept(tmp_path):
+    store = small_store(tmp_path)
+    store.put(CELL, RESULT)
+    leftover = file_of(store).with_name(f".{CELL.file_name}.0a0a0a0a.tmp")
+    leftover.write_text("half")
+    store.sweep(CELL)
+    assert not leftover.exists()
+    assert store.get(CELL) == RESULT
+
+
+def test_writing_replaces_whole_files(tmp_path):
+    write_atomically(tmp_path / "new" / "a", b"one")
+    write_atomically(tmp_path / "new" / "a", b"two")
+    assert (tmp_path / "new" / "a").read_bytes() == b"two"
+
+
+@given(st.lists(st.floats(allow_nan=False), max_size=20) | st.lists(st.integers(0, 2**31), max_size=20))
+def test_packing_is_exact(values):
+    packed = json.loads(json.dumps(pack_columns({"a": values})))
+    assert unpack_columns(packed) == {"a": tuple(map(float, values))}
+
+
+def test_packing_is_compact():
+    rng = np.random.default_rng(0)
+    columns = {"position": np.arange(9000) * 5, "label": rng.integers(0, 2, 9000), "score": rng.random(9000)}
+    packed = pack_columns(columns)
+    assert sum(map(len, packed.values())) < 9000 * 14
+
+
+@pytest.mark.parametrize("text", ["<f8:!!!", "object:eJwDAAAAAAE=", "<f8:eJw=", ""])
+def test_damaged_columns_are_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        unpack_columns({"a": text})
