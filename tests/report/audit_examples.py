@@ -175,10 +175,17 @@ def hostile():
     """Every name that comes from a user's file is an attack."""
     record = example(groups=HOSTILE[:4], columns=HOSTILE, name=HOSTILE[0])
     subject = replace(
-        record.subject, model_kind=HOSTILE[1], reference=HOSTILE[0], sensitive=HOSTILE[:2],
-        positive=HOSTILE[4], definition={HOSTILE[0]: HOSTILE[1]}, versions={HOSTILE[1]: HOSTILE[0]}, created=HOSTILE[0],
-        model_sha256=HOSTILE[0], explanation=HOSTILE[1],
-    )  # fmt: skip
+        record.subject,
+        model_kind=HOSTILE[1],
+        model_sha256=HOSTILE[0],
+        explanation=HOSTILE[1],
+        reference=HOSTILE[0],
+        sensitive=HOSTILE[:2],
+        positive=HOSTILE[4],
+        definition={HOSTILE[0]: HOSTILE[1]},
+        versions={HOSTILE[1]: HOSTILE[0]},
+        created=HOSTILE[0],
+    )
     verdict = Verdict(HOSTILE[0], HOSTILE[0], HOSTILE, HOSTILE)
     found = record.procedural
     found = replace(

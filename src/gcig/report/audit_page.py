@@ -58,11 +58,12 @@ def audit_page(
         stability_section(record),
         rows_section(record),
     ]
+    size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
     protected = " and ".join(subject.sensitive) or "none named"
     return page(
         f"Audit of {subject.model_name}",
         sections,
-        subtitle=f"{subject.model_kind}; {counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}; "
+        subtitle=f"{subject.model_kind}; {size}; "
         f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created[:10]}",
         lead=_lead(record, max_gcig, max_eo_gap),
         foot=_foot(record),

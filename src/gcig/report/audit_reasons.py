@@ -3,6 +3,7 @@
 import math
 
 from gcig.records import AuditRecord, ColumnAudit
+from gcig.records.audit import SMALLEST_CELL
 from gcig.report import charts
 from gcig.report.blocks import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explained
@@ -64,9 +65,14 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
     """How the disparity is spread over the rows of each group."""
     found = record.procedural
     return FigureBlock(
-        charts.disparity_histogram(found.histogram_edges, found.histogram_counts),
+        charts.disparity_histogram(
+            found.histogram_edges,
+            found.histogram_counts,
+            means={group.group: group.gcig.value for group in record.groups},
+        ),
         "How the disparity is spread over the rows of each group; the dashed line is the mean. Rows at 0 "
-        "have reasons that do not depend on the group.",
+        "have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
+        f"than {SMALLEST_CELL} rows are left out.",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gcig.records import Evaluation, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 
-__all__ = ["RATES", "group_sizes", "pooled_rates", "wilson"]
+__all__ = ["RATES", "group_sizes", "pooled_rate", "pooled_rates", "wilson"]
 
 RATES = {
     "base rate": "base_rate",
@@ -53,6 +53,11 @@ def group_sizes(evaluations: Sequence[Evaluation]) -> dict[str, int]:
 
 def _pooled(evaluations: Sequence[Evaluation], group: str, field: str) -> Interval:
     parts = [rates for evaluation in evaluations for rates in evaluation.groups if rates.group == group]
+    return pooled_rate(parts, field)
+
+
+def pooled_rate(parts: Sequence[GroupRates], field: str) -> Interval:
+    """One rate of a group over all its parts, weighted by the rows behind it."""
     weighted = [(getattr(rates, field), _rows_behind(rates, field)) for rates in parts]
     weighted = [(rate, rows) for rate, rows in weighted if rows > 0 and not math.isnan(rate)]
     rows = sum(rows for _, rows in weighted)

@@ -202,9 +202,11 @@ def _csv_value(value: Value) -> str | float | int:
 
 def _inert(text: str) -> str:
     """Text that a spreadsheet shows rather than computes: an apostrophe before what may be a formula."""
-    if not re.match(r"\s*[=+\-@\t\r]", text) or re.fullmatch(r"-?\d+(\.\d+)?", text):
-        return text
-    return f"'{text}"
+    # The csv module writes a lone carriage return bare, and readers take it for the end of the row.
+    text = re.sub(r"[\r\n]+", " ", text)
+    if not re.match(r"\s*[=+\-@\t]", text) or re.fullmatch(r"-?\d+(\.\d+)?", text):
+        return visible(text)
+    return f"'{visible(text)}"
 
 
 _LATEX = {

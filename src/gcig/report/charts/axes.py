@@ -11,6 +11,9 @@ from gcig.report.charts.svg import element, join, text
 __all__ = ["Scale", "finite", "scale_for", "ticks", "x_axis", "y_axis"]
 
 
+_LARGEST = 1e100
+
+
 @dataclass(frozen=True)
 class Scale:
     """Maps [low, high] to [start, stop], in logarithms where ``log``; values outside go to the nearer end.
@@ -35,8 +38,8 @@ class Scale:
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """The values that can be drawn."""
-    return [float(v) for v in values if v is not None and math.isfinite(v)]
+    """The values that can be drawn; those too large for arithmetic are cut."""
+    return [min(max(float(v), -_LARGEST), _LARGEST) for v in values if v is not None and math.isfinite(v)]
 
 
 def scale_for(
@@ -51,12 +54,12 @@ def scale_for(
 ) -> Scale:
     """A scale with room for the values that are finite; [0, 1] where there are none.
 
-    Ends that ``include`` asks for and no value exceeds stay as they are. The scale covers ``span`` at least, so
-    that small differences look small.
+    Ends that ``include`` asks for and no value exceeds stay as they are. The scale covers ``span`` at least,
+    so that small differences look small.
     """
     seen, kept = finite(values), finite(include)
     if log:
-        positive = [v for v in seen + kept if v > 0] or [1.0]
+        positive = [max(v, 1 / _LARGEST) for v in seen + kept if v > 0] or [1.0]
         low, high = min(positive), max(positive)
         return Scale(low / 1.15, high * 1.15, start, stop, log=True)
     if not seen + kept:
@@ -86,7 +89,7 @@ def ticks(scale: Scale, wanted: int = 5) -> list[float]:
             else [v for v in inside if f"{v:e}"[0] == "1"] or inside[:wanted]
         )
     span = scale.high - scale.low
-    if not span > 0:
+    if not span > 1e-12 * max(abs(scale.low), abs(scale.high), 1 / _LARGEST):
         return [scale.low]
     raw = span / wanted
     power = 10.0 ** math.floor(math.log10(raw))

@@ -119,13 +119,10 @@ def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
         hollow = bool(series.hollow) and bool(series.hollow[i])
         spoken = f"{series.name}: {number(a)}, {number(b)}"
         marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=spoken))
-    line = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
-    drawn = (
-        element("g", element("path", d=path, **line), class_=colour(index))
-        if path and series.joined
-        else join()
-    )
-    return join(drawn, *marks)
+    if not path or not series.joined:
+        return join(*marks)
+    paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
+    return join(element("g", element("path", d=path, **paint), class_=colour(index)), *marks)
 
 
 def _band(series: Series, index: int, x: Scale, y: Scale) -> Markup:

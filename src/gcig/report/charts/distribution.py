@@ -20,6 +20,7 @@ def disparity_histogram(
     edges: Sequence[float],
     counts: Mapping[str, Sequence[int]],
     *,
+    means: Mapping[str, float] | None = None,
     title: str = "Disparity of the rows of each group",
     label: str = "disparity of a row",
 ) -> Markup:
@@ -29,6 +30,7 @@ def disparity_histogram(
     ----------
     edges : of the bins, one more than there are counts.
     counts : group -> rows per bin.
+    means : group -> its mean, drawn as a line.
     """
     drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
     if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
@@ -41,7 +43,10 @@ def disparity_histogram(
         top = bottom + GAP
         bottom = top + PANEL
         panels.append(_panel(order.index(group), group, edges, bins, scale, bottom, highest))
-        told.append(f"{group}: {count(sum(bins))} rows, mean about {number(_mean(edges, bins))}")
+        mean = (means or {}).get(group, math.nan)
+        told.append(f"{group}: mean {number(mean)}")
+        if math.isfinite(mean):
+            panels.append(_mean_line(scale(mean), bottom))
     return chart(
         bottom + 40, x_axis(scale, GAP, bottom, label), *panels, title=title, description="; ".join(told)
     )
@@ -50,7 +55,7 @@ def disparity_histogram(
 def _panel(
     index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float, highest: float
 ) -> Markup:
-    rows, mean = sum(bins), scale(_mean(edges, bins))
+    rows = sum(bins)
     bars = [
         element(
             "rect",
@@ -65,22 +70,13 @@ def _panel(
         for k, n in enumerate(bins)
         if n
     ]
-    name = fitted(f"{group}: {count(rows)} rows", WIDTH / 2)
     return join(
         element("g", *bars, class_=colour(index)),
         element("line", x1=scale.start, x2=scale.stop, y1=base, y2=base, class_="axis"),
-        element(
-            "path",
-            d=f"M{mean:.2f} {base:.2f}v{-PANEL:.2f}",
-            class_="axis",
-            stroke_width=1.5,
-            stroke_dasharray="4 3",
-        ),
         marker(index, WIDTH - 20, base - PANEL - 8),
-        text(name, WIDTH - 30, base - PANEL - 8, anchor="end"),
+        text(fitted(group, WIDTH - 60), WIDTH - 30, base - PANEL - 8, anchor="end"),
     )
 
 
-def _mean(edges: Sequence[float], bins: Sequence[int]) -> float:
-    """The mean of the bins' middles."""
-    return sum(n * (edges[k] + edges[k + 1]) / 2 for k, n in enumerate(bins)) / sum(bins)
+def _mean_line(x: float, base: float) -> Markup:
+    return element("line", x1=x, x2=x, y1=base - PANEL, y2=base, class_="axis", stroke_dasharray="4 3")

@@ -1,0 +1,41 @@
+"""What the displays share: matplotlib when it is needed, names that are not markup, and how groups look."""
+
+from typing import TYPE_CHECKING, Any
+
+from gcig.report.escaping import visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "MARKERS", "axes_of", "literal"]
+
+COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
+MARKERS = ("o", "s", "^", "D", "P", "X", "v")
+
+
+def axes_of(ax: Any, *, height: float = 4.0) -> "Axes":
+    """The axes to draw on: those given, or those of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "Displays draw with matplotlib, which is not installed: pip install 'gcig[plot]'. The pages that "
+            "gcig writes need no matplotlib."
+        ) from error
+    if ax is not None:
+        given: Axes = ax
+        return given
+    return pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
+
+
+def literal(name: object) -> str:
+    r"""A name that matplotlib shows as it is: no mathematics between dollar signs, no hidden label.
+
+    Examples
+    --------
+    >>> literal("income in $")
+    'income in \\$'
+    """
+    text = " ".join(visible(str(name)).split()).replace("$", r"\$")
+    # A label that begins with an underscore is left out of legends.
+    return f"\u200b{text}" if text.startswith("_") else text

@@ -1,0 +1,95 @@
+"""The reasons of the groups side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from gcig.records import AuditRecord
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["AttributionProfileDisplay"]
+
+
+@dataclass(eq=False)
+class AttributionProfileDisplay:
+    """What each column says on average under each group's reference.
+
+    Parameters
+    ----------
+    columns : names, the first at the top.
+    profiles : group -> a value per column, the mean normalised attribution.
+
+    Attributes
+    ----------
+    ax_, figure_ : where it was drawn, after `plot`.
+
+    Examples
+    --------
+    >>> display = AttributionProfileDisplay(["age", "job"], {"f": [0.2, -0.1], "m": [0.3, 0.1]})
+    >>> display.plot().ax_.get_xlabel()
+    'mean normalised attribution'
+    """
+
+    columns: Sequence[str]
+    profiles: Mapping[str, Sequence[float]]
+    ax_: "Axes" = field(init=False, repr=False)
+    figure_: "Figure" = field(init=False, repr=False)
+
+    @classmethod
+    def from_record(cls, record: AuditRecord, *, n_columns: int = 12, ax: Any = None) -> Self:
+        """Draw the columns of an audit that have the largest shares."""
+        columns = sorted(record.procedural.columns, key=lambda column: -np.nan_to_num(column.share))[
+            :n_columns
+        ]
+        groups = list(dict.fromkeys(group for column in columns for group in column.profile))
+        profiles = {group: [column.profile.get(group, np.nan) for column in columns] for group in groups}
+        return cls([column.column for column in columns], profiles).plot(ax)
+
+    @classmethod
+    def from_explanation(cls, explanation: Any, *, n_columns: int = 12, ax: Any = None) -> Self:
+        """Draw an `Explanation`: the columns whose normalised attributions the groups differ in most.
+
+        It is anything with ``attributions`` (groups, n, columns), ``groups`` and ``columns``. Rows without
+        reasons are left out.
+        """
+        values = np.asarray(explanation.attributions, dtype=np.float64)
+        sizes = np.abs(values).sum(axis=2, keepdims=True)
+        defined = (sizes > 0).all(axis=(0, 2))
+        means = (values / np.where(sizes > 0, sizes, 1.0))[:, defined].mean(axis=1)
+        order = np.argsort(-np.ptp(means, axis=0), kind="stable")[:n_columns]
+        profiles = {str(g): means[i, order].tolist() for i, g in enumerate(explanation.groups)}
+        return cls([str(explanation.columns[j]) for j in order], profiles).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, n_columns: int = 12, ax: Any = None
+    ) -> Self:
+        """Explain rows with a fitted estimator of gcig, and draw that."""
+        return cls.from_explanation(estimator.explain(X, y), n_columns=n_columns, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on a new figure."""
+        ax = axes_of(ax, height=1.2 + 0.32 * max(len(self.columns), 3))
+        places = np.arange(len(self.columns))
+        values = np.array([list(self.profiles[g]) for g in self.profiles], dtype=np.float64)
+        if values.size and np.isfinite(values).any():
+            seen = np.isfinite(values).any(axis=0)
+            ends = np.where(np.isfinite(values), values, np.nan)[:, seen]
+            ax.hlines(places[seen], np.nanmin(ends, axis=0), np.nanmax(ends, axis=0), color="0.6", zorder=1)
+        for i, group in enumerate(self.profiles):
+            look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+            ax.scatter(values[i], places, label=literal(group), zorder=2, **look)
+        ax.axvline(0, color="0.4", linewidth=0.8, zorder=0)
+        ax.set_yticks(places, [literal(column) for column in self.columns])
+        ax.invert_yaxis()
+        ax.set_xlabel("mean normalised attribution")
+        if self.profiles:
+            ax.legend(title="compared with")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

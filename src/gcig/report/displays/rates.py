@@ -1,0 +1,121 @@
+"""Rates of the groups, with intervals."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gcig._validation import check_groups, check_labels
+from gcig.records import AuditRecord, Evaluation, GroupRates, Interval
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
+from gcig.report.pooling import RATES, pooled_rate, pooled_rates
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["GroupRatesDisplay"]
+
+
+@dataclass(eq=False)
+class GroupRatesDisplay:
+    """Base rate, selection rate, true and false positive rate and precision of every group.
+
+    Rates over fewer than eleven rows are not shown.
+
+    Parameters
+    ----------
+    rates : name of a rate -> group -> estimate with its 95 % interval.
+
+    Attributes
+    ----------
+    ax_, figure_ : where it was drawn, after `plot`.
+    """
+
+    rates: Mapping[str, Mapping[str, Interval]]
+    ax_: "Axes" = field(init=False, repr=False)
+    figure_: "Figure" = field(init=False, repr=False)
+
+    @classmethod
+    def from_record(cls, record: AuditRecord, *, ax: Any = None) -> Self:
+        """Draw the groups of an audit."""
+        groups = [group for group in record.groups if group.n_rows is not None]
+        return cls({name: {g.group: getattr(g, f) for g in groups} for name, f in RATES.items()}).plot(ax)
+
+    @classmethod
+    def from_evaluation(cls, evaluation: Evaluation, *, ax: Any = None) -> Self:
+        """Draw the groups of an evaluation, with Wilson intervals."""
+        return cls(pooled_rates([evaluation])).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, ax: Any = None
+    ) -> Self:
+        """Draw the rates of decisions, with Wilson intervals.
+
+        Examples
+        --------
+        >>> truth, decided, sex = [0, 1] * 30, [0, 1, 1] * 20, ["f", "m", "m"] * 20
+        >>> display = GroupRatesDisplay.from_predictions(truth, decided, sensitive_features=sex)
+        >>> display.rates["selection rate"]["f"].value
+        0.0
+        """
+        labels = check_labels(y_true)
+        decided = check_labels(y_pred, n_rows=len(labels.codes), classes=labels.classes).codes
+        groups = check_groups(sensitive_features, n_rows=len(labels.codes))
+        rows = [
+            _rates(name, labels.codes[groups.codes == code], decided[groups.codes == code])
+            for code, name in enumerate(groups.names)
+        ]
+        return cls({name: {r.group: pooled_rate([r], f) for r in rows} for name, f in RATES.items()}).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: ArrayLike, *, sensitive_features: Any, ax: Any = None
+    ) -> Self:
+        """Predict with a fitted classifier, and draw the rates of its decisions."""
+        needs = "sensitive_features" in inspect.signature(estimator.predict).parameters
+        y_pred = estimator.predict(X, **({"sensitive_features": sensitive_features} if needs else {}))
+        return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on a new figure."""
+        groups = list(dict.fromkeys(g for block in self.rates.values() for g in block))
+        ax = axes_of(ax, height=1.2 + 0.25 * max(len(groups), 2) * max(len(self.rates), 1))
+        for i, group in enumerate(groups):
+            own = [block.get(group, Interval(math.nan)) for block in self.rates.values()]
+            places = np.arange(len(own)) + (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
+            values, low, high = np.array([(r.value, r.low, r.high) for r in own], dtype=np.float64).T
+            bars = np.nan_to_num(np.stack([values - low, high - values])).clip(min=0)
+            look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+            ax.errorbar(values, places, xerr=bars, linestyle="none", label=literal(group), capsize=3, **look)
+        ax.set_yticks(np.arange(len(self.rates)), [literal(name) for name in self.rates])
+        ax.invert_yaxis()
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_xlabel("share of rows")
+        if groups:
+            ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _rates(name: str, truth: Any, decided: Any) -> GroupRates:
+    """The rates of one group's rows."""
+
+    def share(of: Any, among: Any) -> float:
+        return float(of[among].mean()) if among.any() else math.nan
+
+    everyone = np.ones(len(truth), dtype=bool)
+    return GroupRates(
+        name,
+        len(truth),
+        base_rate=share(truth, everyone),
+        selection_rate=share(decided, everyone),
+        tpr=share(decided, truth == 1),
+        fpr=share(decided, truth == 0),
+        ppv=share(truth, decided == 1),
+    )
