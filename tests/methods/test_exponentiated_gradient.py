@@ -270,7 +270,7 @@ def test_rows_of_weight_zero_do_not_train():
             loop=Loop(5, 32),
             learning_rate=0.05,
             weight_decay=0.0,
-            clip_norm=5.0,
+            largest_norm=5.0,
             generator=seeded_generator(0),
         )
         return network

@@ -21,9 +21,9 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
     Where it cannot, true and false positive rates are equal: equalized odds (Zhang et al. 2018); see
     `gcig.methods.adversarial_training`. Groups are needed to fit, never to predict.
 
-    The defaults of `alpha` and `sharpness` were chosen on held-out parts of Adult's training folds: a weaker
-    network (``alpha=3``, ``sharpness=10``) leaves two thirds of the plain gap there, a sharper one
-    (``alpha=8``, ``sharpness=20``) closes it by predicting ever fewer positives.
+    `alpha` and `sharpness` were chosen on quarters held out of Adult's training folds. Of the plain network's
+    equalized odds gap, 0.152 there, 62 % are left with 3 and 10, 52 % with 8 and 20, and 35 % with 8 and 5;
+    AUC falls by 0.003, 0.005 and 0.005.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
                 loop=Loop(epochs, batch_size),
                 learning_rate=resolve_learning_rate(self.learning_rate, batch_size),
                 weight_decay=self.weight_decay,
-                clip_norm=self.clip_norm,
+                largest_norm=self.clip_norm,
                 generator=generator,
             )
             return network

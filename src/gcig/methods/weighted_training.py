@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from gcig.core.flat import FlatAdamW, clip_norm, flat_parameters
 from gcig.core.modes import logits
 from gcig.training import Loop, Outcome, one_thread, train
 
@@ -19,7 +20,7 @@ def train_weighted(
     loop: Loop,
     learning_rate: float,
     weight_decay: float,
-    clip_norm: float,
+    largest_norm: float,
     generator: torch.Generator,
 ) -> Outcome:
     """Train a network in place, to the last epoch.
@@ -32,21 +33,20 @@ def train_weighted(
         Rows, labels of 0 and 1, and what each row counts.
     """
     targets, weights = labels.to(inputs.dtype), weights.to(inputs.dtype)
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
-
-    def step(rows: Tensor) -> dict[str, Tensor]:
-        network.train()
-        scores = logits(network, inputs[rows])
-        loss = binary_cross_entropy_with_logits(scores, targets[rows], weight=weights[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, clip_norm)
-        optimizer.step()
-        return {"total": loss.detach()}
-
     device = inputs.device
-    with one_thread(device):
+    network.train()
+    with one_thread(device), flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(parameters, learning_rate=learning_rate, weight_decay=weight_decay)
+
+        def step(rows: Tensor) -> dict[str, Tensor]:
+            scores = logits(network, inputs.index_select(0, rows))
+            loss = binary_cross_entropy_with_logits(scores, targets[rows], weight=weights[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            clip_norm(parameters, largest_norm)
+            optimizer.step()
+            return {"total": loss.detach()}
+
         return train(
             step, network, optimizer, n_rows=len(inputs), loop=loop, generator=generator, device=device
         )
