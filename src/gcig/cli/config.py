@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
+
+from gcig.cli.guessing import did_you_mean
 
 __all__ = ["load_config"]
 
@@ -24,7 +25,7 @@ def load_config(ctx: click.Context, param: click.Parameter, path: Path | None) -
     for name, value in _read(path).items():
         option = options.get(name.replace("_", "-"))
         if option is None:
-            raise click.ClickException(f"{path}: there is no option '{name}'. {_guess(name, options)}")
+            raise click.ClickException(f"{path}: there is no option '{name}'. {did_you_mean(name, options)}")
         values[option.name or name] = _as_typed(option, value, f"{path}: {name}")
     ctx.default_map = {**(ctx.default_map or {}), **values}
 
@@ -63,8 +64,3 @@ def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
     if isinstance(value, list):
         return ",".join(map(str, value))
     return value
-
-
-def _guess(name: str, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(name.replace("_", "-"), known, n=1)
-    return f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(sorted(known))}."

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
 import click
 
+from gcig.cli.guessing import did_you_mean
 from gcig.cli.wording import in_shell_words
 
 __all__ = ["Command", "ExitCode", "Settings", "Shell", "describe", "say", "warnings_in_one_line"]
@@ -83,9 +83,7 @@ class Shell(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            close = get_close_matches(args[0], self.commands, n=1)
-            guess = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(self.commands)}."
-            ctx.fail(f"No such command '{args[0]}'. {guess}")
+            ctx.fail(f"No such command '{args[0]}'. {did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
 

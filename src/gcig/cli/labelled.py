@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from gcig.cli.guessing import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,19 +99,12 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
     for option, names in roles.items():
         for name in names:
             if name not in columns:
-                raise click.ClickException(
-                    f"{path} has no column '{name}' ({option}). {_guess(name, columns)}"
-                )
+                guess = did_you_mean(name, columns, there="It has")
+                raise click.ClickException(f"{path} has no column '{name}' ({option}). {guess}")
     for name, count in Counter(name for names in roles.values() for name in names).items():
         if count > 1:
             options = " and ".join(option for option, names in roles.items() if name in names)
             raise click.ClickException(f"Column '{name}' is named twice ({options}): give it one role.")
-
-
-def _guess(name: str, columns: Sequence[str]) -> str:
-    lowered = {column.lower(): column for column in columns}
-    close = get_close_matches(name.lower(), lowered, n=1)
-    return f"Did you mean '{lowered[close[0]]}'?" if close else f"It has: {_listed(columns)}."
 
 
 def _listed(names: Any, limit: int = 20) -> str:
@@ -129,16 +123,16 @@ def _labels(
 
     name = str(column.name)
     where = f"{path}: the target '{name}'"
-    if missing := int(column.isna().sum()):
-        raise click.ClickException(
-            f"{where} is empty in {missing} of {len(column)} rows: fill them in, or leave them out."
-        )
     codes, values = factorise(checked_column(column, f"Column {name!r}"))
     names = [level_name(value) for value in values]
     if len(values) != 2:
         few = f": {_listed(names)}" if len(values) <= 10 else ""
         hint = "It has one value only, so there is nothing to learn" if len(values) == 1 else "Keep two"
         raise click.ClickException(f"{where} must have two values, but has {len(values)}{few}. {hint}.")
+    if missing := int(column.isna().sum()):
+        raise click.ClickException(
+            f"{where} is empty in {missing} of {len(column)} rows: fill them in, or leave them out."
+        )
     if positive is None:
         if values[0] not in (0, -1) or values[1] != 1:
             raise click.ClickException(

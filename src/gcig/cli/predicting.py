@@ -6,7 +6,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import click
 import pandas as pd
 
 from gcig._tables import InputWarning, level_name, listed
+from gcig.cli.guessing import did_you_mean
 from gcig.cli.predict import ADDED
 from gcig.data.streaming import TablePart, TableStream
 
@@ -43,8 +43,7 @@ def check_plan(
     for option, names in (("--id", ids), ("--sensitive", sensitive)):
         for name in names:
             if name not in stream.names:
-                close = get_close_matches(name, stream.names, n=1)
-                hint = f"Did you mean '{close[0]}'?" if close else f"It has: {listed(stream.names, 20)}."
+                hint = did_you_mean(name, stream.names, there="It has")
                 raise click.ClickException(f"{stream.path} has no column '{name}' ({option}). {hint}")
     if estimator.needs_groups_to_predict and not sensitive:
         raise click.ClickException(

@@ -96,5 +96,7 @@ def _run_page(folder: Path, out: Path | None) -> Path:
             names = ", ".join(sorted({result.dataset for result in results}))
             page = write_page(folder, results, title=f"Methods side by side on {names}")
             return page if out is None else _written(page.read_text("utf-8"), out)
+    elif not (folder / "request.json").is_file():
+        raise click.ClickException(f"{folder} is no run: name a folder that `gcig compare` or another wrote.")
     drawn = draw(folder)
     return drawn if out is None else _written(drawn.read_text("utf-8"), out)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from gcig.cli.guessing import did_you_mean
 
 __all__ = [
     "DATASET",
@@ -35,8 +36,7 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         known = list(self.known())
         if value in known:
             return str(value)
-        close = get_close_matches(str(value), known, n=1)
-        guess = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+        guess = did_you_mean(str(value), known)
         return self.fail(f"no {self.name} is called '{value}'. {guess}", param, ctx)
 
     def shell_complete(

@@ -15,6 +15,7 @@ SHELL_WORDS = {
     "if letters look wrong, say the encoding": "if letters look wrong, say --encoding",
     "' of X ": "' ",
     "Drop it, or group its values": "Leave it out with --drop, or group its values",
+    "If it is an identifier drop it;": "If it is an identifier leave it out with --drop;",
     " (.fillna('unknown'))": "",
     " (pandas.cut)": "",
     "device must be 'auto'": "--device must be 'auto'",
