@@ -31,6 +31,7 @@ def fork_and_run(out, jobs):
         os.setpgid(0, 0)
         run(out, jobs)
         os._exit(0)
+    os.setpgid(child, child)  # here as well: whoever comes first
     return child
 
 
@@ -45,7 +46,7 @@ def main(out, kills, seed, jobs):
         child = fork_and_run(out, jobs)
         time.sleep(rng.uniform(0, 2 * whole / kills))
         # In turn the process alone (its workers are orphans then) and everything at once.
-        (os.kill if kill % 2 else lambda pid, how: os.killpg(pid, how))(child, signal.SIGKILL)
+        (os.kill if kill % 2 else os.killpg)(child, signal.SIGKILL)
         os.waitpid(child, 0)
         print(len(list(Path(out, "cells").glob("*.json"))), flush=True)
     _, status = os.waitpid(fork_and_run(out, jobs), 0)
