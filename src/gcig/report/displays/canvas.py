@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["COLOURS", "MARKERS", "axes_of", "literal"]
 
 COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
+_LONGEST = 40  # characters of a name: a longer one leaves no room for the axes
 MARKERS = ("o", "s", "^", "D", "P", "X", "v")
 
 
@@ -36,6 +37,8 @@ def literal(name: object) -> str:
     >>> literal("income in $")
     'income in \\$'
     """
-    text = " ".join(visible(str(name)).split()).replace("$", r"\$")
+    text = " ".join(visible(str(name)).split())
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = text.replace("$", r"\$")
     # A label that begins with an underscore is left out of legends.
     return f"\u200b{text}" if text.startswith("_") else text

@@ -1,0 +1,132 @@
+from dataclasses import replace
+
+import pytest
+from audit_examples import HOSTILE, example, hostile, undefined
+from page_reading import Page
+
+from gcig.records import AuditRecord, Interval
+from gcig.report.audit_page import audit_page
+
+
+@pytest.fixture(scope="module")
+def read():
+    return Page(audit_page(example(), max_gcig=0.05, max_eo_gap=0.1))
+
+
+def test_words_come_first_then_the_picture_then_the_sections(read):
+    tags = [tag for tag, _ in read.tags]
+    assert read.text.index("by different reasons") < read.text.index("Outcome: do the decisions")
+    verdict = next(i for i, (_, a) in enumerate(read.tags) if "verdict" in (a.get("class") or ""))
+    assert verdict < tags.index("svg") < tags.index("table")
+    headings = [
+        t for t in read.texts if t.split(":")[0] in ("Outcome", "Reasons", "Columns", "Stability", "Rows")
+    ]
+    order = [h.split(":")[0] for h in headings if ":" in h and "?" in h]
+    assert order == ["Outcome", "Reasons", "Columns", "Stability", "Rows"]
+
+
+def test_the_foot_names_what_was_audited(read):
+    for words in (
+        "9f2c" * 16,
+        "07ab" * 16,
+        "norm = l1",
+        "gcig 0.1.0",
+        "Shapley values",
+        "2025-06-01T09:30:00+00:00",
+    ):
+        assert words in read.text
+
+
+def test_every_number_of_the_record_is_said(read):
+    for words in ("0.164", "0.158 to 0.170", "0.012", "0.152", "0.138", "0.310", "0.907", "6.4", "0.031"[:4]):
+        assert words in read.text
+    assert "the limit is 0.100" in read.text
+    assert "limit 0.050" in read.text
+
+
+def test_every_column_is_in_the_table(read):
+    for column in example().procedural.columns:
+        assert column.column in read.texts
+
+
+def test_numbers_are_explained(read):
+    for question in (
+        "What is GCIG?",
+        "What is the noise floor?",
+        "What is the EO gap?",
+        "How are columns ranked?",
+    ):
+        assert question in read.texts
+    assert len(read.all("details")) >= 8
+
+
+def test_ids_are_unique(read):
+    assert len(read.ids) == len(set(read.ids))
+
+
+def test_rows_have_reasons_only_where_the_record_has_them(read):
+    assert len([a for a in read.all("article")]) == 8
+    assert "row-37" in read.ids
+    plain = Page(audit_page(example(include_rows=False)))
+    assert not plain.all("article")
+    assert "37" in plain.texts
+    assert ">50K" in read.texts
+    assert "include_rows=True" in plain.text
+
+
+def test_other_models_get_a_front():
+    other = example(name="fair-model")
+    other = replace(other, procedural=replace(other.procedural, gcig=Interval(0.03)))
+    read = Page(audit_page(example(), [other, example()]))
+    assert "Beside other models" in read.texts
+    assert "fair-model" in read.texts
+    assert "credit-model (2)" in read.texts
+    assert "on the front" in read.texts
+    assert "Beside other models" not in Page(audit_page(example())).texts
+
+
+def test_a_hostile_name_is_only_ever_text():
+    text = audit_page(hostile(), [hostile()])
+    read = Page(text)
+    assert len(read.all("script")) == 1
+    assert not read.all("img")
+    assert "alert" not in read.raw["script"]
+    assert not any(name.startswith("on") for _, attrs in read.tags for name in attrs)
+    assert "<script>alert(1)</script>" in read.texts
+    assert "{{ 7*7 }}" in read.text
+    assert not set("\u202e\u2066") & set(text)
+    assert "قعربي" in read.text or "ق" in read.text
+    assert len(read.ids) == len(set(read.ids))
+
+
+def test_the_undefined_is_said_and_small_groups_are_not_shown():
+    read = Page(audit_page(undefined()))
+    assert "under 11 rows: not shown" in read.texts
+    assert "not defined" in read.texts
+    assert "nan" not in {word.lower() for word in read.text.split()}
+    assert "collapsed" in read.text
+    assert "nothing to hash" in read.text
+
+
+@pytest.mark.parametrize("groups", [("one",), tuple(f"group {i}" for i in range(20))])
+def test_one_group_and_many(groups):
+    read = Page(audit_page(example(groups=groups)))
+    assert all(group in read.text for group in groups)
+
+
+def test_a_page_is_made_from_the_record_as_stored():
+    record = example()
+    again = AuditRecord.from_json(record.to_json())
+    assert audit_page(again) == audit_page(record)
+
+
+def test_without_columns_rows_or_checks():
+    record = example()
+    bare = replace(
+        record, procedural=replace(record.procedural, columns=(), rows=(), stability=(), labels=(), pairs=())
+    )
+    text = Page(audit_page(bare)).text
+    assert "There are no columns to rank." in text
+    assert "No rows were listed." in text
+    assert "No other choices were tried." in text
+    assert HOSTILE[0] not in text

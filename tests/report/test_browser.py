@@ -1,0 +1,237 @@
+"""The pages in a real browser: opened from disk, clicked, printed, in the dark and on a phone."""
+
+import base64
+import shutil
+from dataclasses import replace
+
+import pytest
+from audit_examples import example, hostile, undefined
+from fold_examples import comparison, evaluation
+
+from gcig.records import Interval
+from gcig.report.audit_page import audit_page
+from gcig.report.comparison_page import comparison_page
+from gcig.report.training_page import training_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and CHROMEDRIVER),
+    reason="no chromium and chromedriver on the PATH (apt install chromium-driver)",
+)
+
+
+def other():
+    record = example(name="fair-model")
+    return replace(record, procedural=replace(record.procedural, gcig=Interval(0.03, 0.02, 0.04)))
+
+
+PAGES = {
+    "audit": lambda: audit_page(example(), [other()], max_gcig=0.05, max_eo_gap=0.1),
+    "many-groups": lambda: audit_page(example(groups=tuple(f"group number {i}" for i in range(12)))),
+    "hostile": lambda: audit_page(hostile(), [hostile()]),
+    "undefined": lambda: audit_page(undefined()),
+    "comparison": lambda: comparison_page(comparison()),
+    "training": lambda: training_page(
+        {"Plain": evaluation(), "FairX": evaluation(0.89, 0.05, 0.1)}, title="t"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    # Containers have neither a sandbox for root nor a large /dev/shm.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, make in PAGES.items():
+        path = folder / f"{name}.html"
+        path.write_text(make(), encoding="utf-8")
+        found[name] = path.as_uri()
+    return found
+
+
+@pytest.fixture
+def visit(browser, addresses):
+    """Open a page as a reader has it: theme, width, with or without scripts."""
+
+    def go(name, *, theme="light", width=1200, script=True):
+        phone = width < 600
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": phone},
+        )
+        # Smooth scrolling would move what is about to be clicked.
+        wishes = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
+        browser.get("about:blank")
+        browser.get(addresses[name])
+        return browser
+
+    yield go
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def evaluate(browser, expression):
+    return browser.execute_script(f"return {expression}")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_from_disk_without_a_complaint(visit, name):
+    browser = visit(name)
+    assert evaluate(browser, "document.querySelector('main') !== null")
+    # A script that did not run, a style that the policy refused or a name that became markup is logged.
+    assert browser.get_log("browser") == []
+    assert evaluate(browser, "performance.getEntriesByType('resource').length") == 0
+    assert evaluate(browser, "getComputedStyle(document.body).maxWidth") != "none"
+    assert evaluate(browser, "document.querySelectorAll('script').length") == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [320, 375, 768])
+def test_a_narrow_page_does_not_scroll_sideways(visit, name, width):
+    browser = visit(name, width=width)
+    assert evaluate(browser, "document.documentElement.scrollWidth") <= width
+    assert evaluate(browser, "document.body.scrollWidth") <= width
+
+
+def test_a_header_sorts_its_column_both_ways(visit):
+    browser = visit("audit")
+    table = "[...document.querySelectorAll('table')].find(t => t.caption?.textContent === 'Every column')"
+
+    def values(column):
+        return evaluate(browser, f"[...{table}.tBodies[0].rows].map(r => r.cells[{column}].textContent)")
+
+    def press(column):
+        browser.execute_script(f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()")
+        return evaluate(browser, f"[...{table}.tHead.rows[0].cells].map(c => c.getAttribute('aria-sort'))")
+
+    names = values(0)
+    assert press(0)[0] == "ascending"
+    assert values(0) == sorted(names)
+    assert press(0)[0] == "descending"
+    assert values(0) == sorted(names, reverse=True)
+    states = press(1)
+    assert states[1] == "descending"
+    assert states[0] == "none"
+    shares = [float(share.split()[0]) for share in values(1)]
+    assert shares == sorted(shares, reverse=True)
+    assert press(1)[1] == "ascending"
+    assert len(values(0)) == len(names)
+
+
+def test_the_undefined_sorts_last_both_ways(visit):
+    browser = visit("audit")
+    script = """
+        const named = t => t.caption?.textContent === 'Every column';
+        const table = [...document.querySelectorAll('table')].find(named);
+        const cell = table.tBodies[0].rows[4].cells[1];
+        cell.removeAttribute('data-value'); cell.textContent = 'not defined';
+        const button = table.tHead.rows[0].cells[1].querySelector('button');
+        const last = () => { button.click(); return table.tBodies[0].lastElementChild.cells[1].textContent; };
+        return [last(), last()];
+    """
+    assert browser.execute_script(script) == ["not defined", "not defined"]
+
+
+def test_the_row_explorer_shows_one_row_and_changes(visit):
+    from selenium.webdriver.support.ui import Select
+
+    browser = visit("audit")
+
+    def shown():
+        return evaluate(
+            browser,
+            "[...document.querySelectorAll('.explorer article')].filter(a => !a.hidden).map(a => a.id)",
+        )
+
+    assert shown() == ["row-37"]
+    select = Select(browser.find_element("css selector", ".picker select"))
+    assert len(select.options) == 8
+    select.select_by_index(3)
+    assert shown() == ["row-2470"]
+    buttons = browser.find_elements("css selector", ".picker button")
+    buttons[1].click()
+    assert shown() == ["row-3281"]
+    buttons[0].click()
+    assert shown() == ["row-2470"]
+    browser.find_element("css selector", "a[href='#row-848']").click()
+    assert shown() == ["row-848"]
+    assert select.first_selected_option.text.startswith("Row 848")
+    assert browser.get_log("browser") == []
+
+
+def test_dark_and_light_follow_the_reader(visit):
+    def colours(theme):
+        browser = visit("audit", theme=theme)
+        paper = evaluate(browser, "getComputedStyle(document.body).backgroundColor")
+        mark = evaluate(browser, "getComputedStyle(document.querySelector('.chart .g0')).color")
+        return paper, mark
+
+    light, dark = colours("light"), colours("dark")
+    assert sum(map(int, light[0][4:-1].split(","))) > 700
+    assert sum(map(int, dark[0][4:-1].split(","))) < 120
+    assert light[1] != dark[1]
+
+
+def test_explanations_open(visit):
+    browser = visit("audit")
+    assert not evaluate(browser, "document.querySelector('details').open")
+    browser.find_element("css selector", "details summary").click()
+    assert evaluate(browser, "document.querySelector('details').open")
+
+
+def test_it_is_readable_without_the_script(visit, browser):
+    visit("audit", script=False)
+    # The tree comes over the protocol: no script runs in the page.
+    root = browser.execute_cdp_cmd("DOM.getDocument", {"depth": -1})["root"]["nodeId"]
+
+    def count(selector):
+        found = browser.execute_cdp_cmd("DOM.querySelectorAll", {"nodeId": root, "selector": selector})
+        return len(found["nodeIds"])
+
+    assert count(".explorer article") == 8
+    assert count(".explorer article[hidden]") == 0
+    assert count("th button") == 0
+    assert count("table") >= 14
+    assert count("svg[role=img]") >= 15
+
+
+def test_it_prints_with_everything_opened(visit):
+    browser = visit("audit", theme="dark")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert evaluate(browser, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert evaluate(browser, "getComputedStyle(document.querySelector('.contents')).display") == "none"
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert evaluate(browser, "document.querySelectorAll('details:not([open])').length") == 0
+    assert evaluate(browser, "document.querySelectorAll('.explorer article[hidden]').length") == 0
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert evaluate(browser, "document.querySelectorAll('.explorer article:not([hidden])').length") == 1
+    assert evaluate(browser, "document.querySelectorAll('details[open]').length") == 0
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert printed.startswith(b"%PDF")
+    assert len(printed) > 50_000
+
+
+def test_the_keyboard_reaches_what_can_be_pressed(visit):
+    browser = visit("audit")
+    focusable = evaluate(
+        browser, "document.querySelectorAll('th button, summary, .picker select, .table[tabindex]').length"
+    )
+    assert focusable > 20
+    assert evaluate(browser, "[...document.querySelectorAll('select')].every(s => s.labels.length === 1)")

@@ -1,0 +1,154 @@
+import math
+
+import pytest
+from audit_examples import HOSTILE
+from fold_examples import comparison, evaluation, fold
+from page_reading import Page
+
+from gcig.report.bargain import Scores, bargain
+from gcig.report.comparison_page import comparison_page, methods_table
+from gcig.report.pareto import front
+from gcig.report.pooling import group_sizes, pooled_rates, wilson
+from gcig.report.summaries import summarise
+from gcig.report.tables import cell_text
+from gcig.report.training_page import training_page
+
+LABELS = {"unconstrained": "Plain", "fairx": "FairX", "adversarial": "Adversarial", "hardt": "Hardt"}
+
+
+@pytest.fixture(scope="module")
+def read():
+    return Page(comparison_page(comparison(), labels=LABELS, foot={"Versions": "gcig 0.1.0"}))
+
+
+def test_the_bargain_comes_first_in_words(read):
+    assert "FairX makes the reasons depend 4.2 times less on the group, for 0.010 of AUC." in read.texts
+    assert "Decisions: the EO gap falls from 0.300 to 0.100." in read.texts
+    assert read.text.index("4.2 times less") < read.text.index("mean ± standard deviation over folds")
+
+
+def test_the_table_has_means_marks_and_what_went_wrong():
+    table = methods_table(summarise(comparison(), LABELS)["loans"])
+    assert [row[0] for row in table.rows] == ["Plain", "FairX", "Adversarial", "Hardt"]
+    auc, gcig, gap = (table.header.index(name) for name in ("AUC", "GCIG", "EO gap"))
+    assert cell_text(table.rows[0][auc]) == "0.910 ± 0.014"
+    assert cell_text(table.rows[1][gap]) == "0.100 ± 0.000 (chance 0.020)"
+    assert table.marks[0, auc] == "best"
+    assert table.marks[1, gcig] == "best"  # the collapsed one is lower, and does not count
+    assert table.marks[3, gap] == "best"
+    assert [row[-1] for row in table.rows] == [
+        "on the front", "on the front", "collapsed in 1 of 2 folds", "1 of 2 folds failed",
+    ]  # fmt: skip
+    assert table.marks[2, len(table.header) - 1] == "concern"
+
+
+def test_failures_are_listed_and_escaped(read):
+    assert "ValueError: <b>no</b>" in read.texts
+    assert not read.all("b")
+
+
+def test_groups_are_pooled_over_folds(read):
+    assert "200" in read.texts  # rows of the first group in both folds
+    evaluations = [fold.evaluation for fold in comparison()[:2]]
+    assert group_sizes(evaluations) == {"f": 200, "m": 100}
+    assert pooled_rates(evaluations)["true positive rate"]["f"].value == pytest.approx(0.8)
+
+
+def test_several_tables_have_a_verdict_each():
+    results = comparison() + [fold(m, 0, evaluation(), dataset="other") for m in ("unconstrained", "fairx")]
+    read = Page(comparison_page(results, labels=LABELS))
+    assert sum("verdict" in (a.get("class") or "").split() for a in read.all("section")) == 2
+    assert "loans: what fairness costs and gains" in read.texts
+    assert "other: what fairness costs and gains" in read.texts
+
+
+def test_without_the_two_methods_the_leader_is_named():
+    results = [fold("a", 0, evaluation(gcig=0.3)), fold("b", 0, evaluation(gcig=0.1))]
+    assert "The lowest GCIG is that of b (0.100)." in Page(comparison_page(results)).texts
+
+
+def test_nothing_at_all_is_a_page_too():
+    assert "Methods side by side" in Page(comparison_page([])).texts
+    failed = Page(comparison_page([fold("fairx", 0, None, error="boom")]))
+    assert "boom" in failed.texts
+
+
+def test_hostile_names_are_text():
+    results = [fold(name, 0, evaluation(names=HOSTILE[:2]), dataset=HOSTILE[0]) for name in HOSTILE]
+    read = Page(comparison_page(results, title=HOSTILE[0], foot={HOSTILE[0]: HOSTILE[1]}))
+    assert len(read.all("script")) == 1
+    assert not read.all("img")
+
+
+def test_small_groups_are_not_shown():
+    results = [fold("fairx", i, evaluation(sizes=(100, 5))) for i in range(2)]
+    text = Page(comparison_page(results)).text
+    assert "under 11 rows: not shown" in text
+    pooled = pooled_rates([result.evaluation for result in results])
+    assert math.isnan(pooled["selection rate"]["m"].value)
+    many = pooled_rates([evaluation(sizes=(100, 20))])
+    assert not math.isnan(many["selection rate"]["m"].value)
+    assert math.isnan(many["true positive rate"]["m"].value)  # eight rows have label 1
+
+
+def test_wilson_stays_inside_and_needs_eleven_rows():
+    assert wilson(0.0, 20).low == 0
+    assert wilson(1.0, 20).high == 1
+    assert math.isnan(wilson(0.5, 10).value)
+    assert wilson(0.5, 11).low < 0.5 < wilson(0.5, 11).high
+
+
+@pytest.mark.parametrize(
+    ("plain", "fair", "words"),
+    [
+        ((0.9, 0.2), (0.9, 0.1), "2.0 times less on the group, at no cost in AUC."),
+        ((0.9, 0.2), (0.91, 0.1), "at no cost in AUC."),
+        ((0.9, 0.1), (0.9, 0.2), "does not make the reasons depend less"),
+        ((0.9, math.nan), (0.9, 0.2), "GCIG is not defined"),
+        ((0.9, 0.2), (0.9, 0.0), "no longer on the group"),
+    ],
+)
+def test_the_headline_says_what_happened(plain, fair, words):
+    scores = [
+        Scores(name, auc, gcig, 0.2, 0.01, 8.0, False) for name, (auc, gcig) in (("P", plain), ("F", fair))
+    ]
+    assert words in bargain(*scores)[0]
+
+
+def test_cautions_on_noise_columns_and_collapse():
+    plain = Scores("P", 0.9, 0.2, 0.2, 0.1, 8.0, False)
+    _, _, cautions = bargain(plain, Scores("F", 0.9, 0.1, 0.2, 0.1, 3.0, False))
+    assert any("0.100 on average" in caution for caution in cautions)
+    assert any("halved" in caution for caution in cautions)
+    assert not bargain(plain, Scores("F", 0.9, 0.1, 0.2, 0.001, 8.0, False))[2]
+    assert "has collapsed" in bargain(plain, Scores("F", 0.5, 0.0, 0.0, 0.0, 1.0, True))[0]
+
+
+def test_the_front_keeps_what_is_not_beaten():
+    assert front([(1, 0), (0, 1), (0, 0), (1, 0)]) == [True, True, False, True]
+    assert front([(math.nan, 9), (0, 0)]) == [False, True]
+    assert front([]) == []
+
+
+def test_training_page_compares_and_says_how_columns_were_read():
+    found = {"Plain": evaluation(0.9, 0.2, 0.3), "FairX": evaluation(0.89, 0.05, 0.1)}
+    read = Page(
+        training_page(
+            found,
+            title="FairX on <loans>.csv",
+            columns=[("age", "input", "number"), ("<b>", "protected", "category")],
+            reasons=["GCIG 0.050 is above --max-gcig 0.01"],
+            limited=True,
+            notes=["A decimal comma."],
+        )
+    )
+    for words in ("4.0 times less", "Above a limit", "GCIG 0.050 is above --max-gcig 0.01", "0.040 to 0.060",
+                  "A decimal comma.", "<b>", "read as", "150 held-out rows"):  # fmt: skip
+        assert words in read.text
+    assert not read.all("b")
+
+
+def test_training_page_of_one_model_within_its_limits():
+    read = Page(training_page({"FairX": evaluation(0.89, 0.05, 0.1)}, title="t", limited=True))
+    assert "Within the limits" in read.texts
+    assert "FairX has a GCIG of 0.050 and an AUC of 0.890." in read.texts
