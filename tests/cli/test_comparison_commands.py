@@ -1,0 +1,95 @@
+import json
+
+import pandas as pd
+import pytest
+from loan_files import ROLES
+
+from gcig.cli.comparing import failures
+from gcig.records import FoldResult
+
+ONE = ["--methods", "unconstrained", "--folds", "2", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def run(loans_csv, tmp_path_factory):
+    """The folder of a finished comparison."""
+    from gcig.cli import main
+
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["compare", str(loans_csv), *ROLES, "--drop", "id", "--out", str(out), *ONE, "-q"]) == 0
+    return out
+
+
+def test_compare_writes_results_and_a_page(run):
+    results = pd.read_csv(run / "results.csv")
+    assert results["method"].tolist() == ["unconstrained"] * 2
+    assert results["dataset"].unique().tolist() == ["loans"]
+    page = (run / "report.html").read_text()
+    assert "Methods side by side on loans.csv" in page
+    assert "SHA-256" in page
+
+
+def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run):
+    before = {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()}
+    arguments = ["--drop", "id", "--out", run, *ONE, "--json"]
+    code, out, err = shell("compare", loans_csv, *ROLES, *arguments)
+    assert code == 0
+    assert "2 of them finished before" in err
+    assert {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()} == before
+    found = json.loads(out)
+    assert found["summary"][0]["method"] == "unconstrained"
+    assert found["failures"] == []
+    assert found["page"].endswith("report.html")
+
+
+def test_a_run_of_other_data_is_refused(shell, loans_csv, run):
+    code, out, err = shell("compare", loans_csv, *ROLES, "--out", run, "--drop", "id,race", *ONE, "-q")
+    assert (code, out) == (2, "")
+    assert "cannot go on" in err
+
+
+def test_report_draws_a_run_again(shell, run, tmp_path):
+    page = (run / "report.html").read_text()
+    (run / "report.html").unlink()
+    code, out, _ = shell("report", run)
+    assert (code, out) == (0, f"Report:  {run / 'report.html'}\n")
+    assert "Methods side by side on loans" in (run / "report.html").read_text()
+    assert len((run / "report.html").read_text()) > 0.8 * len(page)
+    assert shell("report", run, "--out", tmp_path / "other.html")[0] == 0
+    assert (tmp_path / "other.html").read_text() == (run / "report.html").read_text()
+
+
+def test_report_draws_a_model_again(shell, model):
+    page = (model / "report.html").read_text()
+    (model / "report.html").unlink()
+    assert shell("report", model)[0] == 0
+    assert (model / "report.html").read_text() == page
+    for words in ("FairX on loans.csv", "held-out rows", "how each column was read"):
+        assert words in page
+
+
+def test_folds_that_failed_are_named():
+    fold = FoldResult("t", "fairx", "", {}, 1, 0, None, 0.0, error="the loss was not finite")
+    assert failures([fold]) == ["fairx, fold 2, seed 0: the loss was not finite"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_demo_says_what_it_did_and_where_the_page_is(shell, tmp_path):
+    out = tmp_path / "demo"
+    quick = ["--epochs", "2", "--folds", "2", "--methods", "unconstrained,fairx", "--jobs", "1"]
+    code, printed, err = shell("demo", *quick, "--out", out)
+    assert code == 0
+    assert "German Credit (Statlog): 1,000 rows, 20 columns" in err
+    assert "Protected attribute sex" in err
+    assert "Unconstrained" in printed
+    assert "FairX" in printed
+    assert f"Report:  {out / 'report.html'}" in printed
+    assert "German Credit" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_whole_demo(shell, tmp_path):
+    code, printed, _ = shell("demo", "--out", tmp_path / "demo", "--quiet")
+    assert code == 0
+    for label in ("Unconstrained", "DIR", "Hardt", "Agarwal", "Lagrangian", "Adversarial", "FairX"):
+        assert label in printed

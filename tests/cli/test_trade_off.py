@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import pytest
+
+from gcig.cli.trade_off import broken_limits, cost_and_gain, measures_table
+from gcig.records import Evaluation
+
+PLAIN = Evaluation(
+    n_rows=100,
+    threshold=0.5,
+    f1=0.7,
+    auc=0.85,
+    accuracy=0.8,
+    balanced_accuracy=0.8,
+    log_loss=0.5,
+    selection_rate=0.4,
+    eo_gap=0.4,
+    eo_worst=0.3,
+    eo_noise_floor=0.05,
+    eo_worst_noise_floor=0.05,
+    delta_tpr=0.3,
+    delta_fpr=0.1,
+    demographic_parity_difference=0.2,
+    selection_rate_ratio=0.7,
+    collapsed=False,
+    groups=(),
+    gcig=0.2,
+    effective_columns=9.0,
+)
+
+
+def test_cost_and_gain_in_words():
+    fair = replace(PLAIN, auc=0.846, gcig=0.05, eo_gap=0.3)
+    cost, gain, outcome = cost_and_gain(PLAIN, fair, "FairX")
+    assert cost == "Cost:  AUC 0.004 lower (0.850 to 0.846)."
+    assert "GCIG 0.150 lower (0.200 to 0.050)" in gain
+    assert "4.0 times less" in gain
+    assert "EO gap 0.100 lower (0.400 to 0.300)" in outcome
+    assert "somewhat less" in outcome
+
+
+def test_a_gain_that_is_none_is_not_called_one():
+    _, gain, outcome = cost_and_gain(PLAIN, replace(PLAIN, gcig=0.3), "FairX")
+    assert "0.100 higher" in gain
+    assert "more, not less," in gain
+    assert "unchanged (0.400)" in outcome
+    assert "as much" in outcome
+
+
+def test_noise_and_collapse_are_said():
+    fair = replace(PLAIN, eo_noise_floor=0.2, collapsed=True)
+    lines = cost_and_gain(PLAIN, fair, "FairX")
+    assert "even an exactly fair model shows an EO gap of 0.200" in lines[-2]
+    assert lines[-1].startswith("But FairX has collapsed")
+
+
+def test_what_is_undefined_is_said_to_be():
+    fair = replace(PLAIN, gcig=float("nan"))
+    assert "0.200 to undefined" in cost_and_gain(PLAIN, fair, "FairX")[1]
+    assert "undefined" in measures_table({"Plain": PLAIN, "FairX": fair})
+
+
+@pytest.mark.parametrize(
+    ("limits", "reasons"),
+    [
+        ({"max_gcig": None, "max_eo_gap": None}, []),
+        ({"max_gcig": 0.2, "max_eo_gap": 0.4}, []),
+        ({"max_gcig": 0.1, "max_eo_gap": 1.0}, ["GCIG 0.200 is above --max-gcig 0.1"]),
+        ({"max_gcig": 0.1, "max_eo_gap": 0.3}, ["GCIG 0.200 is", "EO gap 0.400 is above --max-eo-gap 0.3"]),
+    ],
+)
+def test_limits(limits, reasons):
+    found = broken_limits(PLAIN, **limits)
+    assert len(found) == len(reasons)
+    assert all(line.startswith(reason) for line, reason in zip(found, reasons, strict=True))
+
+
+def test_what_is_undefined_is_above_every_limit():
+    assert broken_limits(replace(PLAIN, gcig=float("nan")), max_gcig=9.0, max_eo_gap=None)
