@@ -312,6 +312,7 @@ def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
 
 
 Show = Callable[[Mapping[str, float]], None]
+_ON_THE_BAR = ("total", "val_auc", "val_gcig")  # more would not leave room for the bar
 
 
 @contextmanager
@@ -324,7 +325,8 @@ def _progress_bar(total: int, *, shown: bool) -> Iterator[Show]:
         nonlocal done
         done += 1
         if bar is not None:
-            bar.set_postfix({name: f"{value:.3g}" for name, value in values.items()}, refresh=False)
+            shown_here = {name: f"{values[name]:.3g}" for name in _ON_THE_BAR if name in values}
+            bar.set_postfix(shown_here, refresh=False)
             bar.update()
         elif shown:
             print(f"epoch {done}/{total}: {_describe(values)}", file=sys.stderr, flush=True)
@@ -344,4 +346,5 @@ def _terminal_bar(total: int) -> Any:
         from tqdm import tqdm
     except ImportError:
         return None
-    return tqdm(total=total, unit="epoch", file=sys.stderr)
+    # It goes when training is over: stopped early, it would stand at less than 100 % for ever.
+    return tqdm(total=total, unit="epoch", file=sys.stderr, dynamic_ncols=True, leave=False)

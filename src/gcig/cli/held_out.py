@@ -77,7 +77,7 @@ def train_and_measure(
     trained = []
     for key, parameters in methods.items():
         method = METHODS[key]
-        announce(f"Training {method.label} ...")
+        announce(f"Training {_described(key, method.label)} ...")
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
         estimator.fit(
@@ -94,3 +94,7 @@ def train_and_measure(
         )
         trained.append(TrainedModel(key, method.label, estimator, evaluation))
     return trained
+
+
+def _described(key: str, label: str) -> str:
+    return "a plain network, to compare with" if key == PLAIN else label

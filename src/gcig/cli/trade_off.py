@@ -16,7 +16,7 @@ __all__ = ["broken_limits", "cost_and_gain", "measures_table"]
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
     """A line for each model: what it gets right, how outcomes differ, how reasons differ."""
-    head = ("", "AUC", "F1", "EO gap", "GCIG", "columns used")
+    head = ("", "AUC", "F1", "EO gap", "GCIG", "inputs used")
     rows = [
         (label, *map(number, (e.auc, e.f1, e.eo_gap, e.gcig)), f"{e.effective_columns:.1f}")
         for label, e in evaluations.items()
@@ -28,10 +28,10 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
     """Sentences that compare a fair model with the plain network."""
     lines = [
         f"Cost:  AUC {_change(plain.auc, fair.auc)}.",
-        f"Gain:  GCIG {_change(plain.gcig, fair.gcig)}: the reasons depend {_less(plain.gcig, fair.gcig)} on "
-        "the group that a person is compared with.",
+        f"Gain:  GCIG {_change(plain.gcig, fair.gcig)}: reasons depend {_less(plain.gcig, fair.gcig)} on the "
+        "group.",
         f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}: error rates differ "
-        f"{_less(plain.eo_gap, fair.eo_gap)} between the groups.",
+        f"{_less(plain.eo_gap, fair.eo_gap)} by group.",
     ]
     if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
         floor = number(fair.eo_noise_floor)

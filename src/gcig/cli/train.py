@@ -120,7 +120,9 @@ def train(
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
-        print_summary(out, table, trained, reasons)
+        remark("")
+        limited = any(limit is not None for limit in limits.values())
+        print_summary(out, table, trained, reasons, saved_test=save_test, limited=limited)
     return ExitCode.ABOVE_LIMIT if reasons else ExitCode.OK
 
 

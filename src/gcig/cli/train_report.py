@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,13 @@ def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def print_summary(
-    out: Path, table: LabelledTable, trained: Sequence[TrainedModel], reasons: Sequence[str]
+    out: Path,
+    table: LabelledTable,
+    trained: Sequence[TrainedModel],
+    reasons: Sequence[str],
+    *,
+    saved_test: Path | None = None,
+    limited: bool = False,
 ) -> None:
     """What was found on held-out rows, and what to do next."""
     first, chosen = trained[0], trained[-1]
@@ -128,6 +135,13 @@ def print_summary(
         click.echo(f"Above the limit: {reason}.")
     click.echo(f"\nModel:   {out}")
     click.echo(f"Report:  {out / 'report.html'}")
-    sensitive = " ".join(f"--sensitive {name}" for name in table.sensitive.columns)
-    click.echo(f"Next:    gcig predict {out} NEW.csv")
-    click.echo(f"         gcig audit {out} TEST.csv --target {table.target} {sensitive}")
+    click.echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
+    roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
+    click.echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
+    if not limited and chosen.key == "fairx":
+        click.echo("Fairer:  the same with --max-gcig X or --max-eo-gap X, which it then tries to keep to.")
+
+
+def _command(*words: object) -> str:
+    """A line that can be pasted into a shell, whatever the names are."""
+    return shlex.join(["gcig", *map(str, words)])
