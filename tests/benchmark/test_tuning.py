@@ -174,3 +174,12 @@ def test_choices_do_not_mix_tables_and_methods():
     ]
     assert [len(c.candidates) for c in found] == [1, 3, 1, 3]
     assert choices([], []) == []
+
+
+def test_ctrl_c_ends_the_command_with_one_line(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "tune", interrupted)
+    with pytest.raises(SystemExit, match="stopped; what was finished is kept"):
+        main(["--datasets", "german", "--out", str(tmp_path)])

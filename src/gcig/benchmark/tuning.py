@@ -209,6 +209,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             progress=not given.quiet,
             retry_failed=given.retry_failed,
         )
+    except KeyboardInterrupt:
+        sys.exit("stopped; what was finished is kept, and the same command goes on from there")
     except ValueError as error:  # of the input or of the run: one line, no traceback
         sys.exit(f"error: {error}")
     for choice in found:
