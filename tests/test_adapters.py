@@ -207,20 +207,14 @@ class TestGcig:
 
 
 def test_other_models_are_refused_with_what_is_accepted() -> None:
-    with pytest.raises(TypeError, match=r"DecisionTreeClassifier.*Accepted are"):
-        adapt(DecisionTreeClassifier().fit(X, Y))
-    with pytest.raises(TypeError, match="LogisticRegression"):
+    with pytest.raises(TypeError, match=r"a dict gives no probabilities.*Accepted are"):
+        adapt({})
+    with pytest.raises(TypeError, match="LogisticRegression has 3 classes"):
         adapt(LogisticRegression().fit(X, np.arange(50) % 3))
-    with pytest.raises(TypeError, match="LogisticRegression"):
+    with pytest.raises(TypeError, match="LogisticRegression is not fitted"):
         adapt(LogisticRegression())
-
-
-def test_decisions_that_are_not_drawn_are_expected_with_certainty() -> None:
-    X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    adapted = adapt(LogisticRegression().fit(X, [0, 0, 1, 1]))
-    expected = adapted.expected_predictions(X)
-    assert expected.tolist() == [0.0, 0.0, 1.0, 1.0]
-    assert expected.dtype == np.float64
+    with pytest.raises(TypeError, match="Pass the rows"):
+        adapt(DecisionTreeClassifier().fit(X, Y))
 
 
 def test_call_with_groups() -> None:

@@ -2,14 +2,19 @@
 
 from gcig.adapters.base import AdaptedModel
 from gcig.adapters.choosing import adapt
-from gcig.adapters.explainers import Explainer, GradientExplainer, Reasons
+from gcig.adapters.explainers import Budget, Explainer, GradientExplainer, Reasons
+from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.rows import call_with_groups, to_tensor
+from gcig.adapters.shapley import ShapleyExplainer
 
 __all__ = [
     "AdaptedModel",
+    "Budget",
     "Explainer",
     "GradientExplainer",
+    "OnnxClassifier",
     "Reasons",
+    "ShapleyExplainer",
     "adapt",
     "call_with_groups",
     "to_tensor",

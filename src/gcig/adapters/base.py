@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,9 +33,8 @@ class AdaptedModel(ABC):
     baselines : (2, groups, p) means of the encoded training rows per label and group, or None.
     threshold : probability from which a row is predicted 1; NaN where the model decides otherwise.
     probabilistic : whether ``predict_proba`` is defined.
+    kind : what it is, in words for a report.
     """
-
-    kind: ClassVar[str]
 
     model: Any
     columns: tuple[str, ...]
@@ -46,6 +45,7 @@ class AdaptedModel(ABC):
     baselines: Rows | None = None
     threshold: float = 0.5
     probabilistic: bool = True
+    kind: str = "model"
 
     @property
     @abstractmethod

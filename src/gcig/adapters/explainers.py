@@ -50,13 +50,15 @@ class Budget:
     Attributes
     ----------
     rows : rows that are explained; None for all.
-    probe_rows : rows that settle scales and bins.
+    probe_rows : rows that settle scales and bins, and that other settings are tried on.
+    shuffles : of the groups.
     shuffled_rows : rows that are explained again for every shuffle of the groups.
     shuffled_steps : steps of those explanations; None for as many as elsewhere.
     """
 
     rows: int | None = None
-    probe_rows: int = 4096
+    probe_rows: int = 2000
+    shuffles: int = 199
     shuffled_rows: int = 500
     shuffled_steps: int | None = None
 

@@ -1,7 +1,7 @@
 """Linear classifiers of scikit-learn: their decision function as one torch ``Linear``."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def linear_module(model: Any) -> nn.Module:
 class LinearModel(DifferentiableModel):
     """A scikit-learn linear classifier of two classes on rows of numbers."""
 
-    kind: ClassVar[str] = "linear classifier"
+    kind: str = "linear classifier"
 
     @staticmethod
     def fits(model: Any) -> bool:

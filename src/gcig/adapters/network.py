@@ -1,7 +1,7 @@
 """Torch modules."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class Scored(nn.Module):
 class TorchModel(DifferentiableModel):
     """A torch module over float rows of any shape; rows are flattened, their entries are the columns."""
 
-    kind: ClassVar[str] = "torch module"
+    kind: str = "torch module"
 
     @classmethod
     def wrap(cls, model: nn.Module, X: Any, score: Score | None) -> "TorchModel":

@@ -1,7 +1,7 @@
 """Estimators of this package."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ __all__ = ["GcigModel"]
 class GcigModel(DifferentiableModel):
     """An estimator of this package: it knows its columns, groups and training baselines."""
 
-    kind: ClassVar[str] = "gcig estimator"
+    kind: str = "gcig estimator"
 
     @staticmethod
     def fits(model: Any) -> bool:

@@ -95,23 +95,22 @@ class Batch:
 
 
 class Source(Protocol):
-    """Rows that can be gone through several times.
-
-    Attributes
-    ----------
-    classes : what labels 0 and 1 mean.
-    group_names : names of the groups that codes point into.
-    attributes : names of the protected attributes.
-    """
+    """Rows that can be gone through several times."""
 
     @property
-    def classes(self) -> tuple[Any, Any]: ...
+    def classes(self) -> tuple[Any, Any]:
+        """What labels 0 and 1 mean."""
+        ...
 
     @property
-    def group_names(self) -> tuple[str, ...]: ...
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups that codes point into."""
+        ...
 
     @property
-    def attributes(self) -> tuple[str, ...]: ...
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the protected attributes."""
+        ...
 
     def batches(self, step: str) -> Iterator[Batch]:
         """All rows in order; ``step`` says what for, to whoever watches."""

@@ -39,7 +39,7 @@ class Options:
     threshold: float | None = None
     include_rows: bool = False
     n_bootstrap: int = 1000
-    n_shuffles: int = 199
+    n_shuffles: int | None = None
     n_resamples: int = 100
     random_state: int = 0
     max_rows_explained: int | None = None
@@ -72,7 +72,8 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     cost = adapted.explainer.budget
     limit = options.max_rows_explained if options.max_rows_explained is not None else cost.rows
     # First pass.
-    sums = BaselineSums(len(names), options.n_shuffles, options.n_resamples, rngs[0])
+    n_shuffles = cost.shuffles if options.n_shuffles is None else options.n_shuffles
+    sums = BaselineSums(len(names), n_shuffles, options.n_resamples, rngs[0])
     reservoir = Reservoir(max(SAMPLE_ROWS, limit or 0), rngs[1])
     typical = reservoir if reference is None else Reservoir(SAMPLE_ROWS, rngs[1])
     for batch in source.batches("baselines"):
@@ -131,7 +132,7 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         procedural,
         histogram_counts=_histogram(tally, names, outcome.n_rows.sum(axis=1)),
         rows=_rows(tally, explaining, sample, measured, names, options),
-        stability=check_stability(tally, probe, settings, procedural.gcig.value),
+        stability=check_stability(tally, sample[: cost.probe_rows], settings, procedural.gcig.value),
     )
     return Findings(
         outcome=audit_outcome(outcome, options.n_bootstrap, rngs[4]),
@@ -151,8 +152,8 @@ def _comparable(counts: Codes, names: tuple[str, ...]) -> list[int]:
         least = dict(zip(names, counts.min(axis=0).tolist(), strict=True))
         found = ", ".join(f"{name!r}" for name in list(least)[:10] if least[name] < SMALLEST_CELL)
         raise InputError(
-            f"Fewer than two groups have {SMALLEST_CELL} reference rows of each label, so there is nothing to "
-            f"compare (too few in {found}). Audit more rows, merge groups, or pass reference=(X, y, "
+            f"Fewer than two groups have {SMALLEST_CELL} reference rows of each label, so nothing can be "
+            f"compared (too few in {found}). Audit more rows, merge groups, or pass reference=(X, y, "
             "sensitive_features) with the training rows."
         )
     return [int(g) for g in kept]

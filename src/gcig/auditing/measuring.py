@@ -14,7 +14,7 @@ from gcig.auditing.block_bootstrap import interval
 from gcig.auditing.outcome_tally import OutcomeTally
 from gcig.metrics.confusion import Confusion, Floats, quotient
 from gcig.metrics.rates import noise_floor
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
+from gcig.metrics.utility import has_collapsed
 from gcig.records.audit import SMALLEST_CELL, GroupAudit, Interval, OutcomeAudit
 
 __all__ = ["audit_groups", "audit_outcome", "wilson"]
@@ -40,28 +40,24 @@ def wilson(rate: float, n: float) -> Interval:
 def audit_outcome(tally: OutcomeTally, n_draws: int, rng: np.random.Generator) -> OutcomeAudit:
     """Utility over all rows; differences over the groups that are large enough for each rate."""
     draws = _resample(tally, n_draws, rng)
-    cell = tally.n_rows.T  # (labels, groups)
-    of_label = [cell[label] >= SMALLEST_CELL for label in range(2)]
+    large = [tally.n_rows[:, label] >= SMALLEST_CELL for label in range(2)]
     whole = tally.n_rows.sum(axis=1) >= SMALLEST_CELL
 
-    def measured(statistic: Callable[[Floats], float]) -> Interval:
-        return interval(statistic(tally.cells), np.array([statistic(table) for table in draws]))
+    def measured(statistic: Callable[[Floats], Floats]) -> Interval:
+        return interval(float(statistic(tally.cells)), statistic(draws))
 
-    def delta(label: int) -> Callable[[Floats], float]:
-        return lambda cells: _spread(_rates(cells, label), of_label[label])
-
-    def worst(cells: Floats) -> float:
-        return max(delta(1)(cells), delta(0)(cells), key=lambda v: (math.isnan(v), v))
+    def delta(label: int) -> Callable[[Floats], Floats]:
+        return lambda cells: _spread(_rates(cells, label), large[label])
 
     auc = tally.scores.ranking().auc
     return OutcomeAudit(
-        accuracy=measured(lambda cells: accuracy(cells.sum(axis=0))),
-        balanced_accuracy=measured(lambda cells: balanced_accuracy(cells.sum(axis=0))),
-        f1=measured(lambda cells: f1(cells.sum(axis=0))),
+        accuracy=measured(lambda cells: _accuracy(cells.sum(axis=-3))),
+        balanced_accuracy=measured(lambda cells: _balanced_accuracy(cells.sum(axis=-3))),
+        f1=measured(lambda cells: _f1(cells.sum(axis=-3))),
         auc=auc,
         eo_gap=measured(lambda cells: delta(1)(cells) + delta(0)(cells)),
-        eo_worst=measured(worst),
-        eo_noise_floor=_noise_floor(tally.confusion, of_label[0] & of_label[1]),
+        eo_worst=measured(lambda cells: np.maximum(delta(1)(cells), delta(0)(cells))),
+        eo_noise_floor=_noise_floor(tally.confusion, large[0] & large[1]),
         delta_tpr=measured(delta(1)),
         delta_fpr=measured(delta(0)),
         demographic_parity_difference=measured(lambda cells: _spread(_selection(cells), whole)),
@@ -81,7 +77,9 @@ def _group(tally: OutcomeTally, g: int, name: str, gcig: Interval) -> GroupAudit
     undefined = Interval(math.nan)
     n = int(tally.n_rows[g].sum())
     if n < SMALLEST_CELL:
-        return GroupAudit(name, None, *[undefined] * 8)
+        return GroupAudit(
+            name, None, undefined, undefined, undefined, undefined, undefined, undefined, undefined, undefined
+        )
     confusion = tally.confusion
     effective = float(tally.effective[g])
 
@@ -128,20 +126,41 @@ def _resample(tally: OutcomeTally, n_draws: int, rng: np.random.Generator) -> Fl
     return out
 
 
+# Statistics of tables (..., groups, 2, 2), or of their sums over groups (..., 2, 2).
+
+
+def _accuracy(table: Floats) -> Floats:
+    return quotient(table[..., 0, 0] + table[..., 1, 1], table.sum(axis=(-2, -1)))
+
+
+def _balanced_accuracy(table: Floats) -> Floats:
+    right = [quotient(table[..., label, label], table[..., label, :].sum(axis=-1)) for label in range(2)]
+    return np.asarray((right[0] + right[1]) / 2)
+
+
+def _f1(table: Floats) -> Floats:
+    twice = 2 * table[..., 1, 1]
+    return quotient(twice, twice + table[..., 0, 1] + table[..., 1, 0])
+
+
 def _rates(cells: Floats, label: int) -> Floats:
-    return quotient(cells[:, label, 1], cells[:, label].sum(axis=1))
+    return quotient(cells[..., label, 1], cells[..., label, :].sum(axis=-1))
 
 
 def _selection(cells: Floats) -> Floats:
-    return quotient(cells[:, :, 1].sum(axis=1), cells.sum(axis=(1, 2)))
+    return quotient(cells[..., 1].sum(axis=-1), cells.sum(axis=(-2, -1)))
 
 
-def _spread(rates: Floats, kept: NDArray[np.bool_]) -> float:
-    return float(np.ptp(rates[kept])) if kept.sum() > 1 else math.nan
+def _spread(rates: Floats, kept: NDArray[np.bool_]) -> Floats:
+    if kept.sum() < 2:
+        return np.full(rates.shape[:-1], np.nan)
+    return np.asarray(np.ptp(rates[..., kept], axis=-1))
 
 
-def _ratio(rates: Floats, kept: NDArray[np.bool_]) -> float:
-    return float(quotient(rates[kept].min(), rates[kept].max())) if kept.sum() > 1 else math.nan
+def _ratio(rates: Floats, kept: NDArray[np.bool_]) -> Floats:
+    if kept.sum() < 2:
+        return np.full(rates.shape[:-1], np.nan)
+    return quotient(rates[..., kept].min(axis=-1), rates[..., kept].max(axis=-1))
 
 
 def _noise_floor(confusion: Confusion, kept: NDArray[np.bool_]) -> float:

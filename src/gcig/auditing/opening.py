@@ -35,7 +35,7 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         raise InputError(f"There is no model {path} (looked in {Path.cwd()}).")
     suffix = path.suffix.lower()
     if suffix == ".onnx":
-        from gcig.adapters.onnx import OnnxClassifier
+        from gcig.adapters import OnnxClassifier
 
         return OnnxClassifier(path.read_bytes())
     if suffix not in _PROGRAMS:

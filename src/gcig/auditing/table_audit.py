@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import (
     Groups,
-    InputError,
     InputWarning,
     Labels,
     check_groups,
@@ -29,7 +28,7 @@ from gcig.auditing.result import AuditResult
 from gcig.auditing.verdict import write_verdict
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
-from gcig.metrics.sample import Reference, check_sample_labels
+from gcig.metrics.sample import Reference, check_sample_labels, reference_table
 from gcig.records.audit import AuditRecord, Subject
 
 __all__ = ["audit", "describe"]
@@ -47,7 +46,7 @@ def audit(
     definition: Definition | None = None,
     include_rows: bool = False,
     n_bootstrap: int = 1000,
-    n_shuffles: int = 199,
+    n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
     progress: bool = False,
@@ -69,7 +68,8 @@ def audit(
     definition : the choices behind GCIG; by default one value for each original column.
     include_rows : whether attributions of single rows are part of the result. Off, rows are positions only.
     n_bootstrap : draws of the intervals.
-    n_shuffles : shuffles of the groups inside each label, for the noise floor and the p-value.
+    n_shuffles : shuffles of the groups inside each label, for the noise floor and the p-value. Default: 199,
+        and 99 where the model has no gradients.
     random_state : seed of everything that is drawn.
     max_rows_explained : explain a random sample of so many rows. Default: all rows where the model has
         gradients, 1,000 where it has none.
@@ -86,8 +86,7 @@ def audit(
     del progress
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    reference_X = _check_reference(reference)
-    adapted = adapt(model, X, score=score, reference=reference_X)
+    adapted = adapt(model, X, score=score, reference=reference_table(reference))
     options = Options(
         definition=definition or Definition(columns="original"),
         threshold=threshold,
@@ -200,11 +199,3 @@ def assemble(subject: Subject, findings: Findings, cautions: tuple[str, ...] = (
         cautions += (f"Too few reference rows of a label to compare the reasons of: {left}.",)
     verdict = write_verdict(subject, findings.outcome, findings.groups, findings.procedural, cautions)
     return AuditRecord(subject, verdict, findings.outcome, findings.groups, findings.procedural)
-
-
-def _check_reference(reference: Reference | None) -> Any:
-    if reference is None:
-        return None
-    if not isinstance(reference, tuple) or len(reference) != 3:
-        raise InputError("reference must be a tuple (X, y, sensitive_features).")
-    return reference[0]

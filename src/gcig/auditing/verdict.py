@@ -85,8 +85,8 @@ def _reason_findings(found: GcigAudit) -> list[str]:
         return ["GCIG is not defined on these rows: the model gives no reasons that could be compared."]
     lines = [
         f"GCIG, the average difference between a person's reasons under the groups' baselines, is "
-        f"{_range(found.gcig)}. When group labels are shuffled it is {found.noise_floor.value:.3f} by chance alone, so "
-        f"{found.excess.value:.3f} is more than chance explains.",
+        f"{_range(found.gcig)}. When group labels are shuffled it is {found.noise_floor.value:.3f} by chance "
+        f"alone, so {found.excess.value:.3f} is more than chance explains.",
         _evidence(found),
     ]
     if found.columns and found.evidence == "disparity":
@@ -98,8 +98,8 @@ def _reason_findings(found: GcigAudit) -> list[str]:
     if len(found.pairs) > 1:
         worst = max(found.pairs, key=lambda pair: (not math.isnan(pair.gcig.value), pair.gcig.value))
         lines.append(
-            f"The groups whose reasons are furthest apart are {worst.first!r} and {worst.second!r} "
-            f"({_range(worst.gcig)})."
+            f"The groups whose reasons are furthest apart are {worst.first!r} and {worst.second!r}: "
+            f"{_range(worst.gcig)}."
         )
     return lines
 
@@ -140,7 +140,7 @@ def _outcome_findings(found: OutcomeAudit, groups: Sequence[GroupAudit]) -> list
 
 def _utility_findings(found: OutcomeAudit) -> list[str]:
     return [
-        f"The model ranks a positive case above a negative one with probability {_range(found.auc)} (AUC), "
+        f"The model ranks a positive case above a negative one with probability (AUC) {_range(found.auc)}, "
         f"and decides {found.accuracy.value:.1%} of the cases as their labels say."
     ]
 
@@ -187,4 +187,4 @@ def _cautions(
 def _range(value: Interval) -> str:
     if math.isnan(value.low):
         return f"{value.value:.3f}"
-    return f"{value.value:.3f} ({value.low:.3f} to {value.high:.3f})"
+    return f"{value.value:.3f} [{value.low:.3f} to {value.high:.3f}]"

@@ -14,7 +14,7 @@ from gcig.metrics.confusion import Codes, Floats
 from gcig.metrics.label_weights import combine_labels, label_means, label_sums, mean_interval
 from gcig.metrics.predictions import assess
 from gcig.metrics.procedural import Disparities, measure
-from gcig.metrics.sample import Reference, Sample
+from gcig.metrics.sample import Reference, Sample, reference_table
 from gcig.records import Evaluation
 
 __all__ = ["evaluate", "gcig_score"]
@@ -50,7 +50,8 @@ def gcig_score(
     >>> round(gcig_score(LogisticRegression().fit(X, y), X, y, sensitive_features=sex), 2)
     0.46
     """
-    sample = Sample.check(adapt(model, X, score=score), X, y, sensitive_features, reference, sample_weight)
+    adapted = adapt(model, X, score=score, reference=reference_table(reference))
+    sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight)
     definition = Definition() if definition is None else definition
     found = measure(sample.explained, definition)
     return float(combine_labels(_sums(sample, found, definition).sum(axis=0), definition.label_weights))
@@ -77,7 +78,7 @@ def evaluate(
 
     Parameters
     ----------
-    model : what ``gcig.adapt`` takes.
+    model : what ``gcig.adapt`` takes. A model without gradients is explained on a sample of 1,000 rows.
     y : labels, as the model's classes or as 0 and 1.
     sensitive_features : group of each row; several columns are crossed.
     reference : ``(X, y, sensitive_features)`` that the baselines are estimated on. Default: the model's own
@@ -101,7 +102,7 @@ def evaluate(
     >>> [rates.group for rates in result.groups], list(result.gcig_columns)
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
-    adapted = adapt(model, X, score=score)
+    adapted = adapt(model, X, score=score, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight)
     scores, predictions, cut = _predict(adapted, X, sensitive_features, sample.explained.inputs, threshold)
     evaluation = assess(
@@ -147,7 +148,7 @@ def _with_gcig(
         gcig_label0=float(of_label[0]),
         gcig_label1=float(of_label[1]),
         completeness=found.completeness,
-        undefined_rows=int(np.count_nonzero(~found.defined[definition.columns])),
+        undefined_rows=_undefined(sample, found.defined[definition.columns]),
         effective_columns=found.effective_columns,
         gcig_groups=_by_group(sums, sample.groups, definition.label_weights),
         gcig_columns=_named(adapted.columns, found.columns["encoded"]),
@@ -160,6 +161,12 @@ def _sums(sample: Sample, found: Disparities, definition: Definition) -> Floats:
     """What each row adds to the sums that GCIG is a quotient of: (n, 2, 2)."""
     rows, defined = found.rows[definition.columns, definition.norm], found.defined[definition.columns]
     return label_sums(rows, sample.labels.codes, defined, sample.explained.weights)
+
+
+def _undefined(sample: Sample, defined: NDArray[np.bool_]) -> int:
+    """Rows without reasons, among those that were explained."""
+    sampled = sample.explained.sampled
+    return int(np.count_nonzero(~defined if sampled is None else ~defined & sampled))
 
 
 def _by_group(sums: Floats, groups: Groups, label_weights: str) -> dict[str, float]:

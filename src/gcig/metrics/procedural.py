@@ -46,6 +46,7 @@ class Explained:
     origin, n_columns : the original column of each one that attributions are given for, and how many
         original ones there are.
     weights : (n,) of the rows, or None.
+    sampled : (n,) which rows are explained, or None for all.
     """
 
     explainer: Explainer
@@ -55,6 +56,7 @@ class Explained:
     origin: NDArray[np.int64]
     n_columns: int
     weights: Floats | None = None
+    sampled: NDArray[np.bool_] | None = None
 
     @property
     def explainable(self) -> NDArray[np.bool_]:
@@ -82,7 +84,7 @@ class Disparities:
     Attributes
     ----------
     rows : per (columns, norm), the disparity V of every row; NaN where a baseline is missing.
-    defined : per columns, which rows have attributions that do not vanish.
+    defined : per columns, which rows were explained and have attributions that do not vanish.
     columns : per columns, the mean contribution of each column over the defined rows.
     completeness : mean absolute residual over mean absolute score difference.
     effective_columns : exp of the entropy of the mean absolute normalised attribution (encoded columns).
@@ -145,7 +147,8 @@ def _indices(explained: Explained) -> Iterator[NDArray[np.int64]]:
     _, n_groups, p = explained.baselines.shape
     size = max(1, CHUNK_BYTES // (n_groups * p * explained.inputs.itemsize))
     for label in np.flatnonzero(explained.explainable):
-        rows = np.flatnonzero(explained.labels == label)
+        chosen = True if explained.sampled is None else explained.sampled
+        rows = np.flatnonzero((explained.labels == label) & chosen)
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
@@ -206,7 +209,8 @@ def _gather(explained: Explained, definition: Definition, chunks: Sequence[_Chun
     """Put the chunks together, in the order of the rows; rows without baselines stay NaN."""
     n, widths = len(explained.inputs), explained.widths
     rows = {(kind, norm): np.full(n, np.nan) for kind in widths for norm in NORMS}
-    defined = {kind: np.ones(n, dtype=np.bool_) for kind in widths}
+    everything = np.ones(n, dtype=np.bool_) if explained.sampled is None else explained.sampled
+    defined = {kind: everything.copy() for kind in widths}
     columns = {kind: np.zeros(width) for kind, width in widths.items()}
     weight = dict.fromkeys(widths, 0.0)
     shares = torch.zeros(widths["encoded"], dtype=torch.float64)

@@ -16,7 +16,7 @@ from gcig.metrics.confusion import Codes, Floats, quotient
 from gcig.metrics.outcome import check_binary
 from gcig.metrics.procedural import Explained
 
-__all__ = ["Reference", "Sample", "check_sample_labels"]
+__all__ = ["Reference", "Sample", "check_sample_labels", "reference_table"]
 
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
@@ -61,8 +61,27 @@ class Sample:
             origin=adapted.origin,
             n_columns=len(adapted.original_names),
             weights=check_sample_weight(sample_weight, len(inputs)),
+            sampled=_sampled(len(inputs), adapted.explainer.budget.rows),
         )
         return cls(labels, groups, explained)
+
+
+def reference_table(reference: Reference | None) -> Any:
+    """The rows of a reference; None where there is none."""
+    if reference is None:
+        return None
+    if not isinstance(reference, tuple) or len(reference) != 3:
+        raise InputError("reference must be a tuple (X, y, sensitive_features).")
+    return reference[0]
+
+
+def _sampled(n_rows: int, limit: int | None) -> NDArray[np.bool_] | None:
+    """A random sample of the rows where the explainer is too slow for all."""
+    if limit is None or n_rows <= limit:
+        return None
+    chosen = np.zeros(n_rows, dtype=np.bool_)
+    chosen[np.random.default_rng(0).choice(n_rows, limit, replace=False)] = True
+    return chosen
 
 
 def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None) -> Labels:
@@ -84,8 +103,6 @@ def _reference_baselines(
     adapted: AdaptedModel, reference: Reference, classes: tuple[Any, Any]
 ) -> tuple[Rows, tuple[str, ...]]:
     """Baselines of the reference rows, and the names of its groups."""
-    if not isinstance(reference, tuple) or len(reference) != 3:
-        raise InputError("reference must be a tuple (X, y, sensitive_features).")
     X, y, sensitive_features = reference
     inputs = adapted.encode(X, sensitive_features)
     labels = check_sample_labels(y, len(inputs), np.asarray(classes))

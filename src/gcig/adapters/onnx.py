@@ -1,0 +1,91 @@
+"""Classifiers in the ONNX format, where onnxruntime is installed."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gcig._validation import InputError, check_features
+
+__all__ = ["OnnxClassifier"]
+
+_TYPES: dict[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": object,
+}
+
+
+class OnnxClassifier:
+    """A session that answers with probabilities.
+
+    The model has either one input, for all columns side by side, or one for each column, by name. Its output
+    of probabilities is the one called so, or the only one of floats: (n,), (n, 1), (n, 2), or a mapping from
+    class to probability for each row.
+
+    Parameters
+    ----------
+    content : bytes
+        Of the ``.onnx`` file.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            onnxruntime = import_module("onnxruntime")
+        except ImportError as error:
+            raise InputError("ONNX models need onnxruntime: pip install 'gcig[onnx]'.") from error
+        try:
+            self.session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has many exceptions of its own
+            raise InputError(f"the ONNX model cannot be read: {type(error).__name__}.") from error
+        self.content = content
+        self.output = self._find_output()
+
+    def __getstate__(self) -> bytes:
+        return self.content
+
+    def __setstate__(self, content: bytes) -> None:
+        self.__init__(content)  # type: ignore[misc]
+
+    def _find_output(self) -> str:
+        outputs = self.session.get_outputs()
+        named = [each.name for each in outputs if "prob" in each.name.lower()]
+        floats = [each.name for each in outputs if "float" in each.type or "double" in each.type]
+        if named or len(floats) == 1:
+            return str((named or floats)[0])
+        raise InputError(
+            "the ONNX model has no output of probabilities that could be told from its others "
+            f"({', '.join(each.name for each in outputs)}). Export it with one called 'probabilities'."
+        )
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities as the model gives them, for a table or an array."""
+        (answer,) = self.session.run([self.output], self._feed(X))
+        if isinstance(answer, list) and answer and isinstance(answer[0], dict):
+            second = sorted(answer[0])[-1]
+            return np.array([row[second] for row in answer], dtype=np.float64)
+        return np.asarray(answer, dtype=np.float64)
+
+    def _feed(self, X: Any) -> dict[str, NDArray[Any]]:
+        frame = check_features(X)
+        inputs = self.session.get_inputs()
+        if len(inputs) == 1:
+            kind = self._type(inputs[0])
+            return {inputs[0].name: np.ascontiguousarray(frame.to_numpy().astype(kind))}
+        missing = [each.name for each in inputs if each.name not in frame.columns]
+        if missing:
+            raise InputError(f"X lacks columns that the ONNX model takes: {', '.join(missing)}.")
+        return {
+            each.name: frame[each.name].to_numpy().astype(self._type(each)).reshape(-1, 1) for each in inputs
+        }
+
+    def _type(self, node: Any) -> Any:
+        if node.type not in _TYPES:
+            raise InputError(
+                f"the ONNX model's input {node.name!r} has type {node.type}, which is not supported."
+            )
+        return _TYPES[node.type]

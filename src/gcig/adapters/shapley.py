@@ -1,0 +1,110 @@
+"""Shapley values of the logit, for models without gradients, on the original columns."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gcig.adapters.cells import TableCells
+from gcig.adapters.explainers import Budget, Explainer, Reasons
+from gcig.adapters.rows import Rows
+from gcig.core.disparity import Definition
+from gcig.core.shapley import MAX_POINTS, is_exact, shapley_values
+
+__all__ = ["CLIP", "ShapleyExplainer", "clipped_logits"]
+
+Floats = NDArray[np.float64]
+CLIP = 0.001
+N_PAIRS = 16
+
+
+def clipped_logits(probabilities: Floats) -> Floats:
+    """Logits of probabilities that are kept within [0.001, 0.999].
+
+    >>> clipped_logits(np.array([0.5, 1.0])).round(3)
+    array([0.   , 6.907])
+    """
+    inside = np.clip(probabilities, CLIP, 1 - CLIP)
+    return np.asarray(np.log(inside) - np.log1p(-inside))
+
+
+@dataclass(frozen=True, eq=False)
+class ShapleyExplainer(Explainer):
+    """Shapley values of a score of tables.
+
+    Attributes
+    ----------
+    cells : how the model's table is encoded.
+    score : table -> (n,) probability of label 1, or any score where it is not ``probabilistic``.
+    seed : of orders and draws; the same rows get the same ones under all references.
+    """
+
+    name: ClassVar[str] = "Shapley values"
+    budget: ClassVar[Budget] = Budget(
+        rows=1000, probe_rows=100, shuffles=99, shuffled_rows=32, shuffled_steps=8
+    )
+
+    cells: TableCells
+    score: Callable[[Any], Floats]
+    probabilistic: bool = True
+    seed: int = 0
+
+    def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
+        """One value for each original column; ``n_steps`` is the number of antithetic pairs."""
+        counts = [0, 0]
+
+        def value(points: Floats) -> Floats:
+            scores = np.asarray(self.score(self.cells.decode(points)), dtype=np.float64)
+            if not self.probabilistic:
+                return scores
+            counts[0] += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+            counts[1] += len(scores)
+            return clipped_logits(scores)
+
+        typical = np.asarray(references, dtype=np.float64)
+        found = shapley_values(
+            value,
+            self.cells.cells(np.asarray(rows, dtype=np.float64)),
+            lambda uniforms: self.cells.draw(typical, uniforms),
+            n_pairs=_pairs(definition),
+            random=self.cells.random,
+            rng=np.random.default_rng(self.seed),
+            max_points=MAX_POINTS,
+        )
+        residual = np.abs(found.values.sum(axis=2) - found.change)
+        replicates = None if found.replicates is None else torch.from_numpy(found.replicates)
+        return Reasons(
+            torch.from_numpy(found.values),
+            torch.from_numpy(residual),
+            replicates,
+            counts[0] / counts[1] if counts[1] else math.nan,
+        )
+
+    def resolve(
+        self,
+        rows: Rows,  # noqa: ARG002 (one interface for all explainers)
+        labels: NDArray[Any],  # noqa: ARG002
+        baselines: Rows,  # noqa: ARG002
+        definition: Definition,
+    ) -> Definition:
+        """So many pairs, unless others are asked for."""
+        return replace(definition, n_steps=_pairs(definition), columns="original")
+
+    def refine(self, definition: Definition) -> Definition | None:
+        """Twice the pairs, unless all coalitions are enumerated."""
+        pairs = _pairs(definition)
+        exact = is_exact(len(self.cells.names), pairs, random=False) and not self.cells.random
+        return None if exact else replace(definition, n_steps=2 * pairs)
+
+    def describe(self, definition: Definition) -> dict[str, Any]:
+        """With the rule that was used in the place of a rule of integration."""
+        exact = is_exact(len(self.cells.names), _pairs(definition), random=self.cells.random)
+        return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
+
+
+def _pairs(definition: Definition) -> int:
+    return definition.n_steps if isinstance(definition.n_steps, int) else N_PAIRS
