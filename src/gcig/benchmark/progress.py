@@ -18,7 +18,7 @@ __all__ = [
     "progress_for",
 ]
 
-# Of one fit over that of a plain network on the same rows, roughly (on adult): only the order of cells and the
+# Of one fit over that of a plain network on the same rows, roughly (adult): only the order of cells and the
 # time left depend on it, never a result.
 _COST = {
     "unconstrained": 1.0,
