@@ -72,6 +72,8 @@ def test_rows_have_reasons_only_where_the_record_has_them(read):
     assert "37" in plain.texts
     assert ">50K" in read.texts
     assert "include_rows=True" in plain.text
+    assert "treat it as personal data" in read.text
+    assert "treat it as personal data" not in plain.text
 
 
 def test_other_models_get_a_front():

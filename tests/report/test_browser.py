@@ -228,6 +228,15 @@ def test_it_prints_with_everything_opened(visit):
     assert len(printed) > 50_000
 
 
+@pytest.mark.parametrize("name", ["audit", "comparison", "training"])
+def test_no_table_is_cut_off_on_paper(visit, name):
+    browser = visit(name, width=690)  # A4 less its margins, in CSS pixels
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    cut = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+    assert evaluate(browser, f"{cut}.map(t => t.getAttribute('aria-label'))") == []
+
+
 def test_the_keyboard_reaches_what_can_be_pressed(visit):
     browser = visit("audit")
     focusable = evaluate(

@@ -30,14 +30,16 @@ def rows_section(record: AuditRecord) -> Section:
         return Section(heading, [Callout("note", "No rows were listed.")])
     views = [_view(row) for row in rows if row.reasons]
     blocks: list[Block] = [
-        Paragraph(
-            "Rows are named by their place in the audited table, counted from 0. "
-            "Their contents are not shown."
-        ),
+        Paragraph("Rows are named by their place in the audited table, counted from 0."),
         _table(rows),
     ]
     if views:
         blocks += [
+            Callout(
+                "caution",
+                "The page shows the group, the outcome and the reasons of single people: "
+                "treat it as personal data.",
+            ),
             Paragraph(
                 "Choose a row to see its reasons: what each column adds to its score (in logits) when it is "
                 "compared with the typical member of each group who has the same outcome."

@@ -58,10 +58,11 @@ class FigureRow:
 
     figures: Sequence[FigureBlock]
 
-    def halves(self) -> tuple[Sequence[FigureBlock], Sequence[FigureBlock]]:
-        """The pictures of the left and of the right column; three are one beside two."""
-        left = max(len(self.figures) // 2, 1)
-        return self.figures[:left], self.figures[left:]
+    def places(self) -> list[Sequence[FigureBlock]]:
+        """The pictures of each place, row by row; three are one beside two."""
+        if len(self.figures) == 3:
+            return [self.figures[:1], self.figures[1:]]
+        return [[figure] for figure in self.figures]
 
 
 @dataclass(frozen=True)
