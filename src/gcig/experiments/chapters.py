@@ -64,6 +64,8 @@ def _checks(found: Collected) -> Chapter:
     asked = [check for check in judged if check.dataset in found.request.datasets]
     if len(found.request.datasets) >= len(comparison.DATASETS):
         asked += [check for check in judged if check.dataset == "all"]
+    if not asked:
+        return Chapter("What was reached", ())
     unmet = sum(check.met is False for check in asked)
     text = f"{sum(check.met is True for check in asked)} of {len(asked)} claims are met, {unmet} are not" + (
         ", and the table says why where it is known." if unmet else "."

@@ -104,7 +104,7 @@ def _gcig(name: str, rows: pd.DataFrame) -> Iterator[Check]:
         text,
         ratio,
         ratio >= RATIO[name],
-        digits=1,
+        digits=2,
     )
 
 

@@ -123,7 +123,7 @@ def _frame(path: Path) -> pd.DataFrame:
 def _csv(path: Path) -> pd.DataFrame:
     if not path.is_file() or not path.read_text(encoding="utf-8").strip():
         return pd.DataFrame()
-    return pd.read_csv(path, float_precision="round_trip", dtype={"variant": "object", "error": "object"})
+    return pd.read_csv(path, dtype={"variant": "object", "error": "object"})
 
 
 def _json(path: Path, otherwise: Any) -> Any:

@@ -61,6 +61,8 @@ def escaped(text: str) -> str:
 
 
 def _table(table: Table) -> str:
+    if not table.rows:
+        return f"{escaped(table.caption)}: nothing to show."
     lines = [f".. list-table:: {escaped(table.caption)}", "   :header-rows: 1", ""]
     for place, row in enumerate([table.header, *table.rows]):
         for column, value in enumerate(row):

@@ -1,0 +1,246 @@
+"""One small reproduction from end to end: a made-up dataset, two folds, two epochs."""
+
+import html
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gcig
+from gcig._validation import InputError
+from gcig.benchmark.atomic import RunError
+from gcig.data.dataset import ProtectedAttribute
+from gcig.experiments import (
+    ablation,
+    baseline_kinds,
+    comparison,
+    cost,
+    design_choices,
+    pareto,
+    rendering,
+    sensitivity,
+)
+from gcig.experiments.chapters import chapters
+from gcig.experiments.collection import read
+from gcig.experiments.documentation import restructured_text, write_documentation
+from gcig.experiments.drawing import draw
+from gcig.experiments.reproduce import report, reproduce
+from gcig.experiments.request import Request
+
+NAME = "tiny-reproduction"
+QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 32}
+ASKED = {"datasets": [NAME], "methods": ["unconstrained", "fairx"], "folds": 2, "parameters": QUICK}
+
+
+def load() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 160)
+    income = rng.normal(size=160) + (sex == "m")
+    paid = income + rng.normal(size=160) > 0.5
+    return pd.DataFrame({"income": income, "debt": rng.normal(size=160), "sex": sex, "paid": paid})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dataset():
+    spec = gcig.DatasetSpec(
+        name=NAME, load=load, target="paid", positive=True, protected=(ProtectedAttribute("sex"),)
+    )
+    gcig.register_dataset(spec, overwrite=True)
+    yield
+    from gcig.data import registry
+
+    registry._SPECS.pop(NAME)
+    registry._LOADED.pop(NAME, None)
+
+
+def draw_one(figure, kind):
+    return draw(figure, kind) if figure.title.startswith("Outcome") else b""
+
+
+@pytest.fixture(scope="module")
+def patched():
+    """The experiments on the small dataset, with fewer settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (ablation, sensitivity, design_choices, pareto, baseline_kinds):
+            patch.setattr(module, "DATASETS", (NAME,))
+        patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
+        patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"norm": "l2"}}})
+        patch.setattr(pareto, "GRIDS", {name: grid[:2] for name, grid in pareto.GRIDS.items()})
+        row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
+        patch.setattr(cost, "measure", lambda: [{**row, "rule": rule} for rule in cost.RULES])
+        # Drawing takes longer than all fits together; one figure shows that it works.
+        patch.setattr(rendering, "draw", draw_one)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, patched):
+    out = tmp_path_factory.mktemp("reproduction") / "run"
+    page = reproduce(out, **ASKED, everything=True)
+    assert page == out / "index.html"
+    return out
+
+
+def test_results_have_a_row_a_fold_and_the_columns_that_are_promised(run):
+    frame = pd.read_csv(run / "results.csv")
+    assert list(frame.columns)[:4] == ["dataset", "method", "fold", "seed"]
+    assert frame.groupby("method").size().to_dict() == {"unconstrained": 2, "fairx": 2}
+    assert frame["error"].isna().all()
+    parameters = json.loads(frame["parameters"][0])
+    assert parameters["max_epochs"] == 2
+    assert len(pd.read_csv(run / "results_ablation.csv")) == 8
+    assert len(pd.read_csv(run / "results_sensitivity.csv")) == 2 * 2 * 3
+    assert len(pd.read_csv(run / "results_design_choices.csv")) == 4
+    assert len(pd.read_csv(run / "results_pareto.csv")) == 8
+
+
+def test_every_table_and_figure_is_written_in_every_format(run):
+    tables = {file.stem for file in (run / "tables").iterdir()}
+    assert {"comparison", "wins", "differences", "pooled", "correlation", "ablation"} <= tables
+    assert {"sensitivity", "design_choices", "baseline_kinds", "cost", "pareto", "contradictions"} <= tables
+    assert {"datasets", "t_tests", "chosen_parameters"} <= tables
+    assert {file.suffix for file in (run / "tables").iterdir()} == {".md", ".csv", ".tex"}
+    figures = {file.name for file in (run / "figures").iterdir()}
+    names = ("comparison", "correlation", "correlation_datasets", "pareto", f"sensitivity_{NAME}")
+    assert figures == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
+    assert (run / "figures" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_provenance_and_parameters_are_kept(run):
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["threads"] == 1
+    assert provenance["definitions"][0]["norm"] == "l1"
+    assert provenance["versions"]["gcig"] == gcig.__version__
+    chosen = json.loads((run / "chosen_parameters.json").read_text())["chosen"]
+    assert chosen[NAME]["fairx"]["threshold"] == "f1"
+
+
+def test_the_page_has_all_chapters_and_no_address(run):
+    text = (run / "index.html").read_text()
+    unescaped = html.unescape(text)
+    for chapter in chapters(read(run)):
+        assert chapter.heading in unescaped
+    assert 'src="http' not in text
+    assert text.count("<svg") > 10
+
+
+def test_going_on_runs_nothing_and_changes_nothing(run):
+    before = (run / "results.csv").read_bytes()
+    stamps = {file.name: file.stat().st_mtime_ns for file in (run / "cells").iterdir()}
+    reproduce(run, **ASKED, everything=True)
+    assert (run / "results.csv").read_bytes() == before
+    assert {file.name: file.stat().st_mtime_ns for file in (run / "cells").iterdir()} == stamps
+
+
+def test_published_results_are_drawn_without_the_store(run, tmp_path):
+    kept = tmp_path / "published"
+    shutil.copytree(
+        run, kept, ignore=shutil.ignore_patterns("cells", "claims", "manifest.json", "index.html", "tables")
+    )
+    page = report(kept)
+    assert page.read_text() == (run / "index.html").read_text()
+    for file in (run / "tables").iterdir():
+        assert (kept / "tables" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_an_unfinished_run_is_shown_with_what_is_missing(run, tmp_path):
+    part = tmp_path / "part"
+    shutil.copytree(run, part)
+    for file in (part / "cells").glob("*fairx*"):
+        file.unlink()
+    report(part)
+    text = (part / "tables" / "comparison.md").read_text()
+    assert "missing" in text
+    assert len(pd.read_csv(part / "results.csv")) == 2
+
+
+def test_shards_together_are_the_whole(tmp_path, patched):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    reproduce(whole, **ASKED)
+    for number in (1, 2):
+        reproduce(parts, **ASKED, shard=(number, 2))
+    one, other = (
+        pd.read_csv(folder / "results.csv").drop(columns="fit_seconds") for folder in (whole, parts)
+    )
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_failed_cells_are_said_so(tmp_path, patched, monkeypatch):
+    from gcig.methods.registry import METHODS
+
+    def fail(self, X, y, **other):
+        raise ValueError("no luck")
+
+    monkeypatch.setattr(METHODS["fairx"].estimator, "fit", fail)
+    page = reproduce(tmp_path / "run", **ASKED)
+    frame = pd.read_csv(tmp_path / "run" / "results.csv")
+    assert frame.loc[frame["method"] == "fairx", "error"].str.contains("no luck").all()
+    assert page.is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["tune", "nested"])
+def test_parameters_can_be_chosen_anew(tmp_path, patched, monkeypatch, how):
+    from gcig.methods import registry
+
+    small = {
+        key: registry.Method(key, m.label, m.location, {"learning_rate": (0.01, 0.02)})
+        for key, m in registry.METHODS.items()
+    }
+    monkeypatch.setattr(registry.METHODS, "_methods", small)
+    reproduce(tmp_path, **ASKED, **{how: True})
+    rates = pd.read_csv(tmp_path / "results.csv")["parameters"].map(
+        lambda text: json.loads(text)["learning_rate"]
+    )
+    assert rates.isin([0.01, 0.02]).all()
+    report(tmp_path)
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 4
+
+
+def test_the_documentation_page_is_made_from_the_run(run, tmp_path):
+    page = write_documentation(run, tmp_path / "docs" / "reproduction.rst")
+    text = page.read_text()
+    assert text.startswith("The paper reproduced\n====")
+    assert "RQ1: the methods compared" in text
+    assert "figures/comparison.svg" in text
+    docutils = pytest.importorskip("docutils.core")
+    made = docutils.publish_string(
+        text,
+        source_path=str(page),
+        writer="html5",
+        settings_overrides={"halt_level": 2, "report_level": 2},
+    )
+    assert b"RQ2" in made
+
+
+def test_names_do_not_become_markup():
+    from gcig.experiments.chapters import Chapter
+    from gcig.report.tables import Table
+
+    hostile = Chapter("h", ["a `b`_ *c* |d|"], {"t": Table(("x_",), [("**bold** <script>",)])})
+    text = restructured_text([hostile], figures="f")
+    assert r"\*\*bold\*\*" in text
+    assert r"a \`b\`\_" in text
+
+
+def test_requests_are_checked():
+    with pytest.raises(InputError, match="folds must be at least 2"):
+        Request.of(folds=1)
+    with pytest.raises(InputError, match="there is no nobody"):
+        Request.of(methods=["nobody"])
+    with pytest.raises(ValueError, match="no dataset 'adlut'"):
+        Request.of(datasets=["adlut"])
+    assert Request.of().datasets == comparison.DATASETS
+    request = Request.of(datasets=["german"], seeds=[1, 2], everything=True)
+    assert Request.from_json(request.to_json()) == request
+    assert request.expected == 10
+
+
+def test_a_folder_that_is_no_reproduction_is_refused(tmp_path):
+    with pytest.raises(RunError, match=r"no request\.json"):
+        report(tmp_path)
+    (tmp_path / "request.json").write_text("[]")
+    with pytest.raises(RunError, match="not written by gcig reproduce"):
+        report(tmp_path)

@@ -1,0 +1,157 @@
+import math
+
+import pandas as pd
+import pytest
+from made_up_results import DATASETS, comparison_frame, fold_row, frame_of
+
+from gcig.experiments import comparison, significance
+from gcig.experiments.summary import finished, means, ordered, spread
+from gcig.methods.registry import METHODS
+from gcig.report.tables import cell_text, to_csv, to_latex, to_markdown
+
+SHOWN = {"datasets": DATASETS, "methods": tuple(METHODS)}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return comparison_frame()
+
+
+@pytest.fixture(scope="module")
+def tables(frame):
+    pooled = pd.DataFrame(
+        {"dataset": ["german"], "method": ["fairx"], "eo_gap": [0.07], "eo_noise_floor": [0.03]}
+    )
+    return comparison.tables(frame, **SHOWN, expected=5, pooled=pooled)
+
+
+def rows_of(table, **wanted):
+    places = {name: table.header.index(name) for name in wanted}
+    return [row for row in table.rows if all(row[places[name]] == value for name, value in wanted.items())]
+
+
+def test_settings_are_every_method_with_its_parameters_on_every_dataset():
+    found = comparison.settings(
+        lambda d, m: {"of": f"{d} {m}"}, datasets=["german"], methods=["dir", "fairx"]
+    )
+    assert [(s.dataset, s.method, s.parameters["of"]) for s in found] == [
+        ("german", "dir", "german dir"),
+        ("german", "fairx", "german fairx"),
+    ]
+
+
+def test_the_paper_stands_below_ours(tables):
+    ours, theirs = rows_of(tables["comparison"], dataset="adult", metric="GCIG")
+    assert (ours[2], theirs[2]) == ("ours", "paper")
+    assert cell_text(theirs[-1]) == "0.054 ± 0.005"
+    assert cell_text(ours[-1]).startswith("0.04")
+    assert len(rows_of(tables["comparison"], dataset="compas", metric="GCIG")) == 1  # not in the paper
+    assert len(rows_of(tables["comparison"], dataset="adult", metric="AUC")) == 1
+
+
+def test_noise_floor_and_columns_stand_beside(tables):
+    assert rows_of(tables["comparison"], dataset="german", metric="EO gap of a fair model")
+    assert rows_of(tables["comparison"], dataset="german", metric="Effective columns")
+
+
+def test_the_best_mean_is_marked(tables):
+    table = tables["comparison"]
+    row = table.rows.index(rows_of(table, dataset="german", metric="GCIG", source="ours")[0])
+    assert [column for (r, column) in table.marks if r == row] == [len(table.header) - 1]
+
+
+def test_collapsed_and_missing_folds_are_said_so():
+    frame = frame_of(
+        [
+            fold_row("german", "fairx", 0, auc=0.8),
+            fold_row("german", "fairx", 1, auc=0.5, collapsed=True),
+            fold_row("german", "fairx", 2, auc=math.nan, f1=math.nan, collapsed=None, error="it failed"),
+        ]
+    )
+    table = comparison.tables(frame, datasets=["german"], methods=["dir", "fairx"], expected=5)["comparison"]
+    row = rows_of(table, dataset="german", metric="AUC")[0]
+    assert cell_text(row[3]) == "missing"
+    assert cell_text(row[4]) == "0.650 ± 0.212 †1 (2 of 5 folds)"
+    assert any("collapsed" in note for note in table.notes)
+    assert len(finished(frame)) == 2
+
+
+def test_an_unfinished_run_has_tables_all_the_same():
+    empty = frame_of([])
+    made = comparison.tables(empty, **SHOWN, expected=5)
+    made |= significance.tables(empty, **SHOWN, n_folds=5)
+    for table in made.values():
+        assert to_markdown(table)
+        assert to_csv(table)
+        assert to_latex(table)
+    assert "missing" in to_markdown(made["comparison"])
+    panels = {panel.title: panel for panel in comparison.figures(empty, **SHOWN)["comparison"].panels}
+    assert list(panels["adult"].series[-1].hollow) == [True]  # the paper's alone
+    assert not panels["compas"].series[-1].x
+
+
+def test_differences_carry_a_reason(tables):
+    table = tables["differences"]
+    found = {(row[0], row[1], row[2]): row for row in table.rows}
+    assert ("bank", "GCIG", "DIR") not in found  # 0.170 against 0.169 +- 0.014
+    row = found["adult", "F1", "Unconstrained"]
+    assert row[5] == pytest.approx(0.7 - 0.669, abs=0.002)
+    assert "threshold" in row[6]
+    assert f"{len(table.rows)} of 84 means" in table.notes[0]
+
+
+def test_wins_are_counted_on_unrounded_means():
+    rows = [fold_row(d, m, 0) for d in ("german", "bank") for m in ("dir", "fairx")]
+    frame = frame_of(rows)
+    frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig"] -= 1e-6
+    made = comparison.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], expected=1)
+    by = {(row[0], row[1]): row for row in made["wins"].rows}
+    assert by["GCIG", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
+    assert by["GCIG", "FairX"][2] == "1 / 0 / 2"
+    assert by["GCIG", "FairX"][4] == "4 / 0 / 4"  # the paper's
+    assert by["F1", "FairX"][4:6] == ("2 / 2 / 1", "1 / 2 / 2")
+
+
+def test_pooled_gaps_have_their_noise_floor(tables):
+    gap, floor = rows_of(tables["pooled"], dataset="german")
+    assert (gap[-1], floor[-1]) == (0.07, 0.03)
+    assert cell_text(gap[2]) == "missing"
+
+
+def test_the_figure_has_a_panel_a_dataset_and_outlines_for_the_paper(frame):
+    panels = comparison.figures(frame, **SHOWN)["comparison"].panels
+    assert [panel.title for panel in panels] == list(DATASETS)
+    by_title = {panel.title: panel for panel in panels}
+    fairx = by_title["adult"].series[-1]
+    assert (fairx.label, list(fairx.hollow)) == ("FairX", [False, True])
+    assert (fairx.x[1], fairx.y[1]) == (0.141, 0.054)
+    assert list(by_title["compas"].series[-1].hollow) == [False]
+
+
+def test_ranks_and_tests_say_what_they_cannot_show(frame):
+    made = significance.tables(frame, **SHOWN, n_folds=5)
+    ranks = made["ranks"].rows[0]
+    assert ranks[0] == "GCIG"
+    assert cell_text(ranks[-1]) == "1.00"
+    assert "4.03 apart" in made["ranks"].notes[0]
+    assert "0.0625" in made["t_tests"].notes[1]
+    gcig = rows_of(made["t_tests"], dataset="adult", metric="GCIG")[0]
+    assert cell_text(gcig[2]).endswith("(p <0.001)")
+    assert gcig[2].value == pytest.approx(-0.12, abs=0.005)
+
+
+def test_differences_are_paired_by_fold(frame):
+    shuffled = frame.sample(frac=1, random_state=1)
+    expected = significance.paired_differences(frame, "german", "dir", "gcig")
+    found = significance.paired_differences(shuffled, "german", "dir", "gcig")
+    assert found.tolist() == expected.tolist()
+    lacking = frame[~((frame["method"] == "dir") & (frame["fold"] == 3))]
+    assert len(significance.paired_differences(lacking, "german", "dir", "gcig")) == 4
+
+
+def test_summary_keeps_the_order_asked_for(frame):
+    table = means(frame, "gcig", datasets=["bank", "german"], methods=["fairx", "dir"])
+    assert list(table.index) == ["bank", "german"]
+    assert list(table.columns) == ["fairx", "dir"]
+    assert ordered(["x", "bank", "x"], first=("german", "bank")) == ["bank", "x"]
+    assert spread(frame[:0], "auc").text == "missing"

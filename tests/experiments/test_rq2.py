@@ -1,0 +1,73 @@
+import numpy as np
+import pandas as pd
+import pytest
+from made_up_results import comparison_frame, fold_row, frame_of
+from scipy import stats
+
+from gcig.experiments import correlation
+from gcig.report.tables import cell_text
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return comparison_frame()
+
+
+def test_the_papers_cells_are_140(frame):
+    parts = correlation.populations(frame)
+    assert len(parts["the paper's cells"]) == 140
+    assert set(parts["compas instead of compas-paper"]["dataset"]) == {"german", "compas", "adult", "bank"}
+    assert len(parts["all datasets"]) == 175
+    assert len(parts["adult"]) == 35
+
+
+def test_within_datasets_the_means_are_gone():
+    """Two datasets apart in both numbers correlate when pooled, and not at all inside."""
+    rng = np.random.default_rng(0)
+    rows = [
+        fold_row(
+            name, f"m{i}", fold, eo_gap=base + rng.normal(scale=0.01), gcig=base + rng.normal(scale=0.01)
+        )
+        for name, base in (("german", 0.1), ("bank", 0.5))
+        for i in range(8)
+        for fold in range(5)
+    ]
+    parts = correlation.populations(frame_of(rows))
+    pooled = correlation.associate(parts["the paper's cells"], draws=50)["pearson"].r
+    within = correlation.associate(parts["the paper's cells, within datasets"], draws=50)["pearson"].r
+    assert pooled > 0.99
+    assert abs(within) < 0.3
+
+
+def test_the_numbers_are_those_of_scipy(frame):
+    rows = frame[frame["dataset"] == "adult"]
+    found = correlation.associate(rows, draws=100)
+    assert found["pearson"].r == pytest.approx(stats.pearsonr(rows["eo_gap"], rows["gcig"]).statistic)
+    assert found["fit"].slope == pytest.approx(stats.linregress(rows["eo_gap"], rows["gcig"]).slope)
+    assert found["interval"].n_clusters == 5
+    assert found["interval"].low < found["pearson"].r < found["interval"].high
+
+
+def test_the_table_has_the_papers_numbers_and_counts_missing_cells(frame):
+    table = correlation.tables(frame, expected=5, draws=20)["correlation"]
+    by = {row[0]: row for row in table.rows}
+    assert cell_text(by["the paper's cells"][4]) == "0.244 (p 0.0037)"
+    assert cell_text(by["german"][4]) == "0.383 (p 0.0231)"
+    assert cell_text(by["compas"][4]) == "-"
+    assert cell_text(by["the paper's cells"][1]) == "140"
+    part = correlation.tables(frame[frame["fold"] < 3], expected=5, draws=20)["correlation"]
+    assert cell_text(part.rows[0][1]) == "84 of 140"
+
+
+def test_nothing_finished_is_an_empty_table():
+    assert not correlation.tables(frame_of([]), expected=5)["correlation"].rows
+
+
+def test_the_scatter_plots_show_every_cell(frame):
+    made = correlation.figures(frame)
+    pooled = made["correlation"].panels[0]
+    assert sum(len(series.x) for series in pooled.series) == 140
+    assert pooled.fit is not None
+    assert [panel.title for panel in made["correlation_datasets"].panels][:2] == ["german", "compas-paper"]
+    labels = [[series.label for series in panel.series] for panel in made["correlation_datasets"].panels]
+    assert all(each == labels[0] for each in labels)  # so that a method looks the same everywhere
