@@ -32,7 +32,7 @@ def run_steps(network, *, by_hand, lambda_ig=0.3, lambda_fair=0.1, weights=None,
     penalty = None
     if settings.explains:
         penalty = GCIGPenalty(GroupBaselines.from_data(data.inputs, data.labels, data.groups, rate=0.05))
-    control = WeightControl({"gcig": Fixed(lambda_ig), "outcome": Fixed(lambda_fair)}, -1.0, 0)
+    control = WeightControl({"gcig": Fixed(lambda_ig), "outcome": Fixed(lambda_fair)})
     terms = []
     with flat_parameters(network) as parameters:
         optimizer = FlatAdamW(parameters, learning_rate=1e-2, weight_decay=1e-3)
@@ -86,6 +86,6 @@ def test_dropout_goes_through_autograd():
     network = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.5), nn.Linear(4, 1), nn.Flatten(0))
     with flat_parameters(network) as parameters:
         optimizer = FlatAdamW(parameters, learning_rate=1e-2)
-        control = WeightControl({"gcig": Fixed(0.0), "outcome": Fixed(0.0)}, -1.0, 0)
+        control = WeightControl({"gcig": Fixed(0.0), "outcome": Fixed(0.0)})
         step = FairStep(network, None, optimizer, make_data(), None, FairTraining(Loop(1, 48)), control, 2)
         assert step.by_hand is None

@@ -101,7 +101,15 @@ def test_the_total_is_the_weighted_sum_of_the_terms():
 def test_validation_adds_metrics_and_a_plain_network_to_compare_with():
     settings = replace(SETTINGS, lambda_ig=0.3, lambda_fair=0.1)
     _, found = trained(settings, validation=HELD)
-    expected = {"val_log_loss", "val_auc", "val_eo_gap", "val_gcig", "val_outcome", "completeness"}
+    expected = {
+        "val_log_loss",
+        "val_auc",
+        "val_eo_gap",
+        "val_gcig",
+        "val_columns",
+        "val_outcome",
+        "completeness",
+    }
     assert set(found.outcome.history[0].metrics) == expected
     assert {"auc", "gcig", "columns"} <= set(found.plain)
     assert found.plain["auc"] > 0.85

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gcig.methods.weights import Bounded, Fixed, WeightControl, auc_tolerance
+from gcig.methods.weights import Bounded, Fixed, Floor, WeightControl, auc_tolerance
 
 
 def control(gcig, outcome=None, **options):
@@ -50,41 +50,41 @@ def test_a_multiplier_ignores_what_could_not_be_measured():
 
 
 def test_the_brake_lowers_all_weights_while_auc_is_too_low_and_lets_go_slowly():
-    weights = control(Fixed(1.0), lowest_auc=0.8)
+    weights = control(Fixed(1.0), floor=Floor(auc=0.8))
     measured = {"gcig": 0.1, "outcome": 0.1}
-    weights.observe(1, 0.7, measured)
+    weights.observe(1, 0.7, 9.0, measured)
     assert weights.values(2) == pytest.approx({"gcig": 0.7, "outcome": 0.07})
-    weights.observe(2, 0.7, measured)
+    weights.observe(2, 0.7, 9.0, measured)
     assert weights.values(3)["gcig"] == pytest.approx(0.49)
-    weights.observe(3, 0.9, measured)
+    weights.observe(3, 0.9, 9.0, measured)
     assert weights.values(4)["gcig"] == pytest.approx(0.49 * 1.05)
     assert weights.n_braked == 2
     for epoch in range(4, 60):
-        weights.observe(epoch, 0.9, measured)
+        weights.observe(epoch, 0.9, 9.0, measured)
     assert weights.values(60)["gcig"] == 1.0
 
 
-def test_the_brake_waits_for_its_start_and_is_off_without_a_lowest_auc():
-    waiting, off = control(Fixed(1.0), lowest_auc=0.8, start=5), control(Fixed(1.0))
+def test_the_brake_waits_for_its_start_and_is_off_without_a_floor():
+    waiting, off = control(Fixed(1.0), floor=Floor(auc=0.8), start=5), control(Fixed(1.0))
     for weights in (waiting, off):
         for epoch in range(1, 6):
-            weights.observe(epoch, 0.5, {"gcig": 0.1, "outcome": 0.1})
+            weights.observe(epoch, 0.5, 9.0, {"gcig": 0.1, "outcome": 0.1})
         assert weights.values(6)["gcig"] == 1.0
         assert weights.n_braked == 0
 
 
 def test_a_multiplier_does_not_grow_while_the_brake_acts():
-    weights = control(Bounded(0.05, target=1.0, start=0), lowest_auc=0.8)
-    weights.observe(1, 0.7, {"gcig": 0.5, "outcome": 0.1})
+    weights = control(Bounded(0.05, target=1.0, start=0), floor=Floor(auc=0.8))
+    weights.observe(1, 0.7, 9.0, {"gcig": 0.5, "outcome": 0.1})
     assert weights.weights["gcig"].value(2) == 1.0
 
 
 def test_the_weights_of_a_past_epoch_are_those_it_was_trained_with():
-    weights = control(Bounded(0.05, target=1.0, start=0), lowest_auc=0.8)
+    weights = control(Bounded(0.05, target=1.0, start=0), floor=Floor(auc=0.8))
     used = []
     for epoch, auc in enumerate([0.9, 0.7, 0.9], start=1):
         used.append(weights.values(epoch))
-        weights.observe(epoch, auc, {"gcig": 0.5, "outcome": 0.1})
+        weights.observe(epoch, auc, 9.0, {"gcig": 0.5, "outcome": 0.1})
     assert [weights.values(epoch) for epoch in (1, 2, 3)] == used
     assert weights.values(4) not in used
 
@@ -95,3 +95,11 @@ def test_the_tolerance_of_auc_shrinks_with_the_rows_to_what_is_allowed():
     assert many == pytest.approx(0.005, abs=1e-3)
     assert auc_tolerance(1.0, 50, 50, allowed=0.005) == 0.005
     assert math.isfinite(auc_tolerance(0.5, 0, 10, allowed=0.0))
+
+
+def test_the_brake_acts_where_columns_are_lost():
+    weights = control(Fixed(1.0), floor=Floor(auc=0.8, columns=4.0))
+    weights.observe(1, 0.9, 5.0, {"gcig": 0.1, "outcome": 0.1})
+    assert weights.n_braked == 0
+    weights.observe(2, 0.9, 3.0, {"gcig": 0.1, "outcome": 0.1})
+    assert weights.values(3)["gcig"] == pytest.approx(0.7)

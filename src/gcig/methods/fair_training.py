@@ -3,7 +3,6 @@
 Torch only: estimators hand over encoded tensors and get a trained network back.
 """
 
-import math
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -17,12 +16,13 @@ from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.fair_settings import FairTraining
 from gcig.methods.fair_step import FairStep
 from gcig.methods.judge import Judge, measure
-from gcig.methods.weights import Bounded, Fixed, WeightControl, auc_tolerance
+from gcig.methods.weights import Bounded, Fixed, Floor, WeightControl, auc_tolerance
 from gcig.training import DivergenceError, Outcome, Validation, one_thread, train
 
 __all__ = ["TrainedNetwork", "train_fairly"]
 
 _PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
+_COLUMNS = 0.55  # the share of its effective columns that is kept: a model with half of them is warned of
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,15 @@ def train_fairly(
     """
     n_groups = n_groups or int(data.groups.max()) + 1
     judge = None
-    lowest_auc = -math.inf
+    floor = Floor()
     plain: dict[str, float] = {}
     if validation is not None:
         judge = Judge(validation, data, settings, n_groups)
         if settings.explains or settings.constrains:
             plain = _probe_plain(network, data, settings, generator, weights, judge)
-            lowest_auc = plain["auc"] - auc_tolerance(
-                plain["auc"], *judge.counts, allowed=settings.allowed_drop
-            )
-    control = _weight_control(settings, lowest_auc)
+            tolerance = auc_tolerance(plain["auc"], *judge.counts, allowed=settings.allowed_drop)
+            floor = Floor(plain["auc"] - tolerance, _COLUMNS * plain["columns"])
+    control = _weight_control(settings, floor)
     outcome, penalty = _run(network, data, settings, control, generator, weights, judge, n_groups)
     return TrainedNetwork(
         outcome=outcome,
@@ -116,7 +115,7 @@ def _probe_plain(
         progress=False,
     )
     judge = replace(judge, settings=plainly, recent=[])
-    control = _weight_control(plainly, -math.inf)
+    control = _weight_control(plainly, Floor())
     try:
         outcome, _ = _run(twin, data, plainly, control, generator, weights, judge, judge.n_groups)
     except DivergenceError as error:  # it is the twin that was put back: the network itself is not trained
@@ -181,13 +180,13 @@ def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGP
     )
 
 
-def _weight_control(settings: FairTraining, lowest_auc: float) -> WeightControl:
+def _weight_control(settings: FairTraining, floor: Floor) -> WeightControl:
     start = settings.settled
     weights: dict[str, Fixed | Bounded] = {
         "gcig": _weight(settings.lambda_ig, settings.max_gcig, start),
         "outcome": _weight(settings.lambda_fair, settings.max_eo_gap, start),
     }
-    return WeightControl(weights, lowest_auc, start)
+    return WeightControl(weights, floor, start)
 
 
 def _weight(weight: float, bound: float | None, start: int) -> Fixed | Bounded:

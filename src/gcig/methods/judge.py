@@ -15,7 +15,7 @@ from gcig.core.disparity import defined_rows, disparity, effective_columns
 from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fair_settings import FairTraining
-from gcig.methods.weights import WeightControl
+from gcig.methods.weights import Floor, WeightControl
 from gcig.training import Validation
 
 __all__ = ["Judge", "binary_auc", "measure"]
@@ -44,16 +44,17 @@ def binary_auc(scores: Tensor, labels: Tensor) -> float:
 class Judge:
     """What an epoch is worth on validation rows.
 
-    The criterion looks at utility and fairness: among the epochs whose AUC is at most a tolerance below that
-    of the plain network, the one with the lowest weighted sum of GCIG and outcome gap; where there is none,
-    the one with the highest AUC. Bounds come before both. Epochs before training has settled do not count.
+    The criterion looks at utility and fairness: among the epochs that keep the AUC of the plain network, less
+    a tolerance, and half of its effective columns, the one with the lowest weighted sum of GCIG and outcome
+    gap; where there is none, the one with the highest AUC. Bounds come before both. Epochs before training
+    has settled do not count.
     """
 
     rows: GroupedBatch
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
-    recent: list[tuple[float, float]] = field(default_factory=list)
+    recent: list[tuple[float, float, float]] = field(default_factory=list)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -86,32 +87,36 @@ class Judge:
             "val_auc": auc,
             "val_eo_gap": _hard_gap(scores - self.settings.cut, self.membership),
         }
-        unfairness = 0.0
+        unfairness, columns = 0.0, math.inf
         if self.settings.explains:
             found = self.explain(network)
-            metrics |= {"val_gcig": found["gcig"], "completeness": found["completeness"]}
+            columns = found["columns"]
+            metrics |= {
+                "val_gcig": found["gcig"],
+                "completeness": found["completeness"],
+                "val_columns": columns,
+            }
             unfairness += 2 * max(self.settings.lambda_ig, _LEAST) * found["gcig"]
         if self.settings.constrains:
             metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
             unfairness += max(self.settings.lambda_fair, _LEAST) * metrics["val_outcome"]
         measured = {"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]}
         unmet = [measured[name] for name, weight in control.weights.items() if not weight.met(measured[name])]
-        criterion = self._criterion(auc, unfairness, control.lowest_auc) + 10 * len(unmet) + sum(unmet)
-        control.observe(epoch, auc, measured)
+        criterion = self._criterion(auc, columns, unfairness, control.floor) + 10 * len(unmet) + sum(unmet)
+        control.observe(epoch, auc, columns, measured)
         settled = epoch >= self.settings.settled
         return Validation(criterion, metrics, eligible=settled)
 
-    def _criterion(self, auc: float, unfairness: float, lowest_auc: float) -> float:
-        """Among epochs whose AUC is high enough the fairest; otherwise the one with the highest AUC.
+    def _criterion(self, auc: float, columns: float, unfairness: float, floor: Floor) -> float:
+        """Among epochs that keep enough the fairest; otherwise the one with the highest AUC.
 
-        Both are means of the last epochs: one epoch's AUC on a few rows is mostly noise.
+        All are means of the last epochs: one epoch's AUC on a few rows is mostly noise.
         """
-        self.recent.append((auc, unfairness))
+        self.recent.append((auc, columns, unfairness))
         window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
-        mean_auc = sum(auc for auc, _ in window) / len(window)
-        mean_unfairness = sum(unfairness for _, unfairness in window) / len(window)
+        auc, columns, unfairness = (sum(values) / len(window) for values in zip(*window, strict=True))
         trained_plainly = not (self.settings.explains or self.settings.constrains)
-        return 1 + (1 - mean_auc) if trained_plainly or mean_auc < lowest_auc else mean_unfairness
+        return 1 + (1 - auc) if trained_plainly or not floor.holds(auc, columns) else unfairness
 
     def explain(self, network: nn.Module) -> dict[str, float]:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""

@@ -1,15 +1,16 @@
 """How the weights of the fairness terms move during training.
 
 A weight that a model cannot bear makes it collapse: it stops predicting, and its reasons are then equal
-because it has none. So validation AUC is watched, and where it falls too far below that of the same network
-trained plainly, a brake lowers all weights until it recovers. Where the user gave a bound instead of a
+because it has none; or it flees to one column, whose reasons are the same for everyone. So AUC and effective
+columns are watched on validation data, and where they fall too far below those of the same network trained
+plainly, a brake lowers all weights until they recover. Where the user gave a bound instead of a
 weight, the weight is a multiplier that grows while the bound is not met.
 """
 
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Bounded", "Fixed", "WeightControl", "auc_tolerance"]
+__all__ = ["Bounded", "Fixed", "Floor", "WeightControl", "auc_tolerance"]
 
 
 def auc_tolerance(auc: float, n_positive: int, n_negative: int, *, allowed: float) -> float:
@@ -77,21 +78,37 @@ class Bounded:
         return measured <= self.bound
 
 
+@dataclass(frozen=True)
+class Floor:
+    """The validation AUC and effective columns that a model must keep.
+
+    >>> Floor(auc=0.7).holds(0.71, columns=1.0), Floor(columns=4.0).holds(0.71, columns=3.0)
+    (True, False)
+    """
+
+    auc: float = -math.inf
+    columns: float = -math.inf
+
+    def holds(self, auc: float, columns: float) -> bool:
+        """Whether a model keeps both."""
+        return not (auc < self.auc or columns < self.columns)
+
+
 @dataclass
 class WeightControl:
-    """Weights of all fairness terms, with a brake on them where AUC falls.
+    """Weights of all fairness terms, with a brake on them where the model loses too much.
 
     Parameters
     ----------
     weights : mapping of term name to Fixed or Bounded
-    lowest_auc : float
-        The validation AUC under which the brake acts; minus infinity switches it off.
+    floor : Floor
+        Under which the brake acts.
     start : int
         The epoch after which it may act.
     """
 
     weights: dict[str, Fixed | Bounded]
-    lowest_auc: float = -math.inf
+    floor: Floor = Floor()
     start: int = 0
     brake: float = 1.0
     n_braked: int = 0
@@ -103,10 +120,10 @@ class WeightControl:
             return self.past[epoch]
         return {name: self.brake * weight.value(epoch) for name, weight in self.weights.items()}
 
-    def observe(self, epoch: int, auc: float, measured: dict[str, float]) -> None:
-        """Learn from an epoch's validation: brake where AUC is too low, let go slowly where it is not."""
+    def observe(self, epoch: int, auc: float, columns: float, measured: dict[str, float]) -> None:
+        """Learn from an epoch's validation: brake below the floor, let go slowly above it."""
         self.past[epoch] = self.values(epoch)
-        if epoch > self.start and auc < self.lowest_auc:
+        if epoch > self.start and not self.floor.holds(auc, columns):
             self.brake *= 0.7
             self.n_braked += 1
             return
