@@ -73,6 +73,34 @@ def test_folds_that_failed_are_named():
     assert failures([fold]) == ["fairx, fold 2, seed 0: the loss was not finite"]
 
 
+def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
+    asked = {}
+
+    def run(out, **options):
+        asked.update(options, out=out)
+        return tmp_path / "report.html"
+
+    monkeypatch.setattr("gcig.experiments.reproduce.reproduce", run)
+    arguments = ["--datasets", "german,adult", "--methods", "fairx", "--folds", "3", "--seeds", "0, 4"]
+    more = ["--jobs", "2", "--shard", "2/3", "--tune", "--all", "--retry-failed", "--quiet"]
+    code, out, err = shell("reproduce", "--out", tmp_path / "run", *arguments, *more)
+    assert (code, out, err) == (0, f"Report:  {tmp_path / 'report.html'}\n", "")
+    assert asked == {
+        "out": tmp_path / "run",
+        "datasets": ["german", "adult"],
+        "methods": ["fairx"],
+        "folds": 3,
+        "seeds": [0, 4],
+        "everything": True,
+        "jobs": 2,
+        "shard": (2, 3),
+        "tune": True,
+        "nested": False,
+        "progress": False,
+        "retry_failed": True,
+    }
+
+
 @pytest.mark.filterwarnings("default")
 def test_demo_says_what_it_did_and_where_the_page_is(shell, tmp_path):
     out = tmp_path / "demo"

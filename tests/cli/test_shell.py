@@ -9,7 +9,9 @@ import pytest
 
 import gcig
 from gcig.cli import ExitCode, main
+from gcig.cli.frame import say
 from gcig.cli.shell import shell
+from gcig.training import DivergenceError
 
 
 @pytest.fixture
@@ -78,6 +80,23 @@ def test_internal_error_is_exit_code_4_and_quotes_no_values(command, capsys):
     assert "--debug" in line
 
 
+def test_what_is_not_installed_is_named(command, capsys):
+    command(lambda: __import__("no_such_library"))
+    assert main(["probe"]) == 2
+    assert "pip install no_such_library" in capsys.readouterr().err
+
+
+def test_training_that_diverged_is_inconclusive(command, capsys):
+    def diverge():
+        raise DivergenceError("training diverged in epoch 2: the loss was not finite.")
+
+    command(diverge)
+    assert main(["probe"]) == 3
+    assert capsys.readouterr().err == (
+        "gcig: error: training diverged in epoch 2: the loss was not finite.\n"
+    )
+
+
 def test_missing_file_is_bad_input(command, capsys):
     command(lambda: Path("no/such/file.csv").read_text())
     assert main(["probe"]) == 2
@@ -103,6 +122,12 @@ def test_a_warning_of_gcig_is_one_line_and_others_stay_with_python(command, caps
         assert main(["probe"]) == 0
     assert [each.category for each in seen] == [FutureWarning]
     assert capsys.readouterr().err == "gcig: warning: two lines\n"
+
+
+def test_names_from_files_do_not_control_the_terminal(command, capsys):
+    command(lambda: say("a column called \x1b[2Jboo\r, Zürich"))
+    assert main(["probe"]) == 0
+    assert capsys.readouterr().err == "a column called ?[2Jboo?, Zürich\n"
 
 
 def test_ctrl_c_is_exit_code_130(command, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
 from gcig.cli.frame import Command
 
@@ -20,6 +19,8 @@ __all__ = ["completion"]
 @click.pass_context
 def completion(ctx: click.Context, kind: str) -> None:
     """Print the script that completes commands, options and names with the tab key."""
+    from click.shell_completion import get_completion_class
+
     script = get_completion_class(kind)
     assert script is not None  # click knows these three
     click.echo(script(ctx.find_root().command, {}, "gcig", "_GCIG_COMPLETE").source())

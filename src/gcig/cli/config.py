@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,8 @@ def _names(option: click.Parameter) -> list[str]:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    import tomllib
+
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise click.ClickException(f"--config {path} {what}: name a TOML file.")

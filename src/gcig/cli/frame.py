@@ -38,8 +38,11 @@ class Settings:
 
 
 def say(text: str = "") -> None:
-    """Tell a person something: on standard error, since standard output is for the result alone."""
-    click.echo(text, err=True)
+    """Tell a person something: on standard error, since standard output is for the result alone.
+
+    Names in it may come from a file of anybody: they get no control of the terminal.
+    """
+    click.echo("".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text), err=True)
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
@@ -131,6 +134,13 @@ def describe(error: Exception) -> tuple[ExitCode, str]:
         return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a machine with more"
     if isinstance(error, (ValueError, TypeError)) and _raised_by_gcig(error):
         return ExitCode.BAD_INPUT, in_shell_words(str(error))
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("gcig"):
+        return (
+            ExitCode.BAD_INPUT,
+            f"this needs {error.name}, which is not installed: pip install {error.name}",
+        )
+    if type(error).__module__.startswith("gcig."):  # such as training that diverged
+        return ExitCode.INCONCLUSIVE, in_shell_words(str(error))
     return ExitCode.INTERNAL_ERROR, (
         f"internal error ({type(error).__name__}). `--debug` shows where; please report it"
     )

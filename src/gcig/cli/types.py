@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from gcig.cli.guessing import did_you_mean
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = [
     "DATASET",
@@ -46,6 +48,8 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         incomplete: str,
     ) -> list[CompletionItem]:
         """The names that begin so."""
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(each) for each in self.known() if each.startswith(incomplete)]
 
 
