@@ -310,7 +310,8 @@ def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     typical = rows[first[inverse]]
     same = (rows == typical) | (np.isnan(rows) & np.isnan(typical))
-    return frame.columns[same.all(axis=0)]
+    found: pd.Index[Any] = frame.columns[same.all(axis=0)]
+    return found
 
 
 def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:

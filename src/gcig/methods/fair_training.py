@@ -22,6 +22,7 @@ from gcig.training import DivergenceError, Outcome, Validation, one_thread, trai
 __all__ = ["TrainedNetwork", "train_fairly"]
 
 _PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
+_WITNESSES = 256  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.55  # the share of its effective columns that is kept: a model with half of them is warned of
 
 
@@ -147,10 +148,15 @@ def _run(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
         step = FairStep(network, penalty, optimizer, data, weights, settings, control, n_groups)
+        witness = Judge(data[: _WITNESSES], data, settings, n_groups)
 
         def validate(epoch: int) -> Validation:
             step.epoch = epoch + 1
-            return judge(network, control, epoch) if judge is not None else Validation(criterion=-epoch)
+            if judge is not None:
+                return judge(network, control, epoch)
+            # Nothing is held out, so nothing is judged; whether the attributions add up is still told.
+            metrics = {"completeness": witness.explain(network)["completeness"]} if settings.explains else {}
+            return Validation(criterion=-epoch, metrics=metrics)
 
         outcome = train(
             step,

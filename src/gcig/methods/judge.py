@@ -118,6 +118,7 @@ class Judge:
         trained_plainly = not (self.settings.explains or self.settings.constrains)
         return 1 + (1 - auc) if trained_plainly or not floor.holds(auc, columns) else unfairness
 
+    @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
         found = attributions(
