@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.core.shapley import is_exact, shapley_values
+from gcig.core.shapley import Levels, is_exact, shapley_values
 
 RNG = np.random.default_rng(0)
 
@@ -101,6 +101,44 @@ def test_drawn_references_average_over_draws(c: int) -> None:
         rng=np.random.default_rng(0),
     )
     np.testing.assert_allclose(found.values[0], (rows - chance) * weights, atol=0.08 * np.abs(weights).max())
+
+
+def test_controlled_draws_are_exact_for_additive_scores_and_unbiased_for_others() -> None:
+    """Two columns of three levels, under two groups with other frequencies."""
+    chances = np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]])
+    rows = RNG.integers(0, 3, size=(5, 12)).astype(float)
+    effect = np.array([0.0, 2.0, -1.0])
+
+    def draw(u: np.ndarray) -> np.ndarray:
+        upper = chances.cumsum(axis=1)
+        drawn = np.zeros((2, *u.shape))
+        for g in range(2):
+            drawn[g, ..., :2] = np.searchsorted(upper[g], u[..., :2])
+        return drawn
+
+    levels = [Levels(column, np.arange(3.0), chances) for column in (0, 1)]
+
+    def additive(x: np.ndarray) -> np.ndarray:
+        return effect[x[:, 0].astype(int)] + effect[x[:, 1].astype(int)] + x[:, 2]
+
+    def sampled(value, seed: int, levels=levels):
+        rng = np.random.default_rng(seed)
+        return shapley_values(value, rows, draw, n_pairs=4, random=True, rng=rng, levels=levels)
+
+    found = sampled(additive, 0)
+    for column in (0, 1):
+        expected = effect[rows[:, column].astype(int)] - (chances @ effect)[:, None]
+        np.testing.assert_allclose(found.values[..., column], expected, atol=1e-12)
+    np.testing.assert_allclose(found.values.sum(axis=2), found.change, atol=1e-12)
+
+    def crossed(x: np.ndarray) -> np.ndarray:
+        return additive(x) + effect[x[:, 0].astype(int)] * effect[x[:, 1].astype(int)]
+
+    with_control = np.stack([sampled(crossed, seed).values for seed in range(200)])
+    without = np.stack([sampled(crossed, seed, ()).values for seed in range(200)])
+    error = np.sqrt((with_control.var(axis=0) + without.var(axis=0)) / 200)
+    assert np.abs(with_control.mean(axis=0) - without.mean(axis=0)).max() < 5 * error.max()
+    assert with_control.var() < without.var()
 
 
 def test_calls_are_bounded_and_chunks_do_not_matter() -> None:

@@ -155,6 +155,14 @@ class TableCells:
                 out[g, ..., j] = column.draw(block[0], uniforms[..., j])
         return out
 
+    def chances(self, typical: Floats) -> dict[int, Floats]:
+        """Column -> (groups, levels) frequencies, for the categorical columns of cell means (groups, p)."""
+        return {
+            j: block / block.sum(axis=1, keepdims=True)
+            for j, (column, block) in enumerate(self._blocks(typical))
+            if isinstance(column, CategoryCells)
+        }
+
     def decode(self, cells: Floats) -> Any:
         """A table, or an array, as the model takes it."""
         decoded = [column.decode(cells[:, j]) for j, column in enumerate(self.columns)]

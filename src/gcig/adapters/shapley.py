@@ -13,13 +13,14 @@ from gcig.adapters.cells import TableCells
 from gcig.adapters.explainers import Budget, Explainer, Reasons
 from gcig.adapters.rows import Rows
 from gcig.core.disparity import Definition
-from gcig.core.shapley import MAX_POINTS, is_exact, shapley_values
+from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
 
 __all__ = ["CLIP", "ShapleyExplainer", "clipped_logits"]
 
 Floats = NDArray[np.float64]
 CLIP = 0.001
 N_PAIRS = 16
+MAX_LEVELS = 256  # of all columns together, whose draws are controlled for
 
 
 def clipped_logits(probabilities: Floats) -> Floats:
@@ -72,6 +73,7 @@ class ShapleyExplainer(Explainer):
             lambda uniforms: self.cells.draw(typical, uniforms),
             n_pairs=_pairs(definition),
             random=self.cells.random,
+            levels=self._levels(typical),
             rng=np.random.default_rng(self.seed),
             max_points=MAX_POINTS,
         )
@@ -83,6 +85,20 @@ class ShapleyExplainer(Explainer):
             replicates,
             counts[0] / counts[1] if counts[1] else math.nan,
         )
+
+    def _levels(self, typical: Floats) -> list[Levels]:
+        """The categorical columns with the fewest levels, as many as are worth their evaluations."""
+        found, total = [], 0
+        chances = self.cells.chances(typical)
+        # A model may not know the levels that never occur.
+        occurring = {column: np.flatnonzero(each.any(axis=0)) for column, each in chances.items()}
+        for column in sorted(occurring, key=lambda column: len(occurring[column])):
+            places = occurring[column]
+            total += len(places)
+            if total > MAX_LEVELS:
+                break
+            found.append(Levels(column, places.astype(np.float64), chances[column][:, places]))
+        return found
 
     def resolve(
         self,
