@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gcig.core.activations import Activation, find_activation
 
-__all__ = ["LayeredNetwork"]
+__all__ = ["LayeredNetwork", "sequential_steps"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LayeredNetwork:
         >>> LayeredNetwork.recognise(nn.Sequential(nn.Linear(5, 4), nn.SiLU())) is None
         True
         """
-        steps = _flatten(getattr(module, "_orig_mod", module))
+        steps = sequential_steps(getattr(module, "_orig_mod", module))
         if steps is None:
             return None
         if steps and type(steps[-1]) is nn.Flatten and steps[-1].start_dim == 0:
@@ -77,7 +77,7 @@ class LayeredNetwork:
         )
 
 
-def _flatten(module: nn.Module) -> list[nn.Module] | None:
+def sequential_steps(module: nn.Module) -> list[nn.Module] | None:
     """The steps of nested Sequentials in order, or None where something may change what they compute."""
     if module._forward_hooks or module._forward_pre_hooks or hasattr(module, "parametrizations"):
         return None
@@ -86,7 +86,7 @@ def _flatten(module: nn.Module) -> list[nn.Module] | None:
     if isinstance(module, nn.Sequential):
         if type(module).forward is not nn.Sequential.forward:
             return None
-        nested = [_flatten(step) for step in module]
+        nested = [sequential_steps(step) for step in module]
         if any(steps is None for steps in nested):
             return None
         return [step for steps in nested for step in steps or []]

@@ -249,6 +249,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         document, tensors = self._to_document()
         save_folder(path, document, tensors, kind="gcig-model")
 
+    def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
+        """Write the encoder, the network and the threshold to one ONNX file; see `export_onnx`."""
+        from gcig.methods.onnx_export import export_onnx  # which knows this class
+
+        export_onnx(self, path, opset=opset)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
 
