@@ -13,7 +13,9 @@ def figure() -> Figure:
     )
     cloud = Series("other", [0.1, 1], [2, 1], hollow=[False, True])
     return Figure(
-        "Costs $5 & <b>", "caption", [Panel("p", "x", "y", [curve, cloud], fit=(1.0, 0.5), log_x=False)]
+        "Costs $5 & <b>",
+        "caption",
+        [Panel("p", "x", "y", [curve, cloud], fit=(1.0, 0.5), front=[(0.1, 1), (1, 2)], log_x=False)],
     )
 
 

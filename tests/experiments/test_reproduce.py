@@ -26,6 +26,7 @@ from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
 from gcig.experiments.documentation import restructured_text, write_documentation
 from gcig.experiments.drawing import draw
+from gcig.experiments.publishing import publish
 from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.request import Request
 
@@ -94,6 +95,8 @@ def test_results_have_a_row_a_fold_and_the_columns_that_are_promised(run):
     assert len(pd.read_csv(run / "results_sensitivity.csv")) == 2 * 2 * 3
     assert len(pd.read_csv(run / "results_design_choices.csv")) == 4
     assert len(pd.read_csv(run / "results_pareto.csv")) == 8
+    for name in ("ablation", "sensitivity", "design_choices", "pareto"):
+        assert pd.read_csv(run / f"results_{name}.csv")["error"].isna().all()
 
 
 def test_every_table_and_figure_is_written_in_every_format(run):
@@ -213,6 +216,23 @@ def test_the_documentation_page_is_made_from_the_run(run, tmp_path):
         settings_overrides={"halt_level": 2, "report_level": 2},
     )
     assert b"RQ2" in made
+
+
+def test_published_results_have_no_predictions_in_them(run, tmp_path):
+    folder, page = tmp_path / "published", tmp_path / "docs" / "reproduction.rst"
+    publish(run, folder, page)
+    assert {file.name for file in folder.iterdir()} == {
+        *("results.csv", "results_ablation.csv", "results_sensitivity.csv", "results_design_choices.csv"),
+        *("results_pareto.csv", "pooled.csv", "request.json", "chosen_parameters.json", "provenance.json"),
+        *("measured", "tables", "figures", "index.html"),
+    }
+    assert "../published/figures/comparison.svg" in page.read_text()
+    stale = folder / "tables" / "old.md"
+    stale.write_text("")
+    publish(run, folder)
+    assert not stale.exists()
+    with pytest.raises(RunError, match="not a folder of published results"):
+        publish(run, tmp_path / "docs")
 
 
 def test_names_do_not_become_markup():

@@ -177,3 +177,7 @@ def test_the_front_is_that_of_three_numbers_and_leaves_out_collapsed_models():
     panel = pareto.figures(frame, **shown)["pareto"].panels[0]
     assert [series.label for series in panel.series] == ["Unconstrained", "FairX"]
     assert list(panel.series[1].collapsed) == [False] * 5 + [True]
+    assert list(panel.front) == [(0.2, 0.9)]
+    points = pareto.figures(frame, **shown)["pareto"].trade_offs["adult"]
+    assert len(points) == 12
+    assert (points[-1].gcig, points[-1].collapsed) == (pytest.approx(0.1), True)

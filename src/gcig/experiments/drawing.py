@@ -22,6 +22,7 @@ __all__ = ["draw", "plain_text"]
 # Okabe and Ito (2008): told apart with every kind of colour vision; markers tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+COLLAPSED = "collapsed folds"
 _PANEL = (4.2, 3.2)  # inches
 _SETTINGS: Any = {  # matplotlib's own type of it lists every name
     "svg.hashsalt": "gcig",
@@ -89,6 +90,9 @@ def _draw_panel(ax: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]]) -
         _draw_series(ax, series, *styles[series.label])
     if panel.fit is not None:
         ax.axline((0.0, panel.fit[0]), slope=panel.fit[1], color="#777777", linewidth=1, zorder=0)
+    if panel.front:
+        x, y = zip(*panel.front, strict=True)
+        ax.plot(x, y, color="#777777", linewidth=1, linestyle="--", zorder=0, label="Pareto front")
     if panel.log_x:
         ax.set_xscale("log")
     ax.set_title(plain_text(panel.title), fontsize=9)
@@ -108,7 +112,7 @@ def _draw_series(ax: Axes, series: Series, colour: str, marker: str) -> None:
     ax.plot(*_points(series, hollow), markerfacecolor="none", **style)
     if any(series.collapsed):
         x, y = _points(series, series.collapsed)
-        ax.plot(x, y, linestyle="none", marker="x", markersize=11, color="#B00000", label="collapsed folds")
+        ax.plot(x, y, linestyle="none", marker="x", markersize=11, color="#B00000", label=COLLAPSED)
 
 
 def _points(series: Series, chosen: Sequence[bool]) -> tuple[list[float], list[float]]:
@@ -122,5 +126,8 @@ def _legend(canvas: Any, axes: list[Axes]) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    for last in ("Pareto front", COLLAPSED):  # what is no series comes after them
+        if last in found:
+            found[last] = found.pop(last)
     if found:
         canvas.legend(found.values(), found.keys(), loc="outside lower center", ncols=4, frameon=False)

@@ -1,7 +1,9 @@
 """What a figure shows, as plain values; `drawing` draws it, and pages may draw it their own way."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gcig.report.charts import TradeOff
 
 __all__ = ["Figure", "Panel", "Series"]
 
@@ -32,13 +34,20 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; ``fit`` is the intercept and the slope of a line through all points."""
+    """One pair of axes.
+
+    Attributes
+    ----------
+    fit : intercept and slope of a line through all points.
+    front : corners of the Pareto front, from left to right.
+    """
 
     title: str
     x_label: str
     y_label: str
     series: Sequence[Series]
     fit: tuple[float, float] | None = None
+    front: Sequence[tuple[float, float]] = ()
     log_x: bool = False
 
 
@@ -46,10 +55,12 @@ class Panel:
 class Figure:
     """Panels in rows of `columns`, with what they show.
 
-    Series of the same label look the same in all panels.
+    Series of the same label look the same in all panels. ``trade_offs`` are the same points by dataset where
+    the figure is one of trade-offs, for which pages have a chart of their own.
     """
 
     title: str
     caption: str
     panels: Sequence[Panel]
     columns: int = 2
+    trade_offs: Mapping[str, Sequence[TradeOff]] = field(default_factory=dict)

@@ -27,10 +27,18 @@ def sections(chapters: Sequence[Chapter]) -> list[Section]:
     for chapter in chapters:
         blocks: list[Block] = [Paragraph(text) for text in chapter.text]
         for figure in chapter.figures.values():
-            blocks += [FigureRow([_picture(panel) for panel in figure.panels]), Paragraph(_caption(figure))]
+            blocks += [FigureRow(_pictures(figure)), Paragraph(_caption(figure))]
         blocks += chapter.tables.values()
         found.append(Section(chapter.heading, blocks))
     return found
+
+
+def _pictures(figure: Figure) -> list[FigureBlock]:
+    if figure.trade_offs:
+        return [
+            FigureBlock(charts.pareto(points, title=name), name) for name, points in figure.trade_offs.items()
+        ]
+    return [_picture(panel) for panel in figure.panels]
 
 
 def _picture(panel: Panel) -> FigureBlock:

@@ -10,6 +10,7 @@ from gcig.experiments.figure import Figure, Panel, Series
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spread
 from gcig.experiments.sweep import of_variant
+from gcig.report.charts import TradeOff
 from gcig.report.pareto import front
 from gcig.report.tables import Mark, Table, Value
 
@@ -103,14 +104,21 @@ def figures(
     frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]
 ) -> dict[str, Figure]:
     """All methods in one picture: AUC against GCIG and against the EO gap."""
-    panels = []
+    panels, trade_offs = [], {}
     for name in datasets:
         listed = _listed(frame, name, methods)
+        trade_offs[name] = [_trade_off(*each[:3]) for each in listed if len(each[2])]
         for place, metric in ((2, "gcig"), (1, "eo_gap")):
             series = [_cloud(listed, method, place) for method in methods]
-            panels.append(Panel(f"{name}: AUC against {LABELS[metric]}", LABELS[metric], "AUC", series))
-    caption = "One point a setting, means over the folds; upper left is better. Collapsed models are marked."
-    return {"pareto": Figure("What fair outcomes and fair reasons cost", caption, panels)}
+            title = f"{name}: AUC against {LABELS[metric]}"
+            panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(listed, place)))
+    caption = (
+        "One point a setting, means over the folds; upper left is better. Collapsed models are marked, "
+        "and are "
+        "not on the front."
+    )
+    title = "What fair outcomes and fair reasons cost"
+    return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs)}
 
 
 def _listed(
@@ -135,6 +143,20 @@ def _cloud(listed: Sequence[Any], method: str, place: int) -> Series:
             y.append(float(own["auc"].mean()))
             collapsed.append(bool(own["collapsed"].astype(bool).any()))
     return Series(method_label(method), x, y, collapsed=collapsed)
+
+
+def _corners(listed: Sequence[Any], place: int) -> list[tuple[float, float]]:
+    """The points that no other one beats in AUC and one of the gaps, from left to right."""
+    points = [(point[place], point[0]) for *_, point in listed if not math.isnan(sum(point))]
+    flags = front([(-gap, auc) for gap, auc in points])
+    return sorted({point for point, flag in zip(points, flags, strict=True) if flag})
+
+
+def _trade_off(method: str, changes: Mapping[str, Any], own: pd.DataFrame) -> TradeOff:
+    auc, gap, gcig = (float(own[metric].mean()) for metric in _METRICS)
+    words = ", ".join(f"{key} {value}" for key, value in changes.items())
+    collapsed = bool(own["collapsed"].astype(bool).any())
+    return TradeOff(method_label(method), auc, gcig, gap, words, collapsed)
 
 
 def _variant(changes: Mapping[str, Any]) -> str:
