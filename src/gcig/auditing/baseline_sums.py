@@ -1,8 +1,8 @@
 r"""The first pass: cell means, and what they would be for shuffled groups and for resampled rows.
 
 All of it is sums over rows, so any number of rows takes the same memory. Groups are shuffled among the rows
-of one label (and of one batch): where the groups are exchangeable given the label, the shuffled means have
-the same distribution as the observed ones, which makes the test that compares them exact.
+of one label (in long tables, of one stretch of rows): where the groups are exchangeable given the label, the
+shuffled means have the distribution of the observed ones, which makes the test that compares them exact.
 """
 
 from typing import Any
@@ -15,6 +15,7 @@ from gcig.metrics.confusion import Codes, Floats, quotient
 __all__ = ["BaselineSums"]
 
 _ROWS_AT_ONCE = 8192
+_ROWS_SHUFFLED = 65_536  # among each other
 # Inverse of the distribution function of Poisson(1) at 16 random bits; 8 is exceeded once in a million rows.
 _POISSON = np.searchsorted(
     np.cumsum(np.exp(-1) / np.cumprod([1, 1, 2, 3, 4, 5, 6, 7, 8])), (np.arange(65_536) + 0.5) / 65_536
@@ -50,9 +51,12 @@ class BaselineSums:
             self._sums = np.zeros((2, self.n_groups, p))
             self._shuffled = np.zeros((self.n_shuffles, 2, self.n_groups, p))
             self._resampled = np.zeros((self.n_resamples, 2, self.n_groups, p))
-        for label in range(2):
-            of_label = labels == label
-            self._add_label(label, np.asarray(inputs[of_label], dtype=np.float64), groups[of_label])
+        for start in range(0, len(labels), _ROWS_SHUFFLED):
+            part = slice(start, start + _ROWS_SHUFFLED)
+            for label in range(2):
+                of_label = labels[part] == label
+                rows = np.asarray(inputs[part][of_label], dtype=np.float64)
+                self._add_label(label, rows, groups[part][of_label])
 
     def _add_label(self, label: int, rows: Floats, groups: Codes) -> None:
         self.counts[label] += np.bincount(groups, minlength=self.n_groups)
@@ -60,6 +64,7 @@ class BaselineSums:
         self.rng.permuted(codes, axis=1, out=codes)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
+            total = rows[part].sum(axis=0)
             for group in range(self.n_groups):
                 own = rows[part][groups[part] == group]
                 self._observed[label, group] += own.sum(axis=0)
@@ -68,7 +73,11 @@ class BaselineSums:
                 ]
                 self._resampled[:, label, group] += weights.astype(np.float64) @ own
                 self._resampled_counts[:, label, group] += weights.sum(axis=1)
-                self._shuffled[:, label, group] += (codes[:, part] == group).astype(np.float64) @ rows[part]
+                if group < self.n_groups - 1:
+                    sums = (codes[:, part] == group).astype(np.float64) @ rows[part]
+                    self._shuffled[:, label, group] += sums
+                    total = total - sums
+            self._shuffled[:, label, -1] += total  # what the other groups did not get
 
     @property
     def means(self) -> Floats:

@@ -1,0 +1,178 @@
+"""Auditing a file of any length."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gcig._validation import InputError, InputWarning
+from gcig.adapters import adapt
+from gcig.auditing.engine import Options, run_audit
+from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
+from gcig.auditing.fingerprint import hash_file, hash_model
+from gcig.auditing.result import AuditResult
+from gcig.auditing.table_audit import (
+    assemble,
+    describe,
+    reference_words,
+    resolve_model,
+    table_source,
+)
+from gcig.core.disparity import Definition
+from gcig.core.modes import Score
+from gcig.data.batches import find_decimal, read_batches
+from gcig.data.streaming import TableStream, open_stream
+from gcig.metrics.sample import Reference, reference_table
+
+__all__ = ["audit_file"]
+
+ROWS_AT_ONCE = 65_536
+IN_MEMORY_ROWS = 100_000
+
+
+def audit_file(
+    model: Any,
+    path: str | Path,
+    *,
+    target: str,
+    sensitive: str | Sequence[str],
+    positive: str | None = None,
+    drop: Sequence[str] = (),
+    keep_sensitive: bool = False,
+    reference: Reference | None = None,
+    threshold: float | None = None,
+    definition: Definition | None = None,
+    include_rows: bool = False,
+    n_bootstrap: int = 1000,
+    n_shuffles: int | None = None,
+    random_state: int = 0,
+    max_rows_explained: int | None = None,
+    progress: bool = False,
+    score: Score | None = None,
+    name: str | None = None,
+    trust_pickle: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    rows_at_once: int = ROWS_AT_ONCE,
+    in_memory_rows: int = IN_MEMORY_ROWS,
+) -> AuditResult:
+    """Audit the rows of a CSV or Parquet file, which may be larger than memory.
+
+    The file is gone through twice, in batches: for the groups' baselines, and for attributions and decisions.
+    (It is gone through once more where its first batch did not show all groups, labels or kinds of columns.)
+    What is not listed here is as in ``gcig.audit``.
+
+    Parameters
+    ----------
+    model : what ``gcig.audit`` takes, also a path.
+    path : a CSV file with a header line, or a Parquet file.
+    target, positive : the column with the label, and the value that is label 1; by default the second of the
+        model's classes, or of the two values in sorted order.
+    sensitive : the protected columns; several are crossed.
+    drop : columns that are no inputs. They matter where the model does not know its columns.
+    keep_sensitive : whether the protected columns are inputs as well; likewise.
+    progress : whether a bar is shown on standard error.
+    separator, decimal, encoding : how a CSV file is written; by default that is found out.
+    rows_at_once : rows of a batch.
+    in_memory_rows : a file with no more rows is read as a whole.
+    """
+    model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
+    stream = open_stream(path, separator=separator, decimal=decimal, encoding=encoding)
+    protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+    roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
+    options = Options(
+        definition=definition or Definition(columns="original"),
+        threshold=threshold,
+        include_rows=include_rows,
+        n_bootstrap=n_bootstrap,
+        n_shuffles=n_shuffles,
+        random_state=random_state,
+        max_rows_explained=max_rows_explained,
+    )
+    mark = find_decimal(stream, roles.columns, rows_at_once)
+    whole = stream.n_rows <= in_memory_rows
+    rows = stream.n_rows if whole else rows_at_once
+    first = next(read_batches(stream, roles.columns, decimal=mark, rows=rows))
+    schema = Schema().grown(first, roles)
+    del first
+    with warnings.catch_warnings():
+        warnings.simplefilter("once", InputWarning)  # the same would be said of every batch
+        while True:
+            adapted = adapt(
+                model, schema.prototype(roles.inputs), score=score, reference=reference_table(reference)
+            )
+            names, given = None, None
+            if reference is not None:
+                given = table_source(adapted, *reference)
+                names = given.group_names
+            elif adapted.baselines is not None:
+                names = adapted.groups
+            source = FileSource(
+                stream, roles, schema, adapted, mark, rows, _bar if progress else _no_bar, names
+            )
+            try:
+                findings = run_audit(adapted, source, given, options)
+                break
+            except SchemaGrew as grew:
+                schema = grew.schema
+    subject = describe(
+        adapted,
+        findings,
+        source,
+        name=name or named,
+        model_sha256=sha256 or hash_model(model),
+        data_sha256=hash_file(path),
+        reference=reference_words(adapted, given=reference is not None),
+        threshold=threshold,
+    )
+    return AuditResult(assemble(subject, findings))
+
+
+def _find_roles(
+    model: Any,
+    stream: TableStream,
+    target: str,
+    positive: str | None,
+    sensitive: tuple[str, ...],
+    drop: Sequence[str],
+    *,
+    keep_sensitive: bool,
+) -> Roles:
+    """The model's own columns, where it knows them; else all that have no other role."""
+    for role, names in (("target", (target,)), ("sensitive", sensitive), ("drop", tuple(drop))):
+        if absent := [each for each in names if each not in stream.names]:
+            raise InputError(
+                f"{role}: {stream.path} has no column {', '.join(map(repr, absent))}; it has "
+                f"{', '.join(map(repr, stream.names[:30]))}."
+            )
+    if target in sensitive:
+        raise InputError(f"column {target!r} is both target and sensitive: give it one role.")
+    known = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
+    if known is not None and set(map(str, known)) <= set(stream.names):
+        return Roles(tuple(map(str, known)), target, sensitive, positive)
+    left_out = {target, "", *drop, *(() if keep_sensitive else sensitive)}
+    inputs = tuple(each for each in stream.names if each not in left_out)
+    if not inputs:
+        raise InputError(f"{stream.path}: no column is left for the model.")
+    return Roles(inputs, target, sensitive, positive)
+
+
+@contextmanager
+def _no_bar(step: str, total: int) -> Iterator[Callable[[int], object]]:  # noqa: ARG001 (the bar's interface)
+    yield lambda _rows: None
+
+
+@contextmanager
+def _bar(step: str, total: int) -> Iterator[Callable[[int], object]]:
+    try:
+        tqdm = import_module("tqdm").tqdm
+    except ImportError:
+        print(f"{step} of {total:,} rows ...", file=sys.stderr)
+        yield lambda _rows: None
+        return
+    with tqdm(total=total, desc=step, unit="rows", unit_scale=True, file=sys.stderr) as bar:
+        yield bar.update

@@ -1,0 +1,213 @@
+"""A file as rows of an audit, in batches; what it holds is found out while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gcig._tables import factorise, level_name
+from gcig._validation import InputError, check_groups, check_labels
+from gcig.adapters import AdaptedModel
+from gcig.auditing.batches import Batch
+from gcig.data.batches import column_kind, conformed, merge_kinds, read_batches
+from gcig.data.streaming import TableStream
+
+__all__ = ["FileSource", "Roles", "Schema", "SchemaGrew"]
+
+Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+_MOST_LEVELS = 1001  # one more than any model may have, so that too many are noticed
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns are what.
+
+    Attributes
+    ----------
+    inputs : that the model takes, in its order.
+    target, positive : the column with the label, and the value of it that label 1 stands for; None where the
+        model's classes or their order say it.
+    sensitive : protected columns, one or several.
+    """
+
+    inputs: tuple[str, ...]
+    target: str
+    sensitive: tuple[str, ...]
+    positive: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """What the rows that were seen hold.
+
+    Attributes
+    ----------
+    kinds : column -> kind, as in `gcig.data.batches`.
+    levels : column of text -> the different texts.
+    missing : columns with missing cells.
+    targets : the different values of the target; groups : the different rows of the protected columns.
+    """
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    targets: tuple[Any, ...] = ()
+    groups: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
+        """With the rows of a batch; the schema itself where they add nothing."""
+        kinds = {
+            name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
+            if self.kinds
+            else column_kind(frame[name])
+            for name in frame.columns
+        }
+        missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
+        levels = {
+            name: _joined(self.levels.get(name, ()), frame[name])
+            for name in roles.inputs
+            if kinds[name] == "text"
+        }
+        targets = _joined(self.targets, frame[roles.target])
+        groups = pd.concat([self.groups, frame[list(roles.sensitive)]]).drop_duplicates(ignore_index=True)
+        same = (
+            kinds == self.kinds
+            and missing == self.missing
+            and levels == self.levels
+            and targets == self.targets
+            and len(groups) == len(self.groups)
+        )
+        return self if same else Schema(kinds, levels, missing, targets, groups)
+
+    @property
+    def texts(self) -> set[str]:
+        """Columns that must be read as text."""
+        return {name for name, kind in self.kinds.items() if kind == "text"}
+
+    def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
+        """A few rows with every kind and every level of the input columns, for adapters to learn from."""
+        examples: dict[str, list[Any]] = {}
+        for name in inputs:
+            kind = self.kinds[name]
+            cells: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
+            if kind == "boolean":
+                cells = [False, True]
+            examples[name] = [*cells, *([None if kind == "text" else np.nan] if name in self.missing else [])]
+        size = max(map(len, examples.values()))
+        return pd.DataFrame({name: (cells * size)[:size] for name, cells in examples.items()})
+
+
+class SchemaGrew(Exception):
+    """The file holds more than its first rows showed, and has to be gone through again; not an error."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__("the file holds more than its first rows showed")
+        self.schema = schema
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource:
+    """The rows of a file; `SchemaGrew` is raised at the end of a pass that found something new."""
+
+    stream: TableStream
+    roles: Roles
+    schema: Schema
+    adapted: AdaptedModel
+    decimal: str
+    rows_at_once: int
+    watch: Watch
+    names: tuple[str, ...] | None = None  # of the groups, where the model or a reference knows them
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """What labels 0 and 1 mean."""
+        if self.roles.positive is not None:
+            others = [value for value in map(level_name, self.schema.targets) if value != self.roles.positive]
+            return (others[0] if len(others) == 1 else f"not {self.roles.positive}", self.roles.positive)
+        if self.adapted.classes is not None:
+            first, second = self.adapted.classes.tolist()
+            return first, second
+        return check_labels(list(self.schema.targets)).classes
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of all groups."""
+        found = self.schema.groups
+        return check_groups(found, n_rows=len(found), names=self.names).names
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The protected columns."""
+        return self.roles.sensitive
+
+    def batches(self, step: str) -> Iterator[Batch]:
+        """All rows in order, as long as they hold what the schema says."""
+        schema, start = self.schema, 0
+        classes, names = self.classes, self.group_names
+        with self.watch(step, self.stream.n_rows) as advance:
+            for frame in self.frames():
+                schema = schema.grown(frame, self.roles)
+                if schema is self.schema:
+                    yield self._batch(frame, start, classes, names)
+                start += len(frame)
+                advance(len(frame))
+        if schema is not self.schema:
+            raise SchemaGrew(schema)
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """The rows as tables."""
+        return read_batches(
+            self.stream,
+            self.roles.columns,
+            texts=self.schema.texts,
+            decimal=self.decimal,
+            rows=self.rows_at_once,
+        )
+
+    def _batch(
+        self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]
+    ) -> Batch:
+        frame = conformed(frame, dict(self.schema.kinds))
+        table, sensitive = frame[list(self.roles.inputs)], frame[list(self.roles.sensitive)]
+        groups = check_groups(sensitive, n_rows=len(frame), names=names)
+        return Batch(
+            table=table,
+            sensitive=sensitive,
+            inputs=self.adapted.encode(table, sensitive),
+            labels=target_codes(frame[self.roles.target], classes, self.roles.positive),
+            groups=groups.codes,
+            start=start,
+        )
+
+
+def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> Any:
+    """Labels as 0 and 1: whether they are the positive value, or their place among the classes."""
+    if positive is None:
+        try:
+            return check_labels(column, classes=classes).codes
+        except InputError:
+            if set(column.unique()) <= {0, 1}:
+                return column.to_numpy(np.int64)
+            raise
+    if column.isna().any():
+        raise InputError(f"column {column.name!r} has missing labels: leave those rows out.")
+    codes, values = factorise(column)
+    return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]
+
+
+def _joined(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
+    """The different values, sorted; no more than are needed to notice that there are too many."""
+    if len(known) >= _MOST_LEVELS:
+        return known
+    fresh = set(column.dropna().unique().tolist()) - set(known)
+    return tuple(sorted({*known, *fresh}, key=str))[:_MOST_LEVELS] if fresh else known
