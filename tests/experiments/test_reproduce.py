@@ -181,6 +181,8 @@ def test_failed_cells_are_said_so(tmp_path, patched, monkeypatch):
     frame = pd.read_csv(tmp_path / "run" / "results.csv")
     assert frame.loc[frame["method"] == "fairx", "error"].str.contains("no luck").all()
     assert page.is_file()
+    failures = (tmp_path / "run" / "tables" / "failures.md").read_text()
+    assert failures.count("no luck") == 8  # RQ1 and the ablation, which share the full model
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def chapters(found: Collected) -> list[Chapter]:
         _correlation(found),
         _ablation(found),
         *(_on_request(found) if found.request.everything else ()),
+        _failures(found),
         _contradictions(),
     ]
     return [chapter for chapter in listed if chapter.tables or chapter.text]
@@ -172,6 +173,18 @@ def _on_request(found: Collected) -> list[Chapter]:
 
 def _pareto_folds(n_folds: int, n_seeds: int) -> int:
     return min(pareto.FOLDS, n_folds) * n_seeds
+
+
+def _failures(found: Collected) -> Chapter:
+    """Fits that ended with an error; they are in no mean."""
+    rows = [
+        (row["dataset"], row["method"], row["variant"], int(row["fold"]), row["error"])
+        for frame in found.frames.values()
+        for _, row in frame[frame["error"].notna()].iterrows()
+    ]
+    distinct = list(dict.fromkeys(rows))  # a cell may be in several experiments
+    table = Table(("dataset", "method", "variant", "fold", "error"), distinct, caption="Fits that failed")
+    return Chapter("Failed fits", (), {"failures": table} if rows else {})
 
 
 def _contradictions() -> Chapter:

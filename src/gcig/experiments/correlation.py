@@ -93,14 +93,14 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
         "n",
         "Pearson",
         "95 % interval",
-        "paper",
+        "Pearson, paper",
         "Spearman",
-        "paper ",
+        "Spearman, paper",
         "partial, given F1",
-        "paper  ",
-        "GCIG =",
+        "partial, paper",
+        "fit: GCIG =",
         "R²",
-        "paper   ",
+        "R², paper",
     )
     return {
         "correlation": Table(

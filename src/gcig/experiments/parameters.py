@@ -46,6 +46,7 @@ class Parameters:
             found["comparison"] = [
                 replace(cell, parameters=inside[cell.dataset, cell.method, cell.seed, cell.fold])
                 for cell in found["comparison"]
+                if (cell.dataset, cell.method, cell.seed, cell.fold) in inside
             ]
         return found
 

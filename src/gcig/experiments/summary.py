@@ -42,6 +42,7 @@ LABELS = {
 }
 HIGHER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})  # metrics of which more is better
 MISSING = "missing"
+_UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 COLLAPSED_NOTE = (
     "† and a number: so many folds collapsed, that is, one class for 99.5 % of the rows or an AUC under 0.55."
 )
@@ -77,7 +78,7 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     text = numerals.spread(float(values.mean()), deviation, digits)
     collapsed = int(rows["collapsed"].astype(bool).sum())
-    text += f" †{collapsed}" if collapsed else ""
+    text += f" †{collapsed}" if collapsed and metric not in _UNMARKED else ""
     text += f" ({len(rows)} of {expected} folds)" if expected is not None and len(rows) < expected else ""
     return Cell(text, float(values.mean()))
 

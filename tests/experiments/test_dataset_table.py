@@ -1,0 +1,22 @@
+from gcig.experiments.datasets import DatasetSize, measure, tables
+from gcig.report.tables import cell_text
+
+
+def test_sizes_are_counted():
+    german, compas = measure(["german", "compas-paper"])
+    assert (german.rows, german.columns) == (1000, 20)
+    assert german.encoded_columns > german.columns
+    assert (compas.rows, compas.attribute) == (6172, "race")
+
+
+def test_the_papers_sizes_stand_beside_with_a_reason_where_they_differ():
+    sizes = [
+        DatasetSize("adult", "income", "sex", 45222, 14, 104),
+        DatasetSize("bank", "y", "age", 45211, 20, 51),  # 21 with the target, as in the paper
+        DatasetSize("loans", "paid", "sex", 10, 2, 3),
+    ]
+    adult, bank, loans = tables(sizes)["datasets"].rows
+    assert (adult[4], adult[7]) == (4522, 32)
+    assert "lacks a digit" in adult[-1]
+    assert bank[-1] == ""
+    assert (cell_text(loans[4]), loans[-1]) == ("-", "not in the paper")
