@@ -1,6 +1,6 @@
 """What the penalty and the attributions cost, as ratios within one run: `make bench`.
 
-    python -m benchmarks [--only engine memory] [--json FILE]
+    python -m benchmarks [--only engine memory] [--rows N] [--json FILE]
 
 All figures are of one thread. Progress goes to stderr, the table to stdout.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.accuracy import accuracy_rows
+from benchmarks.audit_large import N_ROWS, audit_rows
 from benchmarks.captum import captum_rows
 from benchmarks.engine import compiled_rows, step_rows
 from benchmarks.fit import evaluation_rows, fit_rows
@@ -30,7 +31,7 @@ ENGINE: dict[str, Callable[[], Iterator[Row]]] = {
     "captum": captum_rows,
     "memory": memory_rows,
 }
-SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows}
+SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, "audit": audit_rows}
 
 
 def main() -> None:
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=names, default=list(SECTIONS), help="some of the sections"
     )
+    parser.add_argument("--rows", type=int, default=N_ROWS, help="rows of the file that is audited")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     wanted = [
@@ -53,7 +55,7 @@ def main() -> None:
     start = time.perf_counter()
     rows: list[Row] = []
     for name in wanted:
-        found = list(SECTIONS[name]())
+        found = list(audit_rows(arguments.rows) if name == "audit" else SECTIONS[name]())
         print(format_rows(found), end="\n\n", flush=True)
         rows += found
     machine = f"{platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} thread"

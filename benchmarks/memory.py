@@ -49,12 +49,12 @@ def grow(name: str) -> int:
     means = GroupBaselines(torch.randn(2, 2, N_COLUMNS, generator=generator))
     penalty = GCIGPenalty(means, max_bytes=BUDGET, **CASES[name])
     penalty(module, x[:16], y[:16], groups[:16]).backward()  # code and gradients are there from now on
-    before = _status("VmRSS")
+    before = status("VmRSS")
     penalty(module, x, y).backward()
-    return _status("VmHWM") - before
+    return status("VmHWM") - before
 
 
-def _status(name: str) -> int:
+def status(name: str) -> int:
     """A figure of this process in bytes; `ru_maxrss` would count what the parent had when it forked."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
