@@ -1,0 +1,48 @@
+"""Captum on the network of a fitted model finds what `explain` finds."""
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients, Saliency
+from credit import QUICK, fitted_credit, load_credit
+
+import gcig
+
+N = 25
+
+
+@pytest.mark.parametrize("key", ["fairx", "unconstrained"])
+def test_integrated_gradients_from_every_baseline(key):
+    X, y, sex = load_credit()
+    model = fitted_credit()
+    if key != "fairx":
+        model = gcig.methods.METHODS[key].estimator(**QUICK).fit(X, y, sensitive_features=sex)
+    found = model.explain(X[:N], y[:N])
+    rows = torch.from_numpy(model.encode(X[:N]))
+    explainer = IntegratedGradients(model.module_)
+    for group in range(len(found.groups)):
+        start = torch.from_numpy(model.baselines_[y[:N].to_numpy(), group])
+        values, delta = explainer.attribute(rows, start, n_steps=400, return_convergence_delta=True)
+        np.testing.assert_allclose(found.attributions[group], values.numpy(), atol=2e-4)
+        assert found.completeness[group].max() <= delta.abs().max() + 1e-3
+
+
+def test_original_columns_are_sums_over_what_captum_finds():
+    X, y, _ = load_credit()
+    model = fitted_credit()
+    found = model.explain(X[:N], y[:N], columns="original")
+    rows = torch.from_numpy(model.encode(X[:N]))
+    start = torch.from_numpy(model.baselines_[y[:N].to_numpy(), 0])
+    values = IntegratedGradients(model.module_).attribute(rows, start, n_steps=400).numpy()
+    summed = np.zeros((N, X.shape[1]), dtype=np.float32)
+    np.add.at(summed, (slice(None), model.encoder_.origin_), values)
+    np.testing.assert_allclose(found.attributions[0], summed, atol=5e-4)
+
+
+def test_other_tools_of_captum_take_the_explained_score():
+    X, *_ = load_credit()
+    model = fitted_credit()
+    rows = torch.from_numpy(model.encode(X[:N])).requires_grad_()
+    (gradient,) = torch.autograd.grad(model.explained_score(rows).sum(), rows)
+    found = Saliency(model.explained_score).attribute(rows, abs=False)
+    torch.testing.assert_close(found, gradient)
