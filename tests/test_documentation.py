@@ -1,0 +1,172 @@
+"""Every command and every block of Python in README and in the guide and how-to pages is run.
+
+A page is followed from top to bottom in an empty folder, as a reader would: files with a caption are written,
+Python is run in one session, commands go through the shell's own entry point. Fast tests cut training short;
+slow ones run the pages as they are printed and compare what commands print with what the page shows.
+"""
+
+import functools
+import re
+import shutil
+import sys
+import warnings
+
+import pytest
+
+from documented_blocks import DOCS, ELSEWHERE, ROOT, Reader, blocks_of, commands_of, matches
+from gcig.cli.shell import shell
+from gcig.data import registry
+from gcig.methods import METHODS
+from gcig.methods.base import NetworkClassifier
+
+PAGES = {
+    "README": ROOT / "README.md",
+    **{
+        path.relative_to(DOCS).with_suffix("").as_posix(): path
+        for folder in ("guide", "howto")
+        for path in sorted((DOCS / folder).glob("*.rst"))
+    },
+}
+# Pages that go on with the files of another one.
+AFTER = {
+    "howto/audit_gate": "howto/own_table",
+    "howto/compare": "howto/own_table",
+    "howto/several_groups": "howto/own_table",
+}
+# Commands that take minutes, and what is added to them here: less of the same.
+SHORTER = {
+    "demo": ["--folds", "2", "--methods", "unconstrained,fairx", "--epochs", "2", "--jobs", "1"],
+    "compare": ["--folds", "2", "--methods", "unconstrained,fairx", "--jobs", "1"],
+    "reproduce": ["--datasets", "german", "--methods", "unconstrained,fairx", "--folds", "2", "--jobs", "1"],
+}
+QUICK_EPOCHS = 2
+# Pages whose time does not go into training: they are run as printed, with the slow tests.
+LONG = {"howto/audit_foreign_model", "howto/audit_gate"}
+# Pages without anything to run explain; everything else has to be run.
+PROSE = {"howto/collapse"}
+
+
+@pytest.fixture
+def _few_epochs(monkeypatch):
+    """Every method stops after a few epochs: what is tested is the page, not how good its models are."""
+    fit = NetworkClassifier.fit
+
+    @functools.wraps(fit)  # scikit-learn reads its signature
+    def fit_briefly(self, *rows, **more):
+        self.max_epochs = min(self.max_epochs, QUICK_EPOCHS)
+        return fit(self, *rows, **more)
+
+    monkeypatch.setattr(NetworkClassifier, "fit", fit_briefly)
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """A reader in an empty folder, whose registered methods and datasets are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    known = set(sys.modules)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # short training, and libraries that warn of each other
+        yield Reader(tmp_path, SHORTER)
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Folders as pages leave them that others go on from, by page and way of running."""
+    return tmp_path_factory.mktemp("pages"), {}
+
+
+def follow(reader, name, finished):
+    store, folders = finished
+    if name in AFTER:
+        key = (AFTER[name], reader.compare)
+        if key not in folders:
+            Reader(reader.folder, SHORTER, reader.compare).follow(PAGES[AFTER[name]])
+            folders[key] = shutil.copytree(reader.folder, store / str(len(folders)))
+        else:
+            shutil.copytree(folders[key], reader.folder, dirs_exist_ok=True)
+    reader.follow(PAGES[name])
+
+
+@pytest.mark.usefixtures("_few_epochs")
+@pytest.mark.parametrize("name", sorted(PAGES.keys() - LONG))
+def test_a_page_can_be_followed(reader, name, finished):
+    reader.compare = False
+    follow(reader, name, finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_followed_as_it_is_printed(reader, name, finished):
+    follow(reader, name, finished)
+
+
+def test_every_page_has_something_to_run():
+    for name, path in PAGES.items():
+        kinds = {block.language for block in blocks_of(path)}
+        assert kinds & {"python", "console"} or name in PROSE, name
+
+
+def test_what_looks_like_a_command_is_in_a_block_that_is_run():
+    known = {"python", "console", "shell", "yaml", "text", "toml"}
+    for name, path in PAGES.items():
+        for block in blocks_of(path):
+            assert block.language in known, f"{name}, line {block.line}: {block.language}"
+            if block.language == "text":
+                assert not re.search(r"^\$? ?gcig ", block.code, re.MULTILINE), f"{name}, line {block.line}"
+
+
+def test_commands_in_running_text_and_blocks_exist():
+    text = "".join(path.read_text("utf-8") for path in [*PAGES.values(), *DOCS.glob("*.rst")])
+    named = set(re.findall(r"(?:``|`|\$ |^    )gcig ([a-z]+)", text, re.MULTILINE))
+    assert named <= set(shell.commands), named - set(shell.commands)
+    options = set(re.findall(r"``(--[a-z][a-z-]+)", text))
+    offered = {
+        option for command in shell.commands.values() for each in command.params for option in each.opts
+    }
+    assert options - offered <= {"--json", "--only", "--tune"}, options - offered
+
+
+def test_targets_of_make_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for path in [*PAGES.values(), *DOCS.glob("*.rst")]:
+        named = set(re.findall(r"(?:``|^    )make ([a-z-]+)", path.read_text("utf-8"), re.MULTILINE))
+        assert named <= targets, f"{path.name}: {named - targets}"
+
+
+def test_a_block_knows_its_language_its_caption_and_its_commands(tmp_path):
+    page = tmp_path / "page.rst"
+    page.write_text(
+        "Title\n=====\n\n.. code-block:: console\n\n   $ gcig train a.csv \\\n       --out b/\n   done\n"
+        "   $ echo $?\n   0\n\n.. code-block:: toml\n   :caption: a.toml\n\n   x = 1\n"
+    )
+    first, second = blocks_of(page)
+    assert (first.language, first.line, second.caption) == ("console", 4, "a.toml")
+    assert commands_of(first) == [("gcig train a.csv      --out b/", "done\n"), ("echo $?", "0\n")]
+    assert second.code == "x = 1\n"
+
+
+def test_a_reader_notices_what_is_wrong(reader, tmp_path):
+    page = tmp_path / "page.rst"
+    for wrong in ("$ gcig datasets nonsense", "$ rm -r /", "$ gcig datasets german\n   nothing of the kind"):
+        page.write_text(f".. code-block:: console\n\n   {wrong}\n")
+        with pytest.raises(AssertionError):
+            Reader(tmp_path).follow(page)
+    page.write_text(".. code-block:: console\n\n   $ gcig datasets nonsense\n   ...\n   $ echo $?\n   2\n")
+    Reader(tmp_path).follow(page)
+    assert set(ELSEWHERE) == {"make", "pip", "open"}
+
+
+def test_numbers_and_what_is_left_out_do_not_matter_but_words_do():
+    assert matches("AUC 0.81\n...\ndone", "first\nAUC  0.79\nmore\ndone\n")
+    assert not matches("AUC 0.81 fine", "AUC 0.81 poor")
+
+
+def test_pages_go_on_with_files_of_pages_that_exist():
+    assert set(AFTER) | set(AFTER.values()) | LONG | PROSE <= set(PAGES)
+    assert shutil.which("gcig") or (ROOT / ".venv" / "bin" / "gcig").exists()
