@@ -1,14 +1,16 @@
 """What ``gcig.audit`` returns: the record, and the ways to write and judge it."""
 
 import json
+import math
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from gcig._validation import InputError
 from gcig.auditing.checking import CheckResult, check_limits
 from gcig.auditing.model_card import model_card
-from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, Interval
 from gcig.records.base import html_table, shown
 
 __all__ = ["AuditResult"]
@@ -101,16 +103,30 @@ class AuditResult:
         record = self.record
         found, outcome = record.procedural, record.outcome
         figures = (
-            ("verdict", f"{record.verdict.status}: {record.verdict.headline}"),
-            ("GCIG", shown(found.gcig.value)),
-            ("noise floor", shown(found.noise_floor.value)),
+            ("GCIG", _with_interval(found.gcig)),
+            ("noise floor", _with_interval(found.noise_floor)),
             ("evidence", found.evidence),
-            ("equalized odds gap", shown(outcome.eo_gap.value)),
-            ("four fifths", shown(outcome.four_fifths.value)),
-            ("AUC", shown(outcome.auc.value)),
+            ("equalized odds gap", _with_interval(outcome.eo_gap)),
+            ("four fifths", _with_interval(outcome.four_fifths)),
+            ("AUC", _with_interval(outcome.auc)),
         )
-        columns = [(c.column, f"{c.share:.0%}", c.towards) for c in found.columns[:10]]
-        return html_table(("figure", "value"), figures) + html_table(("column", "share", "towards"), columns)
+        columns = [
+            (c.column, shown(c.share) if math.isnan(c.share) else f"{c.share:.0%}", c.towards)
+            for c in found.columns[:10]
+        ]
+        headline = escape(f"{record.verdict.status.upper()}: {record.verdict.headline}")
+        subject = f"{record.subject.model_name} on {record.subject.n_rows} rows"
+        return (
+            f"<p><strong>{headline}</strong></p>"
+            + html_table((subject, "value [95 % interval]"), figures)
+            + html_table(("column", "share of the disparity", "most favourable under"), columns)
+        )
+
+
+def _with_interval(figure: Interval) -> str:
+    """The estimate, and its interval where it has one."""
+    interval = "" if math.isnan(figure.low) else f" [{shown(figure.low)}, {shown(figure.high)}]"
+    return f"{shown(figure.value)}{interval}"
 
 
 def _written(text: str, path: str | Path | None) -> str:

@@ -13,6 +13,7 @@ from torch import nn
 from gcig.core.attribution import attributions
 from gcig.core.baselines import GroupBaselines
 from gcig.core.disparity import Definition, defined_rows, disparity, sum_blocks
+from gcig.records.base import html_table, shown
 
 __all__ = ["Explanation", "explain_rows"]
 
@@ -85,8 +86,13 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        table = self.top_columns().to_html(float_format="{:.3f}".format, escape=True)
-        return f"<p>{escape(repr(self))}</p>{table}"
+        top = self.top_columns()
+        rows = [
+            (name, *map(shown, means))
+            for name, means in zip(top.index, top.to_numpy(float).tolist(), strict=True)
+        ]
+        title = "mean absolute attribution, compared with"
+        return f"<p>{escape(repr(self))}</p>" + html_table((title, *self.groups), rows)
 
 
 class _Columns(Protocol):

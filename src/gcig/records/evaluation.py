@@ -107,6 +107,12 @@ class Evaluation(Record):
     gcig_columns_original: Mapping[str, float] = field(default_factory=dict)
     definition: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
+        known = (f"{name} {shown(value)}" for name, value in figures.items() if not math.isnan(value))
+        collapsed = ", collapsed" if self.collapsed else ""
+        return f"<Evaluation of {self.n_rows} rows: {', '.join(known)}{collapsed}>"
+
     def __str__(self) -> str:
         rows = [(name, shown(value)) for name, value in self.scalars().items()]
         width = max(len(name) for name, _ in rows)
