@@ -8,10 +8,17 @@ import click
 import pytest
 
 import gcig
+from gcig._validation import InputError, check_features, check_groups, check_labels
 from gcig.cli.shell import shell as group
 from gcig.cli.wording import SHELL_WORDS, in_shell_words
 
 COMMANDS = list(group.commands)
+PUT_TOGETHER = {
+    "' of X ": lambda: check_features({"age": [1j]}),
+    "Input X contains": lambda: check_features({"age": [float("inf")]}),
+    "Input y contains": lambda: check_labels(["a", None]),
+    "Input sensitive_features contains": lambda: check_groups(["a", None], n_rows=2),
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -38,7 +45,7 @@ def test_every_option_is_explained(name):
 
 
 def test_the_commands_of_the_design_are_there():
-    wanted = {"demo", "datasets", "train", "predict", "compare", "reproduce", "report", "completion"}
+    wanted = {"demo", "datasets", "train", "predict", "audit", "compare", "reproduce", "report", "completion"}
     assert wanted <= set(COMMANDS)
 
 
@@ -65,8 +72,14 @@ def test_what_is_put_into_shell_words_is_still_what_the_library_says(python):
         path.read_text() for path in sorted(root.rglob("*.py")) if "cli" not in path.relative_to(root).parts
     )
     joined = re.sub(r"\"\s*\n\s*f?\"", "", text)
-    found = python in joined or python.replace("'", "") in joined or python == "' of X "
-    assert found, f"no message of the library says {python!r} any more"
+    assert python in joined or python in PUT_TOGETHER, f"no message of the library says {python!r} any more"
+
+
+@pytest.mark.parametrize(("python", "provoke"), PUT_TOGETHER.items())
+def test_messages_that_are_put_together_from_parts(python, provoke):
+    with pytest.raises(InputError) as error:
+        provoke()
+    assert python in str(error.value)
 
 
 def test_other_text_is_left_alone():

@@ -110,3 +110,7 @@ def test_a_new_users_path(loans_csv, tmp_path):
     assert len(gcig("predict", "model", "test.csv", "--id", "id").splitlines()) == 61
     report = json.loads((tmp_path / "model" / "report.json").read_text())
     assert report["data"]["file"] == "loans.csv"
+    roles = ["--target", "approved", "--sensitive", "sex"]
+    assert "GCIG" in gcig("audit", "model", "test.csv", *roles, "--html", "audit.html")
+    assert "above" in gcig("audit", "model", "test.csv", *roles, "--max-gcig", "0.000001", code=1)
+    gcig("audit", "model", "test.csv", "--target", "nothing", "--sensitive", "sex", code=2)

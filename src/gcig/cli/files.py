@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["sha256_of", "write_whole", "written_whole"]
+import click
+
+__all__ = ["check_folder_of", "sha256_of", "standard_input_as_file", "write_whole", "written_whole"]
 
 
 @contextmanager
@@ -50,3 +52,13 @@ def standard_input_as_file() -> Iterator[Path]:
         with open(path, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield path
+
+
+def check_folder_of(path: Path | None) -> None:
+    """Raise an error when a file could not be written there, before hours are spent on its content."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise click.ClickException(f"{path} is a folder: name a file.")
+    if not path.parent.is_dir():
+        raise click.ClickException(f"{path}: there is no folder {path.parent}. Make it first.")

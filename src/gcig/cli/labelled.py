@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gcig.data.reading import TableReading
 
-__all__ = ["LabelledTable", "read_labelled"]
+__all__ = ["LabelledTable", "read_labelled", "split_names"]
 
 _MOST_GROUPS = 50
 
@@ -66,7 +66,7 @@ def read_labelled(
     """Read a file and give every column its role; ``how`` is passed on to `gcig.data.reading`."""
     from gcig.data.reading import examine_table
 
-    drop = [name for each in drop for name in _split_names(each)]
+    drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
     reading = examine_table(path, **how)
     frame = reading.frame
@@ -91,7 +91,8 @@ def read_labelled(
     )
 
 
-def _split_names(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
+    """Names separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "format_table", "number"]
+__all__ = ["counted", "format_table", "number", "wrapped"]
 
 
 def format_table(
@@ -49,3 +49,19 @@ def counted(count: int, noun: str) -> str:
         return f"1 {noun}"
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {plural}"
+
+
+def wrapped(line: str) -> str:
+    """A long line as a paragraph for a terminal; as it is in a pipe, where lines are searched.
+
+    >>> wrapped("- as it is")
+    '- as it is'
+    """
+    import shutil
+    import sys
+    from textwrap import fill
+
+    if not sys.stdout.isatty():
+        return line
+    indent = "  " if line.startswith(("- ", "! ")) else ""
+    return fill(line, width=min(100, shutil.get_terminal_size().columns), subsequent_indent=indent)

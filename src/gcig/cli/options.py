@@ -34,6 +34,7 @@ seed_option = click.option(
     "--seed",
     default=0,
     show_default=True,
+    metavar="N",
     type=click.IntRange(0, 2**32 - 1),
     help="Seed of all random draws.",
 )

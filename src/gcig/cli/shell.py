@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gcig._version import __version__
+from gcig.cli.audit import audit
 from gcig.cli.compare import compare
 from gcig.cli.completion import completion
 from gcig.cli.datasets import datasets
@@ -34,5 +35,5 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, datasets, train, predict, compare, reproduce, report, completion):
+for command in (demo, datasets, train, predict, audit, compare, reproduce, report, completion):
     shell.add_command(command)

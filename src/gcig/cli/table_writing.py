@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 import pandas as pd
 
-from gcig.cli.files import written_whole
+from gcig.cli.files import check_folder_of, written_whole
 
 __all__ = ["open_writer"]
 
@@ -29,10 +29,7 @@ def open_writer(out: Path | None) -> Iterator[Write]:
         raise click.ClickException(
             f"--out {out}: the name must end in .csv or .parquet, which says the format."
         )
-    if not out.parent.is_dir():
-        raise click.ClickException(f"--out {out}: there is no folder {out.parent}. Make it first.")
-    if out.is_dir():
-        raise click.ClickException(f"--out {out} is a folder: name a file.")
+    check_folder_of(out)
     with written_whole(out) as beside:
         if out.suffix in _PARQUET:
             with _parquet_writer(beside) as write:

@@ -33,6 +33,11 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
         f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}: error rates differ "
         f"{_less(plain.eo_gap, fair.eo_gap)} by group.",
     ]
+    if not math.isnan(fair.gcig_original):
+        whole = f"{number(fair.gcig_original)} (plain: {number(plain.gcig_original)})"
+        lines.append(
+            f"       With each column of the file counted once, as `gcig audit` does, GCIG is {whole}."
+        )
     if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
         floor = number(fair.eo_noise_floor)
         lines.append(f"       In so few rows even an exactly fair model shows an EO gap of {floor}.")

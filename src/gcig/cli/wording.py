@@ -14,6 +14,9 @@ SHELL_WORDS = {
     "Say which is meant (decimal=',' or decimal='.')": "Say which is meant (--decimal , or --decimal .)",
     "if letters look wrong, say the encoding": "if letters look wrong, say --encoding",
     "' of X ": "' ",
+    "Input X contains": "The table contains",
+    "Input y contains": "The target contains",
+    "Input sensitive_features contains": "The protected attribute contains",
     "Drop it, or group its values": "Leave it out with --drop, or group its values",
     "If it is an identifier drop it;": "If it is an identifier leave it out with --drop;",
     " (.fillna('unknown'))": "",
@@ -26,6 +29,7 @@ SHELL_WORDS = {
         "Allow more --epochs, or a looser bound."
     ),
     "a bound that can be met (max_gcig, max_eo_gap)": "a bound that can be met (--max-gcig, --max-eo-gap)",
+    "merge groups, or pass reference=(X, y, sensitive_features) with the training rows": "or merge groups",
     "set threshold='f1' or class_weight='balanced'": "set --threshold f1",
 }
 

@@ -1,0 +1,163 @@
+"""`gcig audit`: reports, the gate and its exit codes, and what goes wrong."""
+
+import json
+import math
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pytest
+from loan_files import make_loans
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from gcig.auditing import AuditResult
+from gcig.records import AuditRecord, Interval
+
+ROLES = ["--target", "approved", "--sensitive", "sex"]
+
+
+@pytest.fixture(scope="module")
+def test_csv(tmp_path_factory):
+    path = tmp_path_factory.mktemp("test") / "test.csv"
+    make_loans(160, seed=1).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def audit(shell, model, test_csv):
+    def run(*more, subject=model, table=test_csv):
+        return shell("audit", subject, table, *ROLES, *more)
+
+    return run
+
+
+def test_the_verdict_in_words(audit, test_csv):
+    code, out, err = audit("--quiet")
+    assert (code, err) == (0, "")
+    assert "on 160 rows" in out
+    assert "Label 1 is yes; groups of sex: female, male." in out
+    assert "GCIG" in out
+    assert not any(cell in out for cell in make_loans(160, seed=1)["id"])
+
+
+def test_json_is_the_record_and_nothing_else(audit):
+    code, out, _ = audit("--json")
+    assert code == 0
+    record = AuditRecord.from_json(out)
+    assert record.subject.n_rows == 160
+    assert record.subject.definition["columns"] == "original"
+    assert all(row.label is None and not row.reasons for row in record.procedural.rows)
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "word"),
+    [
+        (["--max-gcig", "1.9"], 0, "passed: GCIG"),
+        (["--max-gcig", "0.000001"], 1, "failed: GCIG"),
+        (["--max-eo-gap", "0.000001", "--max-gcig", "1.9"], 1, "failed: "),
+        (["--max-gcig", "1.9", "--conservative"], 0, "upper end of its interval"),
+    ],
+)
+def test_the_gate(audit, limits, code, word):
+    found, out, _ = audit(*limits, "--quiet")
+    assert found == code
+    last = out.splitlines()[-1]
+    assert word in last
+    assert " is " in last
+
+
+def test_the_gate_with_json_says_why_on_standard_error(audit):
+    code, out, err = audit("--json", "--quiet", "--max-gcig", "0.000001")
+    assert code == 1
+    json.loads(out)
+    assert err.startswith("gcig: failed: GCIG")
+    assert err.count("\n") == 1
+
+
+def test_a_figure_that_is_not_defined_is_inconclusive(audit, monkeypatch):
+    record = AuditRecord.from_json(audit("--json", "--quiet")[1])
+    undefined = replace(record, outcome=replace(record.outcome, eo_gap=Interval(math.nan)))
+    monkeypatch.setattr("gcig.auditing.audit_file", lambda *_, **__: AuditResult(undefined))
+    code, out, _ = audit("--max-eo-gap", "1.9", "--quiet")
+    assert code == 3
+    assert "not defined" in out.splitlines()[-1]
+
+
+def test_columns_as_in_training(audit, model, test_csv):
+    import gcig
+
+    loans = make_loans(160, seed=1)
+    _, out, _ = audit("--json", "--columns", "encoded")
+    found = gcig.evaluate(
+        gcig.load(model),
+        loans[["income", "job", "owner"]],
+        loans["approved"],
+        sensitive_features=loans["sex"],
+    )
+    assert json.loads(out)["procedural"]["gcig"]["value"] == pytest.approx(found.gcig, rel=1e-4)
+
+
+def test_pages_and_cards(audit, tmp_path, shell):
+    page, card = tmp_path / "audit.html", tmp_path / "card.md"
+    code, out, _ = audit("--html", page, "--markdown", card, "--quiet", "--max-gcig", "1.9")
+    assert code == 0
+    assert f"Report:  {page}" in out
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert card.read_text().startswith("#")
+    _, out, _ = audit("--json", "--quiet")
+    (tmp_path / "audit.json").write_text(out)
+    assert shell("report", tmp_path / "audit.json")[1] == f"Report:  {page}\n"
+
+
+@pytest.fixture(scope="module")
+def pickled(tmp_path_factory):
+    """Somebody else's model: a scikit-learn pipeline, with its own preprocessing."""
+    loans = make_loans(300, seed=2).dropna()
+    columns = ColumnTransformer(
+        [("job", OneHotEncoder(handle_unknown="ignore"), ["job"]), ("rest", "passthrough", ["income"])]
+    )
+    fitted = make_pipeline(columns, LogisticRegression(max_iter=2000))
+    fitted.fit(loans[["income", "job"]], np.where(loans["approved"] == "yes", 1, 0))
+    path = tmp_path_factory.mktemp("pickles") / "model.joblib"
+    joblib.dump(fitted, path)
+    return path
+
+
+def test_a_pickle_is_opened_only_when_trusted(audit, pickled, tmp_path):
+    make_loans(160, seed=1).dropna().to_csv(tmp_path / "test.csv", index=False)
+    arguments = ["--positive", "yes", "--quiet"]
+    code, out, err = audit(*arguments, subject=pickled, table=tmp_path / "test.csv")
+    assert (code, out) == (2, "")
+    assert "--trust-pickle" in err
+    code, out, err = audit(*arguments, "--trust-pickle", subject=pickled, table=tmp_path / "test.csv")
+    assert code == 0, err
+    assert "Label 1 is" in out
+
+
+WRONG = {
+    "no such model": (["nowhere", "TEST", *ROLES], "There is no model"),
+    "not a model": (["TEST", "TEST", *ROLES], "not a model that can be opened"),
+    "no such file": (["MODEL", "nowhere.csv", *ROLES], "There is no file"),
+    "no such target": (["MODEL", "TEST", "--target", "aproved", "--sensitive", "sex"], "approved"),
+    "no such group": (["MODEL", "TEST", "--target", "approved", "--sensitive", "gender"], "gender"),
+    "other groups": (["MODEL", "TEST", "--target", "approved", "--sensitive", "race"], "'a'"),
+    "other labels": (["MODEL", "TEST", "--target", "job", "--sensitive", "sex"], "The target"),
+    "no limit": (["MODEL", "TEST", *ROLES, "--conservative"], "needs a limit"),
+    "no folder for the page": (["MODEL", "TEST", *ROLES, "--html", "no/such/x.html"], "no folder"),
+    "a negative limit": (["MODEL", "TEST", *ROLES, "--max-gcig", "-1"], "x>0"),
+    "a threshold of 1": (["MODEL", "TEST", *ROLES, "--threshold", "1"], "0<x<1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_one_line(shell, model, test_csv, arguments, words):
+    places = {"MODEL": model, "TEST": test_csv}
+    code, out, err = shell("audit", *(places.get(word, word) for word in arguments), "--quiet")
+    assert (code, out) == (2, "")
+    assert err.startswith("gcig: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+    assert "Traceback" not in err
