@@ -102,7 +102,7 @@ def test_no_row_of_a_person_is_shown(result):
 
 
 def test_all_are_short(result):
-    assert result._repr_html_().count("<tr>") <= 50
+    assert result._repr_html_().count("<tr>") <= 20
     assert len(repr(result)) < 600
     assert "object at 0x" not in repr(result)
 
@@ -116,3 +116,11 @@ def test_what_is_not_defined_is_said_in_words(rows):
     assert repr(constant).startswith("<Evaluation of 160 rows: AUC 0.5")
     assert repr(constant).endswith("collapsed>")
     assert "GCIG" not in repr(constant)
+
+
+def test_an_evaluation_shows_each_of_its_values_once(rows, linear):
+    evaluation = make_evaluation(rows, linear)
+    texts = Shown(evaluation._repr_html_()).texts
+    of_groups = {"n_rows", "selection_rate", "gcig"}  # which are columns of the second table, too
+    for name in evaluation.scalars():
+        assert texts.count(name) == (2 if name in of_groups else 1), name

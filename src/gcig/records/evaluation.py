@@ -3,11 +3,29 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from typing import Any
 
 from gcig.records.base import Record, html_table, shown
 
 __all__ = ["Evaluation", "GroupRates"]
+
+_PROCEDURAL = "procedural fairness"
+# The single values of an evaluation side by side, for notebooks.
+_SECTIONS = {
+    "utility": (
+        *("n_rows", "threshold", "f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
+        *("selection_rate", "collapsed"),
+    ),
+    "outcome fairness": (
+        *("eo_gap", "eo_noise_floor", "eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
+        *("demographic_parity_difference", "selection_rate_ratio"),
+    ),
+    _PROCEDURAL: (
+        *("gcig", "gcig_low", "gcig_high", "gcig_l2", "gcig_original", "gcig_l2_original"),
+        *("gcig_label0", "gcig_label1", "completeness", "undefined_rows", "effective_columns"),
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +150,14 @@ class Evaluation(Record):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        scalars = [(name, shown(value)) for name, value in self.scalars().items()]
+        scalars = self.scalars()
+        measured = [title for title in _SECTIONS if title != _PROCEDURAL or not math.isnan(self.gcig)]
+        columns = [[(name, shown(scalars[name])) for name in _SECTIONS[title]] for title in measured]
+        lines = [sum(cells, ()) for cells in zip_longest(*columns, fillvalue=("", ""))]
         header, *body = self._group_table()
-        return html_table(("Evaluation", ""), scalars) + html_table(header, body)
+        return html_table([cell for title in measured for cell in (title, "")], lines) + html_table(
+            header, body
+        )
 
     def _group_table(self) -> list[tuple[str, ...]]:
         """Header and one line per group: the rates, and GCIG where it was measured."""
