@@ -1,1 +1,27 @@
-"""Tables, pictures and pages: they read records of results, never models."""
+"""Tables, pictures and pages: they read records of results, never models.
+
+The displays, pictures for notebooks and papers, are found here as well. They are imported when they are first
+used: pages need neither them nor NumPy.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gcig.report.displays import AttributionProfileDisplay as AttributionProfileDisplay
+    from gcig.report.displays import DisparityDisplay as DisparityDisplay
+    from gcig.report.displays import GroupRatesDisplay as GroupRatesDisplay
+    from gcig.report.displays import ParetoDisplay as ParetoDisplay
+
+__all__ = ["AttributionProfileDisplay", "DisparityDisplay", "GroupRatesDisplay", "ParetoDisplay"]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        from gcig.report import displays
+
+        return getattr(displays, name)
+    raise AttributeError(f"module 'gcig.report' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups
 from gcig.records import AuditRecord
-from gcig.report.displays.canvas import COLOURS, axes_of, literal
+from gcig.report.displays.canvas import COLOURS, axes_of, groups_for, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ class DisparityDisplay:
         ax: Any = None,
     ) -> Self:
         """Explain rows with a fitted estimator of gcig, and draw their disparity."""
-        values = estimator.explain(X, y).disparity
+        values = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features)).disparity
         return cls.from_values(values, sensitive_features=sensitive_features, bins=bins, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gcig.records import AuditRecord
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, groups_for, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,10 +68,21 @@ class AttributionProfileDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, n_columns: int = 12, ax: Any = None
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        n_columns: int = 12,
+        ax: Any = None,
     ) -> Self:
-        """Explain rows with a fitted estimator of gcig, and draw that."""
-        return cls.from_explanation(estimator.explain(X, y), n_columns=n_columns, ax=ax)
+        """Explain rows with a fitted estimator of gcig, and draw that.
+
+        ``sensitive_features`` are for methods that need the groups of new rows.
+        """
+        found = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features))
+        return cls.from_explanation(found, n_columns=n_columns, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on a new figure."""

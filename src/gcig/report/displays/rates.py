@@ -1,6 +1,5 @@
 """Rates of the groups, with intervals."""
 
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups, check_labels
 from gcig.records import AuditRecord, Evaluation, GroupRates, Interval
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, groups_for, literal
 from gcig.report.pooling import RATES, pooled_rate, pooled_rates
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ class GroupRatesDisplay:
         cls, estimator: Any, X: Any, y: ArrayLike, *, sensitive_features: Any, ax: Any = None
     ) -> Self:
         """Predict with a fitted classifier, and draw the rates of its decisions."""
-        needs = "sensitive_features" in inspect.signature(estimator.predict).parameters
-        y_pred = estimator.predict(X, **({"sensitive_features": sensitive_features} if needs else {}))
+        y_pred = estimator.predict(X, **groups_for(estimator.predict, sensitive_features))
         return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
