@@ -44,7 +44,7 @@ def model_card(record: AuditRecord) -> str:
         "### Columns behind the difference of reasons",
         _rows(
             ("column", "share", "speaks most for the positive class against"),
-            [(c.column, f"{c.share:.0%}", c.towards) for c in found.columns[:_COLUMNS]],
+            [(c.column, _value(Interval(c.share)), c.towards) for c in found.columns[:_COLUMNS]],
         ),
         "### Cautions",
         "\n".join(f"- {_text(line)}" for line in record.verdict.cautions),

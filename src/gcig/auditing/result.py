@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -48,11 +49,25 @@ class AuditResult:
         """Whether GCIG and the equalized odds gap stay under limits; see `check_limits`."""
         return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """One HTML page that needs nothing else; written to ``path`` where one is given."""
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        others: Sequence["AuditResult"] = (),
+        max_gcig: float | None = None,
+        max_eo_gap: float | None = None,
+    ) -> str:
+        """One HTML page that needs nothing else; written to ``path`` where one is given.
+
+        Parameters
+        ----------
+        others : audits of other models on the same rows, to be shown beside this one.
+        max_gcig, max_eo_gap : limits to draw.
+        """
         from gcig.report.audit_page import audit_page
 
-        return _written(audit_page(self.record), path)
+        records = [other.record for other in others]
+        return _written(audit_page(self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap), path)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON, with the version of its schema; written to ``path`` where one is given."""

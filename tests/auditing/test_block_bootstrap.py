@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from gcig.auditing import block_bootstrap
+from gcig.auditing.block_bootstrap import Blocks, Draws, interval
+
+
+@pytest.mark.parametrize("n", [300, 20_000])
+def test_spread_of_a_mean_is_its_standard_error(n: int) -> None:
+    """Whether each row is a block of its own, or one of 1,000 blocks holds twenty of them."""
+    values = np.random.default_rng(0).exponential(size=n)
+    blocks = Blocks(n, np.random.default_rng(1))
+    sums = np.zeros((blocks.n_blocks, 2))
+    for part in np.array_split(values, 3):
+        sums += blocks.assign(len(part)) @ np.stack([part, np.ones(len(part))], axis=1)
+    assert sums[:, 1].sum() == n
+    drawn = Draws(blocks.n_blocks, 3000, np.random.default_rng(2)).resample(sums)
+    means = drawn[:, 0] / drawn[:, 1]
+    assert means.std() == pytest.approx(values.std() / np.sqrt(n), rel=0.1)
+
+
+def test_few_rows_have_a_block_each() -> None:
+    blocks = Blocks(5, np.random.default_rng(0))
+    first, second = blocks.assign(3), blocks.assign(2)
+    np.testing.assert_array_equal(first.toarray(), np.eye(5)[:, :3])
+    np.testing.assert_array_equal(second.toarray(), np.eye(5)[:, 3:])
+
+
+def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_bootstrap, "MAX_BLOCKS", 4)
+    blocks = Blocks(100, np.random.default_rng(0))
+    assert blocks.assign(100).shape == (4, 100)
+
+
+def test_draws_keep_the_shape_and_are_shared() -> None:
+    draws = Draws(6, 10, np.random.default_rng(0))
+    ones = draws.resample(np.ones((6, 2, 3)))
+    np.testing.assert_array_equal(ones, np.full((10, 2, 3), 6))
+
+
+def test_interval_without_draws_is_undefined() -> None:
+    found = interval(0.5, np.empty(0))
+    assert found.value == 0.5
+    assert np.isnan([found.low, found.high]).all()

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from gcig.auditing.score_counts import N_BINS, ScoreCounts
+from gcig.metrics.utility import roc_auc
+
+RNG = np.random.default_rng(0)
+N = 3000
+LABELS, GROUPS = RNG.integers(0, 2, N), RNG.integers(0, 2, N)
+SCORES = 1 / (1 + np.exp(-RNG.normal(size=N) - LABELS))
+
+
+def counted(
+    exact_rows: int = 10**6, weights: np.ndarray | None = None, scores: np.ndarray = SCORES
+) -> ScoreCounts:
+    counts = ScoreCounts(2, probabilistic=True, exact_rows=exact_rows)
+    for part in np.array_split(np.arange(N), 4):
+        counts.add(scores[part], LABELS[part], GROUPS[part], None if weights is None else weights[part])
+    return counts
+
+
+def test_auc_is_that_of_the_metrics_also_per_group_and_with_weights() -> None:
+    weights = RNG.integers(1, 4, N).astype(float)
+    assert counted().ranking().auc.value == pytest.approx(roc_auc(LABELS, SCORES))
+    own = GROUPS == 1
+    assert counted().ranking(1).auc.value == pytest.approx(roc_auc(LABELS[own], SCORES[own]))
+    assert counted(weights=weights).ranking().auc.value == pytest.approx(roc_auc(LABELS, SCORES, weights))
+
+
+def test_ties_count_half() -> None:
+    coarse = SCORES.round(1)
+    assert counted(scores=coarse).ranking().auc.value == pytest.approx(roc_auc(LABELS, coarse))
+
+
+def test_bins_change_little_and_bound_the_memory() -> None:
+    binned = counted(exact_rows=1000)
+    assert binned.ranking().positive.shape == (N_BINS,)
+    assert binned.ranking().auc.value == pytest.approx(roc_auc(LABELS, SCORES), abs=2e-4)
+    assert binned.ranking(0).negative.sum() == np.sum((GROUPS == 0) & (LABELS == 0))
+
+
+def test_interval_covers_as_often_as_it_says() -> None:
+    """Two normal distributions one apart: the true area is Phi(1 / sqrt(2)) = 0.7602."""
+    covered = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(0, 2, 150)
+        counts = ScoreCounts(1, probabilistic=False)
+        counts.add(rng.normal(size=150) + labels, labels, np.zeros(150, dtype=int), None)
+        found = counts.ranking().auc
+        covered += found.low <= 0.76025 <= found.high
+    assert 0.91 <= covered / 300 <= 0.985
+
+
+def test_curve_starts_and_ends_in_the_corners_and_has_the_area() -> None:
+    points = np.array(counted().ranking().roc)
+    assert len(points) <= 101
+    assert points[0].tolist() == [0, 0]
+    assert points[-1].tolist() == [1, 1]
+    assert (np.diff(points, axis=0) >= 0).all()
+    area = np.sum(np.diff(points[:, 0]) * (points[1:, 1] + points[:-1, 1]) / 2)
+    assert area == pytest.approx(roc_auc(LABELS, SCORES), abs=2e-3)
+
+
+def test_one_label_only_has_no_curve() -> None:
+    counts = ScoreCounts(1, probabilistic=True)
+    counts.add(SCORES[:9], np.ones(9, dtype=int), np.zeros(9, dtype=int), None)
+    assert counts.ranking().roc == ()
+    assert np.isnan(counts.ranking().auc.value)
+
+
+def test_a_perfect_ranking() -> None:
+    counts = ScoreCounts(1, probabilistic=True)
+    counts.add(LABELS * 0.5 + 0.2, LABELS, np.zeros(N, dtype=int), None)
+    found = counts.ranking().auc
+    assert (found.value, found.low, found.high) == (1, 1, 1)

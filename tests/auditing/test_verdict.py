@@ -1,0 +1,114 @@
+import math
+from dataclasses import replace
+
+import pytest
+from audits import example_audit
+
+from gcig.auditing.procedural import judge_evidence
+from gcig.auditing.verdict import outcome_status, reasons_status, write_verdict
+from gcig.records import Interval
+
+RECORD = example_audit().record
+EVEN = replace(
+    RECORD.outcome,
+    four_fifths=Interval(0.95, 0.9, 1.0),
+    eo_gap=Interval(0.03, 0.01, 0.06),
+    eo_noise_floor=0.02,
+    collapsed=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "excess", "evidence", "status"),
+    [
+        (0.005, Interval(0.2, 0.15, 0.25), "disparity", "concern"),
+        (0.05, Interval(0.06, 0.04, 0.08), "disparity", "concern"),
+        (0.005, Interval(0.02, 0.01, 0.03), "disparity", "clear"),  # certain, and small
+        (0.005, Interval(0.04, 0.01, 0.07), "disparity", "inconclusive"),
+        (0.3, Interval(0.001, -0.02, 0.02), "none", "clear"),
+        (0.3, Interval(0.05, -0.1, 0.2), "not enough", "inconclusive"),
+        (math.nan, Interval(math.nan), "not enough", "inconclusive"),
+    ],
+)
+def test_evidence_and_status_of_reasons(p_value, excess, evidence, status) -> None:
+    found = replace(
+        RECORD.procedural, p_value=p_value, excess=excess, evidence=judge_evidence(p_value, excess)
+    )
+    assert found.evidence == evidence
+    assert reasons_status(found) == status
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, "clear"),
+        ({"four_fifths": Interval(0.6, 0.5, 0.7)}, "concern"),
+        ({"four_fifths": Interval(0.75, 0.6, 0.9)}, "inconclusive"),
+        ({"eo_gap": Interval(0.3, 0.2, 0.4)}, "concern"),
+        ({"eo_gap": Interval(0.3, 0.01, 0.6)}, "inconclusive"),
+        ({"eo_gap": Interval(0.3, 0.2, 0.4), "eo_noise_floor": 0.25}, "clear"),  # chance explains it
+        ({"eo_gap": Interval(math.nan)}, "inconclusive"),
+        ({"collapsed": True}, "inconclusive"),
+    ],
+)
+def test_status_of_outcomes(changes, status) -> None:
+    assert outcome_status(replace(EVEN, **changes)) == status
+
+
+def test_the_more_serious_question_gives_the_status() -> None:
+    quiet = replace(RECORD.procedural, p_value=0.5, excess=Interval(0.0, -0.01, 0.01), evidence="none")
+    for procedural, outcome, status in (
+        (quiet, EVEN, "clear"),
+        (RECORD.procedural, EVEN, "concern"),
+        (quiet, replace(EVEN, four_fifths=Interval(0.5, 0.4, 0.6)), "concern"),
+        (quiet, replace(EVEN, collapsed=True), "inconclusive"),
+    ):
+        verdict = write_verdict(RECORD.subject, outcome, RECORD.groups, procedural)
+        assert verdict.status == status
+        assert verdict.headline.endswith(".")
+    assert (
+        ", but its decisions differ"
+        in write_verdict(
+            RECORD.subject, replace(EVEN, four_fifths=Interval(0.5, 0.4, 0.6)), RECORD.groups, quiet
+        ).headline
+    )
+
+
+def test_findings_name_the_driving_column_and_the_groups() -> None:
+    text = " ".join(RECORD.verdict.findings)
+    assert "'income'" in text
+    assert "'group 0'" in text
+    assert "four fifths" in text
+
+
+def test_cautions() -> None:
+    small = [*RECORD.groups, replace(RECORD.groups[0], group="tiny", n_rows=None)]
+    narrow = replace(
+        RECORD.procedural, effective_columns=1.2, undefined_rows=3, clipped=0.4, standard_error=0.2
+    )
+    verdict = write_verdict(
+        replace(RECORD.subject, explanation="Shapley values"),
+        replace(RECORD.outcome, collapsed=True),
+        small,
+        narrow,
+        ("one more",),
+    )
+    text = " ".join(verdict.cautions)
+    for words in (
+        "1.2 columns",
+        "'tiny'",
+        "3 rows",
+        "40%",
+        "standard error",
+        "nearly all cases alike",
+        "one more",
+    ):
+        assert words in text, words
+    assert "'tiny'" not in " ".join(RECORD.verdict.cautions)
+
+
+def test_undefined_gcig_is_said() -> None:
+    found = replace(RECORD.procedural, gcig=Interval(math.nan), excess=Interval(math.nan), p_value=math.nan)
+    verdict = write_verdict(RECORD.subject, EVEN, RECORD.groups, replace(found, evidence="not enough"))
+    assert verdict.status == "inconclusive"
+    assert "not defined" in verdict.findings[0]
