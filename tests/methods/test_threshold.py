@@ -17,15 +17,29 @@ def f1(labels, positive):
     return 2 * (labels & positive).sum() / max(1, labels.sum() + positive.sum())
 
 
+def predicts_both(labels, positive):
+    n, n_positive = len(labels), labels.sum()
+    return positive.sum() >= n_positive / 2 and (~positive).sum() >= (n - n_positive) / 2
+
+
 @given(rows)
 @settings(deadline=None)
-def test_no_other_threshold_has_a_higher_f1(rows):
+def test_no_other_threshold_that_predicts_both_classes_has_a_higher_f1(rows):
     probability = np.array([p for p, _ in rows])
     labels = np.array([y for _, y in rows])
     chosen = best_f1_threshold(torch.tensor(probability), torch.tensor(labels))
     assert 0 < chosen < 1
-    best = max(f1(labels, probability >= other) for other in probability)
-    assert f1(labels, probability >= chosen) == pytest.approx(best)
+    offered = [probability >= other for other in probability]
+    allowed = [positive for positive in offered if predicts_both(labels, positive)] or offered
+    assert f1(labels, probability >= chosen) == pytest.approx(max(f1(labels, p) for p in allowed))
+
+
+def test_a_majority_of_positives_does_not_make_everyone_positive():
+    probability = torch.linspace(0.4, 0.9, 40)
+    labels = torch.ones(40, dtype=torch.int64)
+    labels[::4] = 0
+    chosen = best_f1_threshold(probability, labels)
+    assert (probability < chosen).sum() >= 5
 
 
 def test_the_threshold_lies_halfway_between_two_rows():

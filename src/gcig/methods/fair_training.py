@@ -23,7 +23,7 @@ __all__ = ["TrainedNetwork", "train_fairly"]
 
 _PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
 _WITNESSES = 256  # training rows whose completeness is told where no rows are held out
-_COLUMNS = 0.55  # the share of its effective columns that is kept: a model with half of them is warned of
+_COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _run(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
         step = FairStep(network, penalty, optimizer, data, weights, settings, control, n_groups)
-        witness = Judge(data[: _WITNESSES], data, settings, n_groups)
+        witness = Judge(data[:_WITNESSES], data, settings, n_groups)
 
         def validate(epoch: int) -> Validation:
             step.epoch = epoch + 1

@@ -46,8 +46,8 @@ class Judge:
 
     The criterion looks at utility and fairness: among the epochs that keep the AUC of the plain network, less
     a tolerance, and half of its effective columns, the one with the lowest weighted sum of GCIG and outcome
-    gap; where there is none, the one with the highest AUC. Bounds come before both. Epochs before training
-    has settled do not count.
+    gap; where there is none, the one with the highest AUC and most columns. Bounds come before both. Epochs
+    before training has settled do not count.
     """
 
     rows: GroupedBatch
@@ -108,7 +108,7 @@ class Judge:
         return Validation(criterion, metrics, eligible=settled)
 
     def _criterion(self, auc: float, columns: float, unfairness: float, floor: Floor) -> float:
-        """Among epochs that keep enough the fairest; otherwise the one with the highest AUC.
+        """Among epochs that keep enough the fairest; otherwise the one that keeps most.
 
         All are means of the last epochs: one epoch's AUC on a few rows is mostly noise.
         """
@@ -116,7 +116,10 @@ class Judge:
         window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
         auc, columns, unfairness = (sum(values) / len(window) for values in zip(*window, strict=True))
         trained_plainly = not (self.settings.explains or self.settings.constrains)
-        return 1 + (1 - auc) if trained_plainly or not floor.holds(auc, columns) else unfairness
+        if not trained_plainly and floor.holds(auc, columns):
+            return unfairness
+        lost = 0.0 if floor.keeps_columns(columns) else 1 - columns / floor.columns
+        return 1 + (1 - auc) + lost
 
     @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:

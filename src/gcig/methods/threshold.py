@@ -13,6 +13,9 @@ _MARGIN = 1e-12  # a threshold stays this far from 0 and 1
 def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
     """The threshold with the highest F1, halfway between two rows where it can be.
 
+    Where positives are the majority, the highest F1 is often that of predicting everyone positive. So each
+    class has to be predicted for at least half as many rows as have it, where that is possible.
+
     Parameters
     ----------
     probability : Tensor of shape (n,)
@@ -24,6 +27,8 @@ def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
     --------
     >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.6, 0.9]), torch.tensor([0, 1, 1, 1]))
     0.15...
+    >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.6, 0.9]), torch.tensor([1, 0, 1, 1]))  # not below 0.1
+    0.4...
     """
     order = torch.argsort(probability, descending=True)
     falling = probability[order].double()
@@ -32,7 +37,10 @@ def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
     f1 = 2 * hits / (positives + labels.sum())
     # A threshold cannot part rows of equal probability: only the last of them counts.
     last_of_ties = torch.cat([falling[1:] < falling[:-1], falling.new_ones(1, dtype=torch.bool)])
-    best = int(torch.where(last_of_ties, f1, -1.0).argmax())
+    n_positive = labels.sum()
+    both = (positives >= n_positive / 2) & (len(order) - positives >= (len(order) - n_positive) / 2)
+    # 0 <= F1 <= 1, so that thresholds which predict both classes come first.
+    best = int(torch.where(last_of_ties, f1 + 2 * both, -1.0).argmax())
     above, below = float(falling[best]), float(falling[best + 1]) if best + 1 < len(order) else 0.0
     between = (above + below) / 2
     # Between neighbouring floats there is nothing: the row itself is then the threshold.

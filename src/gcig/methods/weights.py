@@ -91,7 +91,15 @@ class Floor:
 
     def holds(self, auc: float, columns: float) -> bool:
         """Whether a model keeps both."""
-        return not (auc < self.auc or columns < self.columns)
+        return self.keeps_auc(auc) and self.keeps_columns(columns)
+
+    def keeps_auc(self, auc: float) -> bool:
+        """Whether the model still predicts."""
+        return not auc < self.auc
+
+    def keeps_columns(self, columns: float) -> bool:
+        """Whether the model still looks at many columns."""
+        return not columns < self.columns
 
 
 @dataclass
@@ -104,7 +112,8 @@ class WeightControl:
     floor : Floor
         Under which the brake acts.
     start : int
-        The epoch after which it may act.
+        The epoch after which it may act on AUC, which is low before a network has learnt anything. Columns
+        that are lost early hardly come back, so on them it acts at once.
     """
 
     weights: dict[str, Fixed | Bounded]
@@ -112,6 +121,7 @@ class WeightControl:
     start: int = 0
     brake: float = 1.0
     n_braked: int = 0
+    last_columns: float = math.inf
     past: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def values(self, epoch: int) -> dict[str, float]:
@@ -123,10 +133,19 @@ class WeightControl:
     def observe(self, epoch: int, auc: float, columns: float, measured: dict[str, float]) -> None:
         """Learn from an epoch's validation: brake below the floor, let go slowly above it."""
         self.past[epoch] = self.values(epoch)
-        if epoch > self.start and not self.floor.holds(auc, columns):
-            self.brake *= 0.7
-            self.n_braked += 1
+        rising = columns > self.last_columns
+        self.last_columns = columns
+        if epoch > self.start and not self.floor.keeps_auc(auc):
+            self._lower()
+            return
+        if not self.floor.keeps_columns(columns):
+            if not rising:  # they come back slowly: what was lowered is given time
+                self._lower()
             return
         self.brake = min(1.0, self.brake * 1.05)
         for name, weight in self.weights.items():
             weight.observe(epoch, measured[name])
+
+    def _lower(self) -> None:
+        self.brake *= 0.7
+        self.n_braked += 1
