@@ -43,6 +43,10 @@ def test_the_verdict_in_words(audit, test_csv):
     assert not any(cell in out for cell in make_loans(160, seed=1)["id"])
 
 
+def test_a_pipe_gets_a_line_and_no_bar(audit, model, test_csv):
+    assert audit("--json")[2] == f"Auditing {model} on {test_csv} ...\n"
+
+
 def test_json_is_the_record_and_nothing_else(audit):
     code, out, _ = audit("--json")
     assert code == 0

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from loan_files import QUICK, ROLES
+from loan_files import QUICK, ROLES, make_loans
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, terminals and signals of Unix")
 GCIG = [sys.executable, "-c", "import sys; from gcig.cli import main; sys.exit(main())"]
@@ -94,8 +94,9 @@ def test_ctrl_c_leaves_no_half_model(loans_csv, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_new_users_path(loans_csv, tmp_path):
+def test_a_new_users_path(tmp_path):
     """From an empty folder with a file to a report, decisions and an audit."""
+    make_loans(800).to_csv(tmp_path / "loans.csv", index=False)
 
     def gcig(*arguments, code=0):
         run = subprocess.run(
@@ -105,9 +106,9 @@ def test_a_new_users_path(loans_csv, tmp_path):
         return run.stdout
 
     drop = ["--drop", "id", "--out", "model", "--save-test", "test.csv", *QUICK]
-    assert "Cost:" in gcig("train", loans_csv, *ROLES, *drop)
+    assert "Cost:" in gcig("train", "loans.csv", *ROLES, *drop)
     assert (tmp_path / "model" / "report.html").stat().st_size > 10_000
-    assert len(gcig("predict", "model", "test.csv", "--id", "id").splitlines()) == 61
+    assert len(gcig("predict", "model", "test.csv", "--id", "id").splitlines()) == 201
     report = json.loads((tmp_path / "model" / "report.json").read_text())
     assert report["data"]["file"] == "loans.csv"
     roles = ["--target", "approved", "--sensitive", "sex"]

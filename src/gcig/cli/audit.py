@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,13 +119,16 @@ def audit(
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
     for path in (html, markdown):
         check_folder_of(path)
+    watched = sys.stderr.isatty()
+    if not quiet and not watched:
+        say(f"Auditing {model} on {file} ...")
     found = audit_file(
         model,
         file,
         drop=[name for each in drop for name in split_names(each)],
         definition=Definition(columns=columns),
         random_state=seed,
-        progress=not quiet,
+        progress=not quiet and watched,
         **options,
     )
     check = found.check(**limits, conservative=conservative) if limited else None
