@@ -39,6 +39,18 @@ class Explanation:
         Where they came from.
     definition : dict
         The definition of disparity, with the rule and the steps that were used.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(random_state=0)
+    >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    >>> found = model.explain(data.X, data.y, columns="original")
+    >>> found.attributions.shape, found.groups
+    ((2, 1000, 19), ('female', 'male'))
+    >>> found.top_columns(1).index[0]
+    'checking_status'
     """
 
     attributions: NDArray[np.float32]

@@ -89,6 +89,17 @@ class Evaluation(Record):
     gcig_groups : GCIG over the rows of each group.
     gcig_columns, gcig_columns_original : mean contribution of each column to the disparity.
     definition : the choices behind ``gcig``.
+
+    Examples
+    --------
+    >>> from gcig.metrics import evaluate_predictions
+    >>> sex = ["f", "f", "f", "m", "m", "m"]
+    >>> labels, scores = [0, 1, 1, 0, 0, 1], [0.2, 0.9, 0.4, 0.1, 0.7, 0.8]
+    >>> found = evaluate_predictions(labels, scores, sensitive_features=sex)
+    >>> found
+    <Evaluation of 6 rows: AUC 0.8889, F1 0.6667, EO gap 1.0000>
+    >>> found.groups[0].tpr, found.delta_tpr
+    (0.5, 0.5)
     """
 
     n_rows: int
