@@ -200,6 +200,14 @@ class TestAnswers:
         assert found.clipped == 1.0
         assert float(found.values.abs().max()) <= 2 * np.log(999) + 1e-9
 
+    def test_a_row_without_reasons_has_none(self) -> None:
+        """A step function does not move between a row and a reference on the same side of the step."""
+        adapted = adapt(lambda X: 0.1 + 0.37 * (X["age"] > 40), TABLE)
+        rows = adapted.encode(TABLE.assign(age=[20.0, 60.0] * 150))
+        found = adapted.explainer.attribute(rows[:10], rows[:1], Definition(n_steps=3))
+        assert (found.values[0, ::2] == 0).all()
+        assert (found.values[0, 1::2, 0] > 0).all()
+
     def test_a_search_stands_for_its_best_model(self) -> None:
         rows = TABLE[["age", "hours"]]
         search = GridSearchCV(LogisticRegression(), {"C": [1.0, 2.0]}, cv=2).fit(rows, Y)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gcig.adapters.cells import TableCells
 from gcig.adapters.explainers import Budget, Explainer, Reasons
@@ -20,6 +21,7 @@ __all__ = ["CLIP", "ShapleyExplainer", "clipped_logits"]
 Floats = NDArray[np.float64]
 CLIP = 0.001
 N_PAIRS = 16
+_ROUNDING = 1e-12  # of the largest score
 MAX_LEVELS = 256  # of all columns together, whose draws are controlled for
 
 
@@ -56,15 +58,16 @@ class ShapleyExplainer(Explainer):
 
     def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
         """One value for each original column; ``n_steps`` is the number of antithetic pairs."""
-        counts = [0, 0]
+        seen = _Seen()
 
         def value(points: Floats) -> Floats:
             scores = np.asarray(self.score(self.cells.decode(points)), dtype=np.float64)
-            if not self.probabilistic:
-                return scores
-            counts[0] += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
-            counts[1] += len(scores)
-            return clipped_logits(scores)
+            if self.probabilistic:
+                seen.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+                seen.n_probabilities += len(scores)
+                scores = clipped_logits(scores)
+            seen.largest = max(seen.largest, float(np.abs(scores).max()))
+            return scores
 
         typical = np.asarray(references, dtype=np.float64)
         found = shapley_values(
@@ -78,12 +81,9 @@ class ShapleyExplainer(Explainer):
             max_points=MAX_POINTS,
         )
         residual = np.abs(found.values.sum(axis=2) - found.change)
-        replicates = None if found.replicates is None else torch.from_numpy(found.replicates)
+        replicates = None if found.replicates is None else seen.without_rounding(found.replicates)
         return Reasons(
-            torch.from_numpy(found.values),
-            torch.from_numpy(residual),
-            replicates,
-            counts[0] / counts[1] if counts[1] else math.nan,
+            seen.without_rounding(found.values), torch.from_numpy(residual), replicates, seen.share_clipped
         )
 
     def _levels(self, typical: Floats) -> list[Levels]:
@@ -120,6 +120,23 @@ class ShapleyExplainer(Explainer):
         """With the rule that was used in the place of a rule of integration."""
         exact = is_exact(len(self.cells.names), _pairs(definition), random=self.cells.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
+
+
+@dataclass
+class _Seen:
+    """What the scores of one explanation were like."""
+
+    n_clipped: int = 0
+    n_probabilities: int = 0
+    largest: float = 0.0
+
+    @property
+    def share_clipped(self) -> float:
+        return self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
+
+    def without_rounding(self, values: Floats) -> Tensor:
+        """Values with rounding errors set to zero, or a row without reasons would seem to have some."""
+        return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))
 
 
 def _pairs(definition: Definition) -> int:

@@ -26,6 +26,7 @@ from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudi
 __all__ = ["Findings", "Options", "run_audit"]
 
 SAMPLE_ROWS = 4096
+N_RESAMPLES = 100  # draws in which the baselines are estimated again
 N_BINS = 24
 TOP_ROWS = 20
 EXPLORED_ROWS = 50  # with include_rows: as many of the largest, and as many taken at random
@@ -40,7 +41,6 @@ class Options:
     include_rows: bool = False
     n_bootstrap: int = 1000
     n_shuffles: int | None = None
-    n_resamples: int = 100
     random_state: int = 0
     max_rows_explained: int | None = None
 
@@ -73,7 +73,8 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     limit = options.max_rows_explained if options.max_rows_explained is not None else cost.rows
     # First pass.
     n_shuffles = cost.shuffles if options.n_shuffles is None else options.n_shuffles
-    sums = BaselineSums(len(names), n_shuffles, options.n_resamples, rngs[0])
+    n_resamples = min(N_RESAMPLES, options.n_bootstrap)
+    sums = BaselineSums(len(names), n_shuffles, n_resamples, rngs[0])
     reservoir = Reservoir(max(SAMPLE_ROWS, limit or 0), rngs[1])
     typical = reservoir if reference is None else Reservoir(SAMPLE_ROWS, rngs[1])
     for batch in source.batches("baselines"):
@@ -89,7 +90,8 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     means = sums.means[:, compared]
     own = reference is None and adapted.baselines is not None
     baselines = np.asarray(adapted.baselines, np.float64)[:, compared] if own else means
-    explaining = _prepare(adapted, baselines, options.definition, sample[: cost.probe_rows])
+    probe = sample[: min(cost.probe_rows, limit or n_rows)]
+    explaining = _prepare(adapted, baselines, options.definition, probe)
     # Second pass.
     every_row = limit is None or n_rows <= limit
     explained = sample if every_row or limit is None else sample[:limit]
@@ -97,7 +99,7 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         explaining,
         n_rows=n_rows if every_row else len(explained),
         n_groups=len(names),
-        edges=_edges(explaining, sample[: cost.probe_rows]),
+        edges=_edges(explaining, probe),
         n_top=EXPLORED_ROWS if options.include_rows else TOP_ROWS,
         rng=rngs[2],
     )
@@ -109,10 +111,10 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     if not every_row:
         tally.add(explained)
     # Comparison with chance, on a sample of the rows.
-    probe = sample[: cost.shuffled_rows]
+    few = probe[: cost.shuffled_rows]
     coarse = replace(explaining, definition=cost.coarsen(explaining.definition))
-    null = compare_shuffles(coarse, probe, means, sums.shuffled[:, :, compared])
-    shift = mean_disparities(coarse, probe, sums.resampled[:, :, compared]) - null.observed
+    null = compare_shuffles(coarse, few, means, sums.shuffled[:, :, compared])
+    shift = mean_disparities(coarse, few, sums.resampled[:, :, compared]) - null.observed
     measured = Measured(
         tally,
         Draws(tally.blocks.n_blocks, options.n_bootstrap, rngs[3]),
@@ -132,7 +134,7 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         procedural,
         histogram_counts=_histogram(tally, names, outcome.n_rows.sum(axis=1)),
         rows=_rows(tally, explaining, sample, measured, names, options),
-        stability=check_stability(tally, sample[: cost.probe_rows], settings, procedural.gcig.value),
+        stability=check_stability(tally, probe, settings, procedural.gcig.value),
     )
     return Findings(
         outcome=audit_outcome(outcome, options.n_bootstrap, rngs[4]),

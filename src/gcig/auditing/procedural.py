@@ -72,11 +72,12 @@ class Measured:
         value = self._mean(tally.total.sum(axis=0))
         of_rows = self._mean(self.draws.resample(tally.total))
         both = self._with_baselines(of_rows)
-        floor = interval(float(np.nanmean(self.null.shuffled)), self.null.shuffled) if self._tested else _NONE
-        reach = _Z * float(np.nanstd(both, ddof=1)) if len(both) > 1 else math.nan
+        floor = self._noise_floor()
+        reach = _Z * float(both.std(ddof=1)) if len(both) > 1 else math.nan
         gap = float(value) - floor.value
         excess = Interval(gap, gap - reach, gap + reach)
-        centred = np.maximum(both - np.nanmean(both) + value, 0) if len(both) else both
+        # The draws lie above the estimate, since resampled baselines are noisier than estimated ones.
+        centred = np.maximum(both - both.mean() + value, 0) if len(both) else both
         return GcigAudit(
             gcig=interval(float(value), of_rows),
             gcig_resampled=interval(float(value), centred),
@@ -95,9 +96,10 @@ class Measured:
             columns=self._columns(float(value)),
         )
 
-    @property
-    def _tested(self) -> bool:
-        return bool(np.isfinite(self.null.shuffled).any())
+    def _noise_floor(self) -> Interval:
+        """Mean and quantiles of GCIG under shuffled groups."""
+        found = self.null.shuffled[np.isfinite(self.null.shuffled)]
+        return interval(float(found.mean()), found) if len(found) else _NONE
 
     def _mean(self, sums: Floats) -> Floats:
         return combine_labels(sums, self.label_weights)
@@ -105,7 +107,8 @@ class Measured:
     def _with_baselines(self, of_rows: Floats) -> Floats:
         """Draws of GCIG in which both the rows and the baselines are resampled."""
         n = min(len(of_rows), len(self.shift))
-        return np.asarray(of_rows[:n] + self.shift[:n])
+        both = of_rows[:n] + self.shift[:n]
+        return np.asarray(both[np.isfinite(both)])
 
     def _labels(self, n_of_label: tuple[int, int]) -> tuple[LabelAudit, ...]:
         means = label_means(self.tally.total.sum(axis=0))

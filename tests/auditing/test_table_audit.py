@@ -1,0 +1,324 @@
+"""Audits of tables in memory: what is in the record, for models of every kind."""
+
+import functools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audits import audit_loans, example_audit, loans
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
+
+import gcig
+from gcig._validation import InputError
+from gcig.auditing import audit
+from gcig.core.disparity import Definition
+from gcig.data.encoding import TableEncoder
+from gcig.records.audit import SMALLEST_CELL
+
+QUICK = {"n_bootstrap": 50, "n_shuffles": 19}
+
+
+@functools.cache
+def adult() -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """2,000 rows of Adult, without the protected attribute."""
+    data = gcig.load_dataset("adult", include_sensitive=False)
+    rows = np.random.default_rng(0).choice(len(data.X), 2000, replace=False)
+    return data.X.iloc[rows], data.y.iloc[rows], data.sensitive_features.iloc[rows]
+
+
+def encoder():
+    return make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_include="category")),
+        (StandardScaler(), make_column_selector(dtype_include="number")),
+    )
+
+
+def torch_module():
+    X, y, _ = adult()
+    rows = TableEncoder().fit_transform(X)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(rows.shape[1], 8), nn.SiLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy_with_logits(
+            module(torch.from_numpy(rows))[:, 0], torch.tensor(y.to_numpy(), dtype=torch.float32)
+        )
+        loss.backward()
+        optimizer.step()
+    return module, rows
+
+
+def linear_model():
+    X, y, _ = adult()
+    return make_pipeline(encoder(), LogisticRegression(max_iter=500)).fit(X, y), X
+
+
+def forest():
+    X, y, _ = adult()
+    model = RandomForestClassifier(10, min_samples_leaf=5, random_state=0)
+    return make_pipeline(encoder(), model).fit(X, y), X
+
+
+def boosted():
+    X, y, _ = adult()
+    model = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=15, random_state=0)
+    return model.fit(X, y), X
+
+
+def score_card(table: pd.DataFrame) -> np.ndarray:
+    points = 0.3 * (table["education-num"] - 10) + 0.03 * (table["hours-per-week"] - 40) - 1
+    return (1 / (1 + np.exp(-points))).to_numpy()
+
+
+def function():
+    return score_card, adult()[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "explanation"),
+    [
+        (torch_module, "integrated gradients"),
+        (linear_model, "integrated gradients"),
+        (forest, "Shapley values"),
+        (boosted, "Shapley values"),
+        (function, "Shapley values"),
+    ],
+)
+def test_audits_of_adult(make, explanation: str) -> None:
+    model, X = make()
+    _, y, sex = adult()
+    options = {"max_rows_explained": 20, "n_bootstrap": 5, "n_shuffles": 9}
+    found = audit(model, X, y, sensitive_features=sex, **options).record
+    assert found.subject.explanation == explanation
+    assert found.subject.n_rows == 2000
+    assert [group.group for group in found.groups] == ["Female", "Male"]
+    assert found.procedural.completeness < 1e-3
+    assert found.outcome.auc.value > (0.6 if make is function else 0.8)
+    assert math.isnan(found.procedural.clipped) == (explanation == "integrated gradients")
+    assert any("sample of 20 of 2000 rows" in line for line in found.verdict.cautions)
+    assert 0.01 < found.procedural.gcig.value < 1
+    assert sum(column.share for column in found.procedural.columns) == pytest.approx(1)
+    if make is function:
+        used = {column.column for column in found.procedural.columns if column.share > 0}
+        assert used == {"education-num", "hours-per-week"}
+        assert found.procedural.effective_columns <= 2
+
+
+def test_figures_are_those_of_evaluate() -> None:
+    model, X = linear_model()
+    _, y, sex = adult()
+    found = audit(model, X, y, sensitive_features=sex, **QUICK).record
+    expected = gcig.evaluate(model, X, y, sensitive_features=sex, n_bootstrap=10)
+    assert found.procedural.gcig.value == pytest.approx(expected.gcig_original)
+    assert found.outcome.eo_gap.value == pytest.approx(expected.eo_gap)
+    assert found.outcome.auc.value == pytest.approx(expected.auc)
+    settings = {(check.aspect, check.setting): check for check in found.procedural.stability}
+    assert settings["norm", "l2"].gcig == pytest.approx(expected.gcig_l2_original)
+    assert settings["columns", "encoded"].gcig == pytest.approx(expected.gcig)
+    assert settings["norm", "l1"].used
+    assert not settings["baseline", "medians"].used
+    by_group = dict(zip(("Female", "Male"), found.groups, strict=True))
+    encoded = audit(
+        model, X, y, sensitive_features=sex, definition=Definition(columns="encoded"), **QUICK
+    ).record
+    assert encoded.procedural.gcig.value == pytest.approx(expected.gcig)
+    assert encoded.groups[0].gcig.value == pytest.approx(expected.gcig_groups["Female"])
+    assert by_group["Female"].gcig.value != encoded.groups[0].gcig.value
+
+
+class TestRecord:
+    @property
+    def record(self):
+        return example_audit(3, include_rows=True).record
+
+    def test_contributions_add_up_to_gcig_and_are_ranked(self) -> None:
+        found = self.record.procedural
+        values = [column.contribution.value for column in found.columns]
+        assert sum(values) == pytest.approx(found.gcig.value)
+        assert values == sorted(values, reverse=True)
+
+    def test_direction_follows_the_profile(self) -> None:
+        for column in self.record.procedural.columns:
+            assert column.towards == max(column.profile, key=column.profile.__getitem__)
+            spread = max(column.profile.values()) - min(column.profile.values())
+            assert column.difference == pytest.approx(spread)
+        # Against a group with less income, income speaks more for approval.
+        assert self.record.procedural.columns[0].column == "income"
+        assert self.record.procedural.columns[0].towards == "group 0"
+
+    def test_pairs_and_labels(self) -> None:
+        found = self.record.procedural
+        assert [(pair.first, pair.second) for pair in found.pairs] == [
+            ("group 0", "group 1"),
+            ("group 0", "group 2"),
+            ("group 1", "group 2"),
+        ]
+        assert found.pairs[2].gcig.value < found.pairs[0].gcig.value
+        assert [label.label for label in found.labels] == ["no", "yes"]
+        assert sum(label.n_rows for label in found.labels) == 600
+        mean = sum(label.n_rows * label.gcig.value for label in found.labels) / 600
+        assert mean == pytest.approx(found.gcig.value)
+
+    def test_histogram_counts_rows_and_hides_small_bins(self) -> None:
+        found = self.record.procedural
+        assert len(found.histogram_edges) == 25
+        for name, counts in found.histogram_counts.items():
+            assert len(counts) == 24
+            assert all(count == 0 or count >= SMALLEST_CELL for count in counts)
+            rows = next(group.n_rows for group in self.record.groups if group.group == name)
+            assert sum(counts) <= rows
+
+    def test_rows_are_positions_unless_asked_for(self) -> None:
+        hidden = example_audit().record.procedural.rows
+        assert len(hidden) == 20
+        assert all(row.reasons == {} and row.group is None and math.isnan(row.score) for row in hidden)
+        shown = self.record.procedural.rows
+        assert shown[0].disparity == max(row.disparity for row in shown)
+        assert set(shown[0].reasons) == {"group 0", "group 1", "group 2"}
+
+    def test_reasons_of_a_row_are_complete(self) -> None:
+        """Under two references, the sums differ by the difference of the references' logits."""
+        table = loans(n_groups=3)
+        X, y = table[["income", "debt", "age", "noise"]], table["approved"]
+        model = LogisticRegression().fit(X, y)
+        row = self.record.procedural.rows[5]
+        score = model.predict_proba(X.iloc[[row.position]])[0, 1]
+        assert row.score == pytest.approx(score)
+        assert row.label == y[row.position]
+        assert row.group == table["sex"][row.position]
+        cell = X[(y == row.label) & (table["sex"] == "group 1")].mean()
+        logit = (
+            model.decision_function(X.iloc[[row.position]])[0] - model.decision_function(cell.to_frame().T)[0]
+        )
+        assert sum(row.reasons["group 1"].values()) == pytest.approx(logit)
+
+    def test_intervals_enclose_their_estimates(self) -> None:
+        found = self.record.procedural
+        for each in (
+            found.gcig,
+            found.gcig_resampled,
+            found.excess,
+            *(c.contribution for c in found.columns),
+        ):
+            assert each.low <= each.value <= each.high
+        assert found.gcig_resampled.high - found.gcig_resampled.low > found.gcig.high - found.gcig.low
+        assert found.excess.value == pytest.approx(found.gcig.value - found.noise_floor.value)
+
+    def test_the_same_seed_gives_the_same_record(self) -> None:
+        first, second = (audit_loans(loans(), **QUICK, random_state=3).record for _ in range(2))
+        for part in ("procedural", "outcome", "groups"):
+            assert getattr(first, part) == getattr(second, part)
+
+
+class TestOptions:
+    def test_threshold_and_weights(self) -> None:
+        table = loans()
+        doubled = pd.concat([table, table[table["sex"] == "group 0"]], ignore_index=True)
+        X = table[["income", "debt", "age", "noise"]]
+        model = LogisticRegression().fit(X, table["approved"])
+        weights = np.where(table["sex"] == "group 0", 2.0, 1.0)
+        options = {"threshold": 0.7, "reference": (X, table["approved"], table["sex"]), **QUICK}
+        weighted = audit(
+            model, X, table["approved"], sensitive_features=table["sex"], sample_weight=weights, **options
+        ).record
+        repeated = audit(
+            model, doubled[X.columns], doubled["approved"], sensitive_features=doubled["sex"], **options
+        ).record
+        assert weighted.subject.threshold == 0.7
+        assert weighted.subject.reference == "the reference rows that were given"
+        assert weighted.procedural.gcig.value == pytest.approx(repeated.procedural.gcig.value)
+        for name in ("accuracy", "f1", "auc", "eo_gap"):
+            assert getattr(weighted.outcome, name).value == pytest.approx(
+                getattr(repeated.outcome, name).value
+            )
+
+    def test_small_groups_are_left_out_of_comparison_and_report(self) -> None:
+        table = loans()
+        table.loc[:7, "sex"] = "tiny"
+        found = audit_loans(table, **QUICK).record
+        assert [group.n_rows is None for group in found.groups] == [False, False, True]
+        assert len(found.procedural.pairs) == 1
+        assert "tiny" not in found.procedural.histogram_counts
+        assert "tiny" not in found.procedural.columns[0].profile
+        assert any("'tiny'" in line for line in found.verdict.cautions)
+
+    def test_too_few_rows_to_compare_anything(self) -> None:
+        with pytest.raises(InputError, match="Fewer than two groups have 11 reference rows"):
+            audit_loans(loans(30), **QUICK)
+
+    def test_without_probabilities(self) -> None:
+        table = loans()
+        X = table[["income", "debt", "age", "noise"]]
+        model = RidgeClassifier().fit(X, table["approved"])
+        found = audit(model, X, table["approved"], sensitive_features=table["sex"], **QUICK).record
+        assert math.isnan(found.groups[0].calibration.value)
+        assert found.outcome.auc.value > 0.7
+        with pytest.raises(InputError, match="threshold is a probability"):
+            audit(model, X, table["approved"], sensitive_features=table["sex"], threshold=0.4, **QUICK)
+
+    def test_without_draws_and_shuffles_there_is_no_evidence(self) -> None:
+        found = audit_loans(loans(), n_bootstrap=0, n_shuffles=0).record.procedural
+        assert found.gcig.value > 0
+        assert math.isnan(found.gcig.low)
+        assert math.isnan(found.p_value)
+        assert found.evidence == "not enough"
+
+    def test_a_model_without_reasons_is_undefined(self) -> None:
+        table = loans()
+        found = audit(
+            lambda rows: np.full(len(rows), 0.4),
+            table[["income", "debt"]],
+            (table["approved"] == "yes").astype(int),
+            sensitive_features=table["sex"],
+            max_rows_explained=50,
+            **QUICK,
+        ).record
+        assert math.isnan(found.procedural.gcig.value)
+        assert found.procedural.undefined_rows == 50
+        assert found.verdict.status == "inconclusive"
+
+    def test_crossed_attributes(self) -> None:
+        table = loans(1200)
+        race = np.random.default_rng(9).choice(["a", "b"], 1200)
+        X = table[["income", "debt", "age", "noise"]]
+        found = audit(
+            LogisticRegression().fit(X, table["approved"]),
+            X,
+            table["approved"],
+            sensitive_features=pd.DataFrame({"sex": table["sex"], "race": race}),
+            **QUICK,
+        ).record
+        assert found.subject.sensitive == ("sex", "race")
+        assert len(found.groups) == 4
+        assert len(found.procedural.pairs) == 6
+
+    def test_a_reference_must_be_a_triple(self) -> None:
+        table = loans()
+        with pytest.raises(InputError, match="reference must be a tuple"):
+            audit_loans(table, reference=table)
+
+    def test_groups_must_be_among_those_of_the_reference(self) -> None:
+        table = loans()
+        X = table[["income", "debt", "age", "noise"]]
+        with pytest.raises(InputError, match="not in training"):
+            audit_loans(table, reference=(X, table["approved"], table["sex"].str.replace("0", "9")))
+
+
+def test_own_baselines_are_those_of_training() -> None:
+    table = loans(1500)
+    X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
+    model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
+    model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
+    found = audit(model, X[1000:], y[1000:], sensitive_features=sex[1000:], **QUICK).record
+    expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:])
+    assert found.procedural.gcig.value == pytest.approx(expected.gcig_original, rel=1e-5)
+    settings = [check.setting for check in found.procedural.stability if check.aspect == "baseline"]
+    assert settings == ["means of the training rows", "means of the audited rows", "medians"]
