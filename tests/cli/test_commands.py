@@ -36,6 +36,10 @@ def test_the_help_of_every_command_has_an_example_that_it_understands(shell, nam
         group.commands[name].make_context(name, arguments, parent=click.Context(group))
 
 
+def test_the_list_of_commands_is_not_cut_off(shell):
+    assert "..." not in shell("--help")[1].partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name):
     for option in group.commands[name].params:

@@ -32,6 +32,7 @@ __all__ = ["audit"]
 
 @click.command(
     cls=Command,
+    short_help="Measure anybody's model, and judge it against limits.",
     example="gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
 @click.argument("model", metavar="MODEL", type=PATH)

@@ -26,6 +26,7 @@ __all__ = ["compare"]
 
 @click.command(
     cls=Command,
+    short_help="Compare methods on a table by cross-validation.",
     example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id --out run/",
 )
 @file_argument

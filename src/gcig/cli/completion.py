@@ -11,6 +11,7 @@ __all__ = ["completion"]
 
 @click.command(
     cls=Command,
+    short_help="Print the script for completion with the tab key.",
     example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
     'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
     "gcig completion fish > ~/.config/fish/completions/gcig.fish",

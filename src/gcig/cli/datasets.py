@@ -14,7 +14,9 @@ from gcig.cli.types import DATASET
 __all__ = ["datasets"]
 
 
-@click.command(cls=Command, example="gcig datasets adult")
+@click.command(
+    cls=Command, short_help="List the datasets, or show the card of one.", example="gcig datasets adult"
+)
 @click.argument("name", required=False, type=DATASET)
 @json_option
 def datasets(name: str | None, as_json: bool) -> None:

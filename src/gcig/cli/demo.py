@@ -13,7 +13,11 @@ from gcig.cli.types import DATASET, METHOD, names_of
 __all__ = ["demo"]
 
 
-@click.command(cls=Command, example="gcig demo --out gcig-demo/")
+@click.command(
+    cls=Command,
+    short_help="Compare all methods on shipped data, in two minutes.",
+    example="gcig demo --out gcig-demo/",
+)
 @click.option(
     "--dataset",
     default="german",

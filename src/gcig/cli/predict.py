@@ -20,7 +20,11 @@ __all__ = ["predict"]
 ADDED = ("probability", "decision")
 
 
-@click.command(cls=Command, example="gcig predict model/ new.csv --id id --out decisions.csv")
+@click.command(
+    cls=Command,
+    short_help="A probability and a decision for every row.",
+    example="gcig predict model/ new.csv --id id --out decisions.csv",
+)
 @click.argument("model", metavar="MODEL", type=PATH)
 @file_argument
 @click.option(

@@ -14,7 +14,7 @@ from gcig.cli.options import PATH
 __all__ = ["report"]
 
 
-@click.command(cls=Command, example="gcig report run/")
+@click.command(cls=Command, short_help="Draw the page of a run again.", example="gcig report run/")
 @click.argument("path", metavar="PATH", type=PATH)
 @click.option(
     "--out", type=PATH, metavar="FILE.html", help="Write the page there instead of into the folder."

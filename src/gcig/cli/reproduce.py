@@ -13,7 +13,11 @@ from gcig.cli.types import DATASET, names_of, shard
 __all__ = ["reproduce"]
 
 
-@click.command(cls=Command, example="gcig reproduce --out run/\ngcig reproduce --out run/ --shard 1/4")
+@click.command(
+    cls=Command,
+    short_help="The paper's tables and figures, from scratch.",
+    example="gcig reproduce --out run/\ngcig reproduce --out run/ --shard 1/4",
+)
 @click.option(
     "--out",
     required=True,

@@ -30,6 +30,7 @@ _WEIGHT = FloatRange(min=0)
 
 @click.command(
     cls=Command,
+    short_help="Train a fair classifier on a table, with a report.",
     example="gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
 )
 @file_argument
