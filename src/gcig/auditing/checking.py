@@ -18,6 +18,14 @@ class CheckResult:
     passed : no limit is exceeded, and every figure that has a limit is defined.
     reasons : a line for each figure that has a limit.
     inconclusive : no limit is exceeded, but a figure is not defined.
+
+    Examples
+    --------
+    >>> gate = CheckResult(False, ("GCIG 0.0700 is above 0.05",))
+    >>> print(gate)
+    failed: GCIG 0.0700 is above 0.05
+    >>> bool(gate)
+    False
     """
 
     passed: bool

@@ -79,6 +79,19 @@ def audit_file(
     separator, decimal, encoding : how a CSV file is written; by default that is found out.
     rows_at_once : rows of a batch.
     in_memory_rows : a file with no more rows is read as a whole.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import gcig
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> data = gcig.load_dataset("german")
+    >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_csv(folder / "loans.csv", index=False)
+    >>> model = gcig.FairXClassifier(lambda_ig=0.0, max_epochs=2, random_state=0)
+    >>> _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    >>> found = audit_file(model, folder / "loans.csv", target="good", sensitive="sex", n_bootstrap=100)
+    >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
+    (1000, ['female', 'male'])
     """
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     stream = open_stream(path, separator=separator, decimal=decimal, encoding=encoding)
@@ -96,9 +109,7 @@ def audit_file(
     mark = find_decimal(stream, roles.columns, rows_at_once)
     whole = stream.n_rows <= in_memory_rows
     rows = stream.n_rows if whole else rows_at_once
-    first = next(read_batches(stream, roles.columns, decimal=mark, rows=rows))
-    schema = Schema().grown(first, roles)
-    del first
+    schema = _first_schema(stream, roles, mark, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # the same would be said of every batch
         while True:
@@ -159,6 +170,16 @@ def _find_roles(
     if not inputs:
         raise InputError(f"{stream.path}: no column is left for the model.")
     return Roles(inputs, target, sensitive, positive)
+
+
+def _first_schema(stream: TableStream, roles: Roles, decimal: str, rows: int) -> Schema:
+    """What the first batches hold, until two groups and two labels were seen."""
+    schema = Schema()
+    for frame in read_batches(stream, roles.columns, decimal=decimal, rows=rows):
+        schema = schema.grown(frame, roles)
+        if len(schema.groups) > 1 and len(schema.targets) > 1:
+            break
+    return schema
 
 
 @contextmanager

@@ -66,6 +66,12 @@ class Schema:
 
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
         """With the rows of a batch; the schema itself where they add nothing."""
+        for name in (roles.target, *roles.sensitive):
+            if count := int(frame[name].isna().sum()):
+                raise InputError(
+                    f"column {name!r} has missing cells ({count} in a batch of {len(frame)} rows): leave "
+                    "those rows out, or give them a value of their own."
+                )
         kinds = {
             name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
             if self.kinds
@@ -199,8 +205,6 @@ def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str
             if set(column.unique()) <= {0, 1}:
                 return column.to_numpy(np.int64)
             raise
-    if column.isna().any():
-        raise InputError(f"column {column.name!r} has missing labels: leave those rows out.")
     codes, values = factorise(column)
     return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]
 

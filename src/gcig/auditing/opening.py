@@ -27,6 +27,17 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         TorchScript archive (``.pt``, ``.pth``, ``.ts``).
     trust_pickle : opening a pickle or a TorchScript archive runs the program inside it, with your rights.
         Say True only for files whose origin you know.
+
+    Examples
+    --------
+    >>> import joblib, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "model.joblib"
+    >>> _ = joblib.dump({"any": "object"}, path)
+    >>> open_model(path)
+    Traceback (most recent call last):
+    gcig._tables.InputError: ...
+    >>> open_model(path, trust_pickle=True)
+    {'any': 'object'}
     """
     path = Path(path)
     if path.is_dir():

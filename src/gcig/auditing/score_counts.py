@@ -32,7 +32,7 @@ class Ranking(NamedTuple):
         """Area under the curve, with DeLong's interval on the logit scale.
 
         >>> Ranking(np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])).auc.value
-        0.875
+        0.625
         """
         p, q = float(self.positive.sum()), float(self.negative.sum())
         if p == 0 or q == 0:

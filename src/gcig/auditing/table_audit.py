@@ -82,6 +82,17 @@ def audit(
     -------
     AuditResult
         ``.record``, ``.check(max_gcig=...)``, ``.to_html(path)``, ``.to_json(path)``, ``.to_markdown()``.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.choice(["f", "m"], 300)
+    >>> X = rng.normal(size=(300, 2)) + np.outer(sex == "m", [1, 0])
+    >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
+    >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex, n_bootstrap=100)
+    >>> found.record.verdict.status, found.record.subject.explanation
+    ('concern', 'integrated gradients')
     """
     del progress
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)

@@ -1,0 +1,208 @@
+"""Audits of files in batches: the same estimates as of the table in memory, whatever the batches hold."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import loans
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+import gcig
+from gcig._validation import InputError
+from gcig.auditing import audit, audit_file
+from gcig.auditing.fingerprint import hash_file
+from gcig.methods import METHODS
+
+NUMBERS = ["income", "debt", "age", "noise"]
+QUICK = {"n_bootstrap": 50, "n_shuffles": 19}
+ROLES = {"target": "approved", "sensitive": "sex"}
+BATCHES = {"in_memory_rows": 0, "rows_at_once": 170}
+
+
+def fitted(table: pd.DataFrame) -> LogisticRegression:
+    return LogisticRegression().fit(table[NUMBERS], table["approved"])
+
+
+def estimates(record) -> dict[str, float]:
+    found, outcome = record.procedural, record.outcome
+    return {
+        "gcig": found.gcig.value,
+        "effective": found.effective_columns,
+        **{f"label {label.label}": label.gcig.value for label in found.labels},
+        **{f"{pair.first} {pair.second}": pair.gcig.value for pair in found.pairs},
+        **{column.column: column.contribution.value for column in found.columns},
+        **{check.setting: check.gcig for check in found.stability},
+        **{row.position: row.disparity for row in found.rows},
+        **{name: getattr(outcome, name).value for name in ("accuracy", "f1", "auc", "eo_gap", "four_fifths")},
+        **{
+            (group.group, name): getattr(group, name).value
+            for group in record.groups
+            for name in ("tpr", "calibration", "auc", "gcig")
+        },
+    }
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("options", [{}, BATCHES], ids=["whole", "batches"])
+def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, options: dict) -> None:
+    table = loans(900, 3)
+    path = tmp_path / f"loans{suffix}"
+    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    model = fitted(table)
+    expected = audit(
+        model, table[NUMBERS], table["approved"], sensitive_features=table["sex"], **QUICK
+    ).record
+    found = audit_file(model, path, **ROLES, **QUICK, **options).record
+    assert estimates(found) == pytest.approx(estimates(expected))
+    assert found.subject.data_sha256 == hash_file(path)
+    assert found.subject.n_rows == 900
+    assert found.subject.positive == "yes"
+    if options == {}:
+        assert found.procedural == expected.procedural  # to the last draw
+
+
+def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
+    table = loans(3000, 2)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = {"n_bootstrap": 300, "n_shuffles": 199}
+    whole = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **options).record.procedural
+    parts = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **options, **BATCHES).record.procedural
+    assert parts.noise_floor.value == pytest.approx(whole.noise_floor.value, rel=0.1)
+    assert parts.excess.high - parts.excess.low == pytest.approx(
+        whole.excess.high - whole.excess.low, rel=0.3
+    )
+    assert parts.p_value == whole.p_value == 0.005
+
+
+def test_what_only_later_rows_show(tmp_path) -> None:
+    """A group, a label, missing cells, and text in a column that starts with digits."""
+    table = loans(900).sort_values("sex", kind="stable", ignore_index=True)
+    table = pd.concat(
+        [table[table["approved"] == "no"], table[table["approved"] == "yes"]], ignore_index=True
+    )
+    table["code"] = [*(str(i % 3) for i in range(800)), *("x" for _ in range(100))]
+    table["hours"] = [*range(700), *([np.nan] * 200)]
+    path = tmp_path / "t.csv"
+    table.to_csv(path, index=False)
+
+    def model(rows: pd.DataFrame) -> np.ndarray:
+        assert pd.api.types.is_string_dtype(rows["code"])
+        chance = 0.3 + 0.4 * (rows["income"] > 0.5) + 0.1 * (rows["code"] == "x") - 0.1 * rows["hours"].isna()
+        return chance.to_numpy()
+
+    options = {"max_rows_explained": 30, "positive": "yes", "n_bootstrap": 5, "n_shuffles": 5, **ROLES}
+    whole = audit_file(model, path, **options).record
+    parts = audit_file(model, path, **options, **BATCHES).record
+    assert [group.group for group in parts.groups] == ["group 0", "group 1"]
+    assert parts.outcome.accuracy.value == whole.outcome.accuracy.value
+    assert parts.subject.n_columns == 6
+    used = {column.column for column in parts.procedural.columns if column.share > 0}
+    assert used == {"income", "code", "hours"}
+
+
+def test_a_gcig_model_reads_its_own_columns(tmp_path) -> None:
+    table = loans(700).assign(job=np.tile(["a", "b", None, "c", "c", "a", "b"], 100), extra="unused")
+    inputs = [*NUMBERS, "job"]
+    model = METHODS["unconstrained"].estimator(max_epochs=30, hidden_sizes=(4,), random_state=0)
+    model.fit(table[inputs], table["approved"], sensitive_features=table["sex"])
+    model.save(tmp_path / "model")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    found = audit_file(tmp_path / "model", tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES).record
+    expected = gcig.evaluate(model, table[inputs], table["approved"], sensitive_features=table["sex"])
+    assert found.subject.n_columns == 5
+    assert found.procedural.gcig.value == pytest.approx(expected.gcig_original, rel=1e-5)
+    assert found.subject.model_name == "model"
+
+
+def test_trees_in_batches(tmp_path) -> None:
+    table = loans(600)
+    table.to_parquet(tmp_path / "t.parquet")
+    model = HistGradientBoostingClassifier(max_iter=5).fit(table[NUMBERS], table["approved"])
+    found = audit_file(
+        model, tmp_path / "t.parquet", **ROLES, **QUICK, **BATCHES, max_rows_explained=40
+    ).record
+    assert found.subject.explanation == "Shapley values"
+    assert found.procedural.columns[0].column == "income"
+
+
+def test_a_separate_reference(tmp_path) -> None:
+    table, training = loans(900), loans(1500, seed=1)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    reference = (training[NUMBERS], training["approved"], training["sex"])
+    found = audit_file(
+        fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES, reference=reference
+    ).record
+    expected = audit(
+        fitted(table),
+        table[NUMBERS],
+        table["approved"],
+        sensitive_features=table["sex"],
+        reference=reference,
+        **QUICK,
+    ).record
+    assert found.procedural.gcig.value == pytest.approx(expected.procedural.gcig.value)
+
+
+def test_positive_and_crossed_attributes(tmp_path) -> None:
+    table = loans(1200).assign(race=np.random.default_rng(5).choice(["a", "b"], 1200))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    found = audit_file(
+        lambda rows: 1 / (1 + np.exp(rows["income"].to_numpy())),
+        tmp_path / "t.csv",
+        target="approved",
+        positive="no",
+        sensitive=["sex", "race"],
+        drop=["noise"],
+        max_rows_explained=20,
+        **QUICK,
+        **BATCHES,
+    ).record
+    assert found.subject.positive == "no"
+    assert found.subject.sensitive == ("sex", "race")
+    assert found.subject.n_columns == 3
+    assert len(found.groups) == 4
+    assert found.outcome.auc.value > 0.6
+
+
+def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
+    table = loans(400)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, progress=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "attributions" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": "nothing"}, "target: .* has no column 'nothing'"),
+        ({"sensitive": ["sex", "gone"]}, "sensitive: .* has no column 'gone'"),
+        ({"sensitive": "approved"}, "both target and sensitive"),
+    ],
+)
+def test_wrong_roles(tmp_path, changes: dict, message: str) -> None:
+    table = loans(100)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=message):
+        audit_file(fitted(table), tmp_path / "t.csv", **{**ROLES, **changes})
+
+
+def test_missing_labels_and_groups_are_errors(tmp_path) -> None:
+    table = loans(400)
+    for column in ("approved", "sex"):
+        broken = table.copy()
+        broken.loc[390, column] = None
+        broken.to_csv(tmp_path / "t.csv", index=False)
+        with pytest.raises(InputError, match=f"column '{column}' has missing cells"):
+            audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES)
+
+
+def test_no_cell_of_the_file_is_in_the_record(tmp_path) -> None:
+    table = loans(400).assign(name=[f"person-{i}" for i in range(400)])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    text = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK).to_json()
+    assert "person-" not in text
+    assert not math.isnan(fitted(table).coef_[0, 0])
