@@ -271,8 +271,8 @@ def test_fit_leaves_the_parameters_as_they_were():
 
 def test_history_has_every_term_completeness_and_validation_metrics(model):
     terms = {"prediction", "outcome", "gcig", "total"}
-    metrics = {"val_log_loss", "val_auc", "val_eo_gap", "val_gcig", "val_outcome", "completeness"}
-    assert set(model.history_.columns) == {"epoch"} | terms | metrics
+    metrics = {"val_log_loss", "val_auc", "val_eo_gap", "val_gcig", "val_outcome", "val_columns"}
+    assert set(model.history_.columns) == {"epoch", "completeness"} | terms | metrics
     assert model.history_["epoch"].tolist() == [1, 2, 3, 4, 5]
     assert model.history_["prediction"].iloc[-1] < model.history_["prediction"].iloc[0]
     assert model.history_["completeness"].max() < 0.01
@@ -282,7 +282,8 @@ def test_history_has_every_term_completeness_and_validation_metrics(model):
 def test_without_early_stopping_training_goes_on_to_the_last_epoch_on_all_rows():
     model = fitted(early_stopping=False, patience=1, max_epochs=3)
     assert model.n_epochs_ == 3
-    assert set(model.history_.columns) == {"epoch", "prediction", "outcome", "gcig", "total"}
+    terms = {"prediction", "outcome", "gcig", "total"}
+    assert set(model.history_.columns) == {"epoch", "completeness"} | terms
     assert model.plain_ == {}
     assert model.validation_["auc"] == pytest.approx(roc_auc_score(LOANS.y, model.decision_function(LOANS.X)))
 
@@ -404,7 +405,9 @@ def test_progress_is_shown_on_standard_error_when_asked_for(capsys):
 
 
 def test_linear_models_and_other_networks():
-    for parameters in ({"hidden_sizes": ()}, {"hidden_sizes": (8,), "activation": "gelu"}, {"norm": "l2"}):
+    # Under the l2 norm GCIG is larger, and the same weight heavier.
+    l2 = {"norm": "l2", "lambda_ig": 0.2}
+    for parameters in ({"hidden_sizes": ()}, {"hidden_sizes": (8,), "activation": "gelu"}, l2):
         assert roc_auc_score(TEST.y, fitted(**parameters).decision_function(TEST.X)) > 0.8
 
 
