@@ -87,7 +87,7 @@ def audit_file(
     >>> folder = Path(tempfile.mkdtemp())
     >>> data = gcig.load_dataset("german")
     >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_csv(folder / "loans.csv", index=False)
-    >>> model = gcig.FairXClassifier(lambda_ig=0.0, max_epochs=2, random_state=0)
+    >>> model = gcig.FairXClassifier(random_state=0)
     >>> _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> found = audit_file(model, folder / "loans.csv", target="good", sensitive="sex", n_bootstrap=100)
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]

@@ -40,6 +40,13 @@ class Dataset:
         The name of each row's group: a Series, or a DataFrame when several attributes were asked for.
     card
         What there is to know about the data before using it.
+
+    Examples
+    --------
+    >>> from gcig.data.registry import load_dataset
+    >>> data = load_dataset("german", sensitive="age")
+    >>> data.X.shape, sorted(data.sensitive_features.unique())
+    ((1000, 20), ['25 or younger', 'over 25'])
     """
 
     name: str

@@ -87,6 +87,19 @@ class DatasetSpec:
         What misleads those who do not know the data.
     harms
         What is known to be wrong with using it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> spec = DatasetSpec(
+    ...     name="loans",
+    ...     load=lambda: pd.DataFrame({"income": [20, 40], "sex": ["f", "m"], "approved": ["no", "yes"]}),
+    ...     target="approved",
+    ...     positive="yes",
+    ...     protected=(ProtectedAttribute("sex"),),
+    ... )
+    >>> spec.default
+    'sex'
     """
 
     name: str

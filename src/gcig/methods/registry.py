@@ -22,6 +22,11 @@ class Method:
         Where its class is: ``"package.module:Class"``; imported when first used.
     search_space : mapping of parameter name to values
         What grid search tries.
+
+    Examples
+    --------
+    >>> METHODS["hardt"].label, METHODS["hardt"].estimator.__name__
+    ('Hardt', 'ThresholdOptimizerClassifier')
     """
 
     key: str
@@ -130,6 +135,15 @@ def register_method(
         Its name in tables.
     search_space : mapping, optional
         What grid search tries.
+
+    Examples
+    --------
+    >>> from gcig.methods.fairx import FairXClassifier
+    >>> class StrictClassifier(FairXClassifier):
+    ...     method_key = "strict"
+    >>> register_method("strict", StrictClassifier, label="FairX, strict", overwrite=True)
+    >>> METHODS["strict"].label
+    'FairX, strict'
     """
     location = f"{estimator.__module__}:{estimator.__qualname__}"
     METHODS.add(Method(key, label or key, location, dict(search_space or {})), overwrite=overwrite)

@@ -1,0 +1,74 @@
+"""Every example in a docstring runs, and every public name has one."""
+
+import doctest
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import gcig
+from gcig.data import registry
+from gcig.methods import METHODS
+
+SOURCE = Path(gcig.__file__).parent
+# Whole comparisons and searches.
+SLOW = {"gcig.benchmark.comparison", "gcig.benchmark.tuning"}
+# Where public names are listed, and what need not have an example: a number, and functions listed twice.
+PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report.displays")
+WITHOUT = {"gcig.__version__", "gcig.methods.METHODS"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def modules_with_examples() -> list[object]:
+    names = [module_name(p) for p in sorted(SOURCE.rglob("*.py")) if ">>> " in p.read_text("utf-8")]
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind(monkeypatch):
+    """No windows, and no methods or datasets that examples registered."""
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_of_a_module_run(name):
+    module = importlib.import_module(name)
+    runner, said = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
+    assert tests, "its examples are where doctest does not look"
+    for test in tests:
+        runner.run(test, out=said.append)
+    assert not runner.failures, "".join(said)
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_has_an_example(package):
+    names = {name: getattr(importlib.import_module(package), name) for name in _listed(package)}
+    lacking = [name for name, found in names.items() if ">>> " not in _documented(found)]
+    assert not lacking
+
+
+def _listed(package: str) -> list[str]:
+    listed = importlib.import_module(package).__all__
+    return [name for name in listed if f"{package}.{name}" not in WITHOUT]
+
+
+def _documented(found: object) -> str:
+    """The docstring of a function, or of a class and its public methods."""
+    texts = [inspect.getdoc(found) or ""]
+    if inspect.isclass(found):
+        own = [each for name, each in vars(found).items() if not name.startswith("_")]
+        texts += [inspect.getdoc(each) or "" for each in own if callable(getattr(each, "__func__", each))]
+    return "\n".join(texts)
