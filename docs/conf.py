@@ -12,11 +12,14 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
 ]
+templates_path = ["_templates"]
+html_static_path = ["_static"]
 autosummary_generate = True
 autodoc_typehints = "none"
+default_role = "py:obj"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_templates"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Procedural fairness in practice", "fixed_sidebar": True}
 nitpicky = False

@@ -6,13 +6,19 @@ slow ones run the pages as they are printed and compare what commands print with
 """
 
 import functools
+import pkgutil
 import re
+import runpy
 import shutil
+import subprocess
 import sys
 import warnings
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 
+import gcig
 from documented_blocks import DOCS, ELSEWHERE, ROOT, Reader, blocks_of, commands_of, matches
 from gcig.cli.shell import shell
 from gcig.data import registry
@@ -43,7 +49,7 @@ QUICK_EPOCHS = 2
 # Pages whose time does not go into training: they are run as printed, with the slow tests.
 LONG = {"howto/audit_foreign_model", "howto/audit_gate"}
 # Pages without anything to run explain; everything else has to be run.
-PROSE = {"howto/collapse"}
+PROSE: set[str] = set()
 
 
 @pytest.fixture
@@ -170,3 +176,67 @@ def test_numbers_and_what_is_left_out_do_not_matter_but_words_do():
 def test_pages_go_on_with_files_of_pages_that_exist():
     assert set(AFTER) | set(AFTER.values()) | LONG | PROSE <= set(PAGES)
     assert shutil.which("gcig") or (ROOT / ".venv" / "bin" / "gcig").exists()
+
+
+def test_names_on_pages_can_be_imported():
+    for path in [*PAGES.values(), *DOCS.glob("*.rst")]:
+        for name in re.findall(r"(?<!`)`(gcig(?:\.\w+)+)`(?!`)", path.read_text("utf-8")):
+            assert pkgutil.resolve_name(name) is not None, f"{path.name}: {name}"
+
+
+def test_the_reference_lists_every_public_name():
+    page = (DOCS / "api.rst").read_text("utf-8")
+    listed = set(re.findall(r"^   (\w+)$", page, re.MULTILINE))
+    public = {*gcig.__all__, *gcig.metrics.__all__, *gcig.methods.__all__} - {"__version__"}
+    assert public <= listed, public - listed
+
+
+def test_the_index_names_every_page():
+    index = (DOCS / "index.rst").read_text("utf-8")
+    there = {
+        path.relative_to(DOCS).with_suffix("").as_posix()
+        for path in DOCS.rglob("*.rst")
+        if not {"_build", "_templates", "api"} & set(path.relative_to(DOCS).parts[:-1])
+    } - {"index"}
+    assert set(re.findall(r"^   ([\w/]+)$", index, re.MULTILINE)) == there
+
+
+def test_figures_on_pages_exist_and_are_safe_on_dark_pages():
+    for path in DOCS.rglob("*.rst"):
+        for name in re.findall(r"\.\. (?:figure|image):: (\S+\.svg)", path.read_text("utf-8")):
+            picture = (path.parent / name).read_text("utf-8")
+            assert 'class="paper"' in picture or "fill: #ffffff" in picture, (
+                f"{name} has no ground of its own"
+            )
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_warnings(tmp_path):
+    pytest.importorskip("sphinx")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs"]
+    done = subprocess.run([*command, tmp_path / "html"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    _check_links(tmp_path / "html")
+
+
+def _check_links(built):
+    """Every link from one page to another leads somewhere, anchors included."""
+    pages = {path: path.read_text("utf-8") for path in built.rglob("*.html")}
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        for link in re.findall(r'href="([^"]+)"', text):
+            if re.match(r"\w+:", link):
+                continue
+            name, _, anchor = unquote(link).partition("#")
+            target = (path.parent / name).resolve() if name else path
+            assert target.exists(), f"{path.name} -> {link}"
+            if anchor and target in ids and not anchor.startswith("L-"):
+                assert anchor in ids[target] or anchor == "", f"{path.name} -> {link}"
+
+
+@pytest.mark.slow
+def test_the_figures_can_be_drawn_again(tmp_path):
+    drawn = runpy.run_path(str(DOCS / "figures.py"))["draw"]()
+    assert {f"{name}.svg" for name in drawn} == {path.name for path in (DOCS / "_static").glob("*.svg")}
+    for picture in drawn.values():
+        ElementTree.fromstring(str(picture))

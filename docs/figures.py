@@ -1,0 +1,202 @@
+"""Draw the figures of the guide: ``python docs/figures.py`` writes them to ``docs/_static``.
+
+The first is made up and says so. The others show shipped data and models that are trained here, with seeds.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup
+
+import gcig
+from gcig.methods import METHODS
+from gcig.methods.explanation import Explanation
+from gcig.report.charts import disparity_histogram, standalone
+from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
+from gcig.report.charts.marks import colour, legend, legend_height, marker
+from gcig.report.charts.svg import WIDTH, chart, element, join, text
+
+STATIC = Path(__file__).parent / "_static"
+N_ROWS = 6000
+N_REASONS = 6
+
+
+def same_decision() -> Markup:
+    """Two refusals with different reasons; the numbers are made up."""
+    people = {
+        "Anna: refused": {"age": 0.6, "debts": 0.25, "income": 0.15},
+        "Ben: refused": {"debts": 0.6, "income": 0.3, "age": 0.1},
+    }
+    parts, y = [], 14.0
+    for index, (name, reasons) in enumerate(people.items()):
+        parts.append(text(name, 8, y, class_="strong"))
+        parts.append(text("because of", 8, y + 18, class_="label"))
+        for line, (column, share) in enumerate(reasons.items()):
+            at = y + 18 + 20 * line
+            bar = element(
+                "rect", x=150.0, y=at - 7, width=220 * share, height=14.0, fill="currentColor", opacity=0.75
+            )
+            parts += [
+                text(column, 142, at, anchor="end"),
+                element("g", bar, class_=colour(index)),
+                text(f"{share:.0%}", 156 + 220 * share, at),
+            ]
+        y += 96
+    told = "Two people are refused. For Anna age counts most, for Ben his debts. The numbers are made up."
+    return chart(y - 8, *parts, title="The same decision, different reasons", description=told)
+
+
+def two_references() -> Markup:
+    """One person of Adult, and the typical woman and man with the same label, by age and hours of work."""
+    data = gcig.load_dataset("adult")
+    high = data.X[["age", "hours-per-week"]][data.y == 1]
+    sex = data.sensitive_features[data.y == 1]
+    typical = {f"typical {name} of high income": high[sex == name].mean() for name in ("Female", "Male")}
+    person = high[(high["age"] == 31) & (high["hours-per-week"] == 38)].iloc[0]
+    top = legend_height([*typical, "one person"]) + 30
+    x, y = Scale(28, 48, 52, WIDTH - 14), Scale(36, 48, top + 190, top)
+    lines = [
+        element(
+            "line",
+            x1=x(mean["age"]),
+            y1=y(mean["hours-per-week"]),
+            x2=x(person["age"]),
+            y2=y(person["hours-per-week"]),
+            class_="axis",
+            stroke_dasharray="5 4",
+        )
+        for mean in typical.values()
+    ]
+    places = [*typical.values(), person]
+    marks = [marker(i, x(p["age"]), y(p["hours-per-week"]), size=6.5) for i, p in enumerate(places)]
+    return chart(
+        top + 232,
+        legend([*typical, "one person"], 0),
+        text("hours of work a week", 8, top - 16, class_="label"),
+        x_axis(x, top, top + 190, "age"),
+        y_axis(y, 52, WIDTH - 14),
+        *lines,
+        *marks,
+        title="One person, two references",
+        description="Two dashed paths lead to one person: from the typical woman and from the typical man.",
+    )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Reasons of held-out rows of Adult under two models, on original columns."""
+
+    plain: Explanation
+    fair: Explanation
+
+
+def train() -> Trained:
+    """A plain network and FairX on a part of Adult."""
+    data = gcig.load_dataset("adult", include_sensitive=False)
+    order = np.random.default_rng(0).permutation(len(data.X))[:N_ROWS]
+    train_rows, test_rows = order[: N_ROWS * 2 // 3], order[N_ROWS * 2 // 3 :]
+    explained = []
+    for key in ("unconstrained", "fairx"):
+        model = METHODS[key].estimator(random_state=0, device="cpu")
+        model.fit(
+            data.X.iloc[train_rows],
+            data.y.iloc[train_rows],
+            sensitive_features=data.sensitive_features.iloc[train_rows],
+        )
+        explained.append(model.explain(data.X.iloc[test_rows], data.y.iloc[test_rows], columns="original"))
+    return Trained(*explained)
+
+
+def reasons(trained: Trained) -> Markup:
+    """The reasons for one person under both references, from the plain network and from FairX."""
+    disparity = trained.plain.disparity
+    row = int(np.nanargmin(np.abs(disparity - np.nanmean(disparity))))  # a person like the average
+    models = {"plain network": _shares(trained.plain, row), "FairX": _shares(trained.fair, row)}
+    columns = np.argsort(-np.abs(models["plain network"]).max(axis=0), kind="stable")[:N_REASONS]
+    names = [trained.plain.columns[j] for j in columns]
+    groups = [f"compared with the typical {group}" for group in trained.plain.groups]
+    values = [float(v) for shares in models.values() for v in shares[:, columns].ravel()]
+    top = 2 * 20 + 22.0
+    scale = scale_for(values, 140, WIDTH - 14, include=[0.0], margin=0.08)
+    parts = [legend(groups, 0)]
+    for name, shares in models.items():
+        parts.append(text(name, 8, top - 10, class_="strong"))
+        parts.append(_panel(names, shares[:, columns], scale, top, last=name == "FairX"))
+        top += 22 * N_REASONS + 40
+    told = "; ".join(
+        f"{model}, {column}: " + " and ".join(f"{shares[g, j]:.2f}" for g in range(len(groups)))
+        for model, shares in models.items()
+        for column, j in zip(names, columns, strict=True)
+    )
+    return chart(top + 4, *parts, title="The reasons for one person", description=told)
+
+
+def _shares(explained: Explanation, row: int) -> np.ndarray:
+    """Normalised attributions (groups, columns) of one row."""
+    values = explained.attributions[:, row]
+    shares: np.ndarray = values / np.abs(values).sum(axis=1, keepdims=True)
+    return shares
+
+
+def _panel(names: Sequence[str], shares: np.ndarray, scale: Scale, top: float, *, last: bool) -> Markup:
+    bottom = top + 22 * len(names)
+    lines = [x_axis(scale, top, bottom, "share of the reasons, for and against" if last else "")]
+    lines.append(element("line", x1=scale(0), x2=scale(0), y1=top, y2=bottom, class_="axis"))
+    for line, name in enumerate(names):
+        y = top + 22 * (line + 0.5)
+        places = [scale(float(v)) for v in shares[:, line]]
+        lines.append(text(name, 132, y, anchor="end"))
+        lines.append(
+            element("line", x1=min(places), x2=max(places), y1=y, y2=y, class_="axis", stroke_width=2)
+        )
+        lines += [marker(group, x, y) for group, x in enumerate(places)]
+    return join(*lines)
+
+
+def disparities(trained: Trained) -> Markup:
+    """How disparity is spread over the rows; its mean is GCIG."""
+    rows: Mapping[str, np.ndarray] = {
+        "plain network": trained.plain.disparity,
+        "FairX": trained.fair.disparity,
+    }
+    edges = np.linspace(0, float(np.nanquantile(rows["plain network"], 0.99)), 25)
+    counts = {
+        name: np.histogram(values[values <= edges[-1]], edges)[0].tolist() for name, values in rows.items()
+    }
+    means = {name: float(np.nanmean(values)) for name, values in rows.items()}
+    return disparity_histogram(
+        edges.tolist(),
+        counts,
+        means=means,
+        title="Disparity of held-out people",
+        label="disparity of a person (dashed: the mean, GCIG)",
+    )
+
+
+def draw() -> dict[str, Markup]:
+    """All figures by file name."""
+    trained = train()
+    return {
+        "same_decision": same_decision(),
+        "two_references": two_references(),
+        "reasons": reasons(trained),
+        "disparities": disparities(trained),
+    }
+
+
+def main() -> None:
+    """Write the files."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=STATIC)
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    for name, picture in draw().items():
+        (out / f"{name}.svg").write_text(standalone(picture), encoding="utf-8")
+        print(out / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()

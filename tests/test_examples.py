@@ -1,0 +1,49 @@
+"""The examples of the gallery run, quickly and without warnings of ours, and draw something."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
+GALLERY = Path(__file__).parents[1] / "docs" / "gallery.rst"
+
+
+@pytest.fixture(autouse=True)
+def _no_window(monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::gcig._validation.InputWarning")  # categories that half of the rows lack
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_and_draws(path, capsys):
+    found = runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.strip(), "it prints what it found"
+    axes = found["figure"].axes
+    assert axes
+    assert any(one.has_data() for one in axes)
+
+
+def test_there_are_examples_and_each_explains_itself():
+    assert len(EXAMPLES) >= 6
+    for path in EXAMPLES:
+        title, rule = path.read_text("utf-8").splitlines()[:2]
+        assert title.startswith('"""')
+        assert set(rule) == {"="}
+        assert len(rule) == len(title) - 3
+
+
+def test_every_example_is_in_the_gallery_with_its_picture():
+    page = GALLERY.read_text("utf-8")
+    assert re.findall(r"literalinclude:: \.\./examples/(\w+)\.py", page) == [path.stem for path in EXAMPLES]
+    for path in EXAMPLES:
+        picture = GALLERY.parent / "_static" / "gallery" / f"{path.stem.removeprefix('plot_')}.svg"
+        assert picture.is_file()
+        assert picture.name in page
