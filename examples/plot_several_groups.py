@@ -1,5 +1,5 @@
 """Several groups, crossed
-========================
+=======================
 
 Sex and age of the applicants for credit are crossed into four groups. The audit compares every pair of them:
 the reasons may agree for women and for the young, and not for young women.

@@ -20,7 +20,6 @@ def _no_window(monkeypatch):
     pyplot.close("all")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("default::gcig._validation.InputWarning")  # categories that half of the rows lack
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_draws(path, capsys):
