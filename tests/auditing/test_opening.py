@@ -46,6 +46,27 @@ def test_a_plain_pickle_is_opened_too(tmp_path) -> None:
     assert open_model(path, trust_pickle=True).classes_.tolist() == ["no", "yes"]
 
 
+@pytest.mark.parametrize("suffix", [".pt2", ".pt"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_programs_are_audited_when_they_are_trusted(tmp_path, suffix: str) -> None:
+    path = tmp_path / f"model{suffix}"
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3), nn.SiLU(), nn.Linear(3, 1))
+    rows = X.to_numpy(np.float32)
+    if suffix == ".pt":
+        torch.jit.script(module).save(path)
+    else:
+        free = ({0: torch.export.Dim.AUTO},)
+        torch.export.save(torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=free), path)
+    with pytest.raises(InputError, match="trust_pickle"):
+        open_model(path)
+    opened = open_model(path, trust_pickle=True)
+    options = {"sensitive_features": TABLE["sex"], "n_bootstrap": 10, "n_shuffles": 5}
+    found = audit(opened, rows, Y == "yes", **options).record.procedural
+    expected = audit(module, rows, Y == "yes", **options).record.procedural
+    assert found.gcig.value == pytest.approx(expected.gcig.value, rel=1e-3)
+
+
 def test_what_cannot_be_opened_says_why(tmp_path) -> None:
     with pytest.raises(InputError, match="no model"):
         open_model(tmp_path / "none.onnx")

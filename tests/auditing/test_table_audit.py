@@ -300,6 +300,17 @@ class TestOptions:
         assert len(found.groups) == 4
         assert len(found.procedural.pairs) == 6
 
+    def test_a_column_that_tells_the_group_is_said(self) -> None:
+        table = loans().assign(code=lambda frame: (frame["sex"] == "group 1") * 1.0)
+        X = table[["income", "debt", "code"]]
+        model = LogisticRegression().fit(X, table["approved"])
+        found = audit(model, X, table["approved"], sensitive_features=table["sex"], **QUICK).record
+        assert any(
+            "'code' of X tells the protected attribute (sex)" in line for line in found.verdict.cautions
+        )
+        plain = audit_loans(loans(), **QUICK).record
+        assert not any("tells the protected" in line for line in plain.verdict.cautions)
+
     def test_a_reference_must_be_a_triple(self) -> None:
         table = loans()
         with pytest.raises(InputError, match="reference must be a tuple"):

@@ -3,25 +3,24 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from gcig._validation import InputError
 from gcig.adapters import AdaptedModel
 from gcig.auditing.baseline_sums import BaselineSums
 from gcig.auditing.batches import EncodedRows, Source
 from gcig.auditing.block_bootstrap import Draws
+from gcig.auditing.listed_rows import list_rows
 from gcig.auditing.measuring import audit_groups, audit_outcome
 from gcig.auditing.outcome_tally import OutcomeTally
 from gcig.auditing.procedural import Measured
-from gcig.auditing.reasons import Explaining, by_columns
+from gcig.auditing.reasons import Explaining
 from gcig.auditing.reservoir import Reservoir
-from gcig.auditing.row_tally import RowTally, TopRow, described_rows, largest
+from gcig.auditing.row_tally import RowTally
 from gcig.auditing.shuffling import compare_shuffles, mean_disparities
 from gcig.auditing.stability import check_stability, median_baselines
 from gcig.core.disparity import Definition
-from gcig.core.numerics import vector_norm
 from gcig.metrics.confusion import Codes, Floats
-from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit, RowAudit
+from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 
 __all__ = ["Findings", "Options", "run_audit"]
 
@@ -67,83 +66,149 @@ class Findings:
 
 def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, options: Options) -> Findings:
     """Audit the rows of a source; baselines come from the reference, the model or the rows themselves."""
-    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.random_state).spawn(6)]
+    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.random_state).spawn(4)]
+    first = _first_pass(adapted, source, reference, options, rngs[0])
+    baselines = next(iter(first.baselines.values()))
+    explaining = Explaining.prepare(adapted, baselines, options.definition, first.probe)
+    tally, outcome = _second_pass(explaining, source, first, options, rngs[1])
+    measured = _compare_with_chance(tally, source, first, options, rngs[2])
+    n_of_group, n_of_label = outcome.n_rows.sum(axis=1), outcome.n_rows.sum(axis=0)
     names = source.group_names
-    cost = adapted.explainer.budget
-    limit = options.max_rows_explained if options.max_rows_explained is not None else cost.rows
-    # First pass.
-    n_shuffles = cost.shuffles if options.n_shuffles is None else options.n_shuffles
-    n_resamples = min(N_RESAMPLES, options.n_bootstrap)
-    sums = BaselineSums(len(names), n_shuffles, n_resamples, rngs[0])
-    reservoir = Reservoir(max(SAMPLE_ROWS, limit or 0), rngs[1])
-    typical = reservoir if reference is None else Reservoir(SAMPLE_ROWS, rngs[1])
+    procedural = measured.record((int(n_of_label[0]), int(n_of_label[1])))
+    procedural = replace(
+        procedural,
+        histogram_counts=_histogram(tally, names, n_of_group),
+        rows=list_rows(
+            tally, names, measured, first.sample[:EXPLORED_ROWS] if options.include_rows else None
+        ),
+        stability=check_stability(tally, first.probe, first.baselines, procedural.gcig.value),
+    )
+    return Findings(
+        outcome=audit_outcome(outcome, options.n_bootstrap, rngs[3]),
+        groups=audit_groups(outcome, names, measured.of_groups(n_of_group)),
+        procedural=procedural,
+        definition=adapted.explainer.describe(explaining.definition),
+        n_rows=first.n_rows,
+        n_explained=tally.n_explained,
+        left_out=tuple(name for g, name in enumerate(names) if g not in first.compared),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstPass:
+    """What one pass over the rows leaves.
+
+    Attributes
+    ----------
+    sums : of the rows that the baselines are estimated on.
+    compared : groups with enough of these rows, as positions among all groups.
+    baselines : where they come from -> (2, compared groups, p); the first are used.
+    sample : audited rows in random order.
+    probe : the first of them, on which everything that is costly is tried.
+    limit : how many rows are explained; None for all.
+    """
+
+    sums: BaselineSums
+    compared: list[int]
+    baselines: dict[str, Floats]
+    sample: EncodedRows
+    probe: EncodedRows
+    n_rows: int
+    limit: int | None
+
+    @property
+    def means(self) -> Floats:
+        """Baselines of the rows that were summed."""
+        return self.sums.means[:, self.compared]
+
+    @property
+    def explains_all(self) -> bool:
+        """Whether every row is explained."""
+        return self.limit is None or self.n_rows <= self.limit
+
+
+def _first_pass(
+    adapted: AdaptedModel,
+    source: Source,
+    reference: Source | None,
+    options: Options,
+    rng: np.random.Generator,
+) -> _FirstPass:
+    """Sums for the baselines, and a sample of the audited rows."""
+    budget, names = adapted.explainer.budget, source.group_names
+    limit = budget.rows if options.max_rows_explained is None else options.max_rows_explained
+    n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
+    sums = BaselineSums(len(names), n_shuffles, min(N_RESAMPLES, options.n_bootstrap), rng)
+    sampled = Reservoir(max(SAMPLE_ROWS, limit or 0), rng)
+    typical = sampled if reference is None else Reservoir(SAMPLE_ROWS, rng)
     for batch in source.batches("baselines"):
-        reservoir.add(batch.rows)
+        sampled.add(batch.rows)
         if reference is None:
             sums.add(batch.inputs, batch.labels, batch.groups)
     if reference is not None:
         for batch in reference.batches("reference"):
             typical.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
-    sample, n_rows = reservoir.rows, reservoir.n_seen
     compared = _comparable(sums.counts, names)
     means = sums.means[:, compared]
-    own = reference is None and adapted.baselines is not None
-    baselines = np.asarray(adapted.baselines, np.float64)[:, compared] if own else means
-    probe = sample[: min(cost.probe_rows, limit or n_rows)]
-    explaining = _prepare(adapted, baselines, options.definition, probe)
-    # Second pass.
-    every_row = limit is None or n_rows <= limit
-    explained = sample if every_row or limit is None else sample[:limit]
+    baselines = {"means": means}
+    if reference is None and adapted.baselines is not None:
+        own = np.asarray(adapted.baselines, dtype=np.float64)[:, compared]
+        baselines = {"means of the training rows": own, "means of the audited rows": means}
+    baselines["medians"] = median_baselines(_recoded(typical.rows, compared), means)
+    return _FirstPass(
+        sums=sums,
+        compared=compared,
+        baselines=baselines,
+        sample=sampled.rows,
+        probe=sampled.rows[: min(budget.probe_rows, limit or sampled.n_seen)],
+        n_rows=sampled.n_seen,
+        limit=limit,
+    )
+
+
+def _second_pass(
+    explaining: Explaining, source: Source, first: _FirstPass, options: Options, rng: np.random.Generator
+) -> tuple[RowTally, OutcomeTally]:
+    """Reasons of all rows, or of a sample, and decisions of all."""
     tally = RowTally(
         explaining,
-        n_rows=n_rows if every_row else len(explained),
-        n_groups=len(names),
-        edges=_edges(explaining, probe),
+        n_rows=first.n_rows if first.explains_all else len(first.sample[: first.limit]),
+        n_groups=len(source.group_names),
+        edges=_edges(explaining, first.probe),
         n_top=EXPLORED_ROWS if options.include_rows else TOP_ROWS,
-        rng=rngs[2],
+        rng=rng,
     )
-    outcome = OutcomeTally(len(names), probabilistic=adapted.probabilistic)
+    adapted = explaining.adapted
+    outcome = OutcomeTally(len(source.group_names), probabilistic=adapted.probabilistic)
     for batch in source.batches("attributions"):
         outcome.add(batch, batch.predict(adapted, options.threshold))
-        if every_row:
+        if first.explains_all:
             tally.add(batch.rows)
-    if not every_row:
-        tally.add(explained)
-    # Comparison with chance, on a sample of the rows.
-    few = probe[: cost.shuffled_rows]
-    coarse = replace(explaining, definition=cost.coarsen(explaining.definition))
-    null = compare_shuffles(coarse, few, means, sums.shuffled[:, :, compared])
-    shift = mean_disparities(coarse, few, sums.resampled[:, :, compared]) - null.observed
-    measured = Measured(
+    if not first.explains_all:
+        tally.add(first.sample[: first.limit])
+    return tally, outcome
+
+
+def _compare_with_chance(
+    tally: RowTally, source: Source, first: _FirstPass, options: Options, rng: np.random.Generator
+) -> Measured:
+    """Shuffled and resampled baselines, on a sample of the rows."""
+    explaining = tally.explaining
+    adapted, budget = explaining.adapted, explaining.adapted.explainer.budget
+    few = first.probe[: budget.shuffled_rows]
+    coarse = replace(explaining, definition=budget.coarsen(explaining.definition))
+    null = compare_shuffles(coarse, few, first.means, first.sums.shuffled[:, :, first.compared])
+    resampled = mean_disparities(coarse, few, first.sums.resampled[:, :, first.compared])
+    original = explaining.definition.columns == "original"
+    return Measured(
         tally,
-        Draws(tally.blocks.n_blocks, options.n_bootstrap, rngs[3]),
+        Draws(tally.blocks.n_blocks, options.n_bootstrap, rng),
         null,
-        shift,
-        groups=tuple(names[g] for g in compared),
-        columns=adapted.original_names if options.definition.columns == "original" else adapted.columns,
+        shift=resampled - null.observed,
+        groups=tuple(source.group_names[g] for g in first.compared),
+        columns=adapted.original_names if original else adapted.columns,
         classes=(str(source.classes[0]), str(source.classes[1])),
-    )
-    of_label = outcome.n_rows.sum(axis=0)
-    procedural = measured.record((int(of_label[0]), int(of_label[1])))
-    settings = {"means of the training rows" if own else "means": baselines}
-    if own:
-        settings["means of the audited rows"] = means
-    settings["medians"] = median_baselines(_recoded(typical.rows, compared), means)
-    procedural = replace(
-        procedural,
-        histogram_counts=_histogram(tally, names, outcome.n_rows.sum(axis=1)),
-        rows=_rows(tally, explaining, sample, measured, names, options),
-        stability=check_stability(tally, probe, settings, procedural.gcig.value),
-    )
-    return Findings(
-        outcome=audit_outcome(outcome, options.n_bootstrap, rngs[4]),
-        groups=audit_groups(outcome, names, measured.of_groups(outcome.n_rows.sum(axis=1))),
-        procedural=procedural,
-        definition=adapted.explainer.describe(explaining.definition),
-        n_rows=n_rows,
-        n_explained=tally.n_explained,
-        left_out=tuple(name for g, name in enumerate(names) if g not in compared),
     )
 
 
@@ -159,22 +224,6 @@ def _comparable(counts: Codes, names: tuple[str, ...]) -> list[int]:
             "sensitive_features) with the training rows."
         )
     return [int(g) for g in kept]
-
-
-def _prepare(
-    adapted: AdaptedModel, baselines: Floats, definition: Definition, probe: EncodedRows
-) -> Explaining:
-    """Settle what is "auto", and what counts as a vanishing attribution."""
-    few = probe[:128]
-    definition = adapted.explainer.resolve(few.inputs, few.labels, baselines, definition)
-    norms: dict[str, list[torch.Tensor]] = {"original": [], "encoded": []}
-    for label in np.unique(probe.labels).tolist():
-        rows = probe.inputs[probe.labels == label]
-        found = adapted.explainer.attribute(rows, baselines[label], definition).values.double().cpu()
-        for kind, values in by_columns(adapted, found).items():
-            norms[kind].append(vector_norm(values, "l1").flatten())
-    scale = {kind: float(torch.cat(parts).median()) for kind, parts in norms.items()}
-    return Explaining(adapted, baselines, definition, scale)
 
 
 def _edges(explaining: Explaining, probe: EncodedRows) -> Floats:
@@ -203,43 +252,3 @@ def _recoded(rows: EncodedRows, compared: list[int]) -> EncodedRows:
     lookup = np.full(max([*compared, int(rows.groups.max())]) + 1, -1)
     lookup[compared] = np.arange(len(compared))
     return replace(rows, groups=lookup[rows.groups])
-
-
-def _rows(
-    tally: RowTally,
-    explaining: Explaining,
-    sample: EncodedRows,
-    measured: Measured,
-    names: tuple[str, ...],
-    options: Options,
-) -> tuple[RowAudit, ...]:
-    """The rows with the largest disparity: positions, and with ``include_rows`` reasons, also of others."""
-    if not options.include_rows:
-        return tuple(RowAudit(row.position, row.disparity) for row in tally.top)
-    chosen = {row.position: row for row in [*_at_random(explaining, sample[:EXPLORED_ROWS]), *tally.top]}
-    rows = largest(list(chosen.values()))
-    logits = explaining.adapted.logits(np.stack([row.inputs for row in rows]))
-    scores = 1 / (1 + np.exp(-np.asarray(logits, np.float64))) if explaining.adapted.probabilistic else logits
-    return tuple(
-        RowAudit(
-            row.position,
-            row.disparity,
-            label=measured.classes[row.label],
-            group=names[row.group],
-            score=float(score),
-            reasons={
-                group: dict(zip(measured.columns, row.values[g].tolist(), strict=True))
-                for g, group in enumerate(measured.groups)
-            },
-        )
-        for row, score in zip(rows, scores.tolist(), strict=True)
-    )
-
-
-def _at_random(explaining: Explaining, rows: EncodedRows) -> list[TopRow]:
-    chosen = []
-    for label in np.unique(rows.labels).tolist():
-        own = rows[rows.labels == label]
-        found = explaining.explain(own.inputs, label)
-        chosen += described_rows(own, found, label, np.flatnonzero(found.defined))
-    return chosen

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gcig._validation import InputError, InputWarning
+from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.auditing.engine import Options, run_audit
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
@@ -20,6 +20,7 @@ from gcig.auditing.table_audit import (
     reference_words,
     resolve_model,
     table_source,
+    telling_columns,
 )
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
@@ -140,7 +141,9 @@ def audit_file(
         reference=reference_words(adapted, given=reference is not None),
         threshold=threshold,
     )
-    return AuditResult(assemble(subject, findings))
+    first = next(source.frames())
+    groups = check_groups(first[list(protected)], n_rows=len(first), names=source.group_names)
+    return AuditResult(assemble(subject, findings, telling_columns(first[list(roles.inputs)], groups)))
 
 
 def _find_roles(

@@ -1,5 +1,7 @@
 """Models from files, without running code that somebody else put into them."""
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ _PROGRAMS = {
     ".pkl": "pickle",
     ".pickle": "pickle",
     ".joblib": "joblib",
+    ".pt2": "torch.export",
     ".pt": "TorchScript",
-    ".pth": "TorchScript",
     ".ts": "TorchScript",
 }
 
@@ -24,8 +26,8 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
     Parameters
     ----------
     path : a folder that an estimator's ``save`` wrote; ``.onnx``; ``.pkl``, ``.pickle`` or ``.joblib``; a
-        TorchScript archive (``.pt``, ``.pth``, ``.ts``).
-    trust_pickle : opening a pickle or a TorchScript archive runs the program inside it, with your rights.
+        program of ``torch.export`` (``.pt2``) or TorchScript (``.pt``, ``.ts``).
+    trust_pickle : opening a pickle or a torch program runs the code inside it, with your rights.
         Say True only for files whose origin you know.
 
     Examples
@@ -66,8 +68,14 @@ def _open_program(path: Path, kind: str) -> Any:
     import joblib
     import torch
 
+    openers: dict[str, Callable[[Path], Any]] = {
+        "torch.export": lambda path: torch.export.load(path).module(),
+        "TorchScript": lambda path: torch.jit.load(path, map_location="cpu"),
+    }
     try:
-        return torch.jit.load(path, map_location="cpu") if kind == "TorchScript" else joblib.load(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript, which others still write
+            return openers.get(kind, joblib.load)(path)
     except Exception as error:  # any code may run in there, and raise anything
         raise InputError(
             f"{path} could not be opened as {kind}: {type(error).__name__}. Was it written by other versions "

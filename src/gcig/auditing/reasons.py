@@ -1,7 +1,7 @@
 """From attributions of some rows to what is kept of them: disparity, columns, pairs, profiles."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Reasons
+from gcig.auditing.batches import EncodedRows
 from gcig.core.disparity import Definition, column_disparity, disparity, normalise, sum_blocks
 from gcig.core.numerics import vector_norm
 from gcig.metrics.confusion import Floats
@@ -17,7 +18,8 @@ from gcig.metrics.confusion import Floats
 __all__ = ["Explaining", "RowReasons", "by_columns"]
 
 _UNDEFINED_BELOW = 1e-8  # of the median norm, as in gcig.core.disparity
-_BYTES_AT_ONCE = 32 * 2**20
+_BYTES_AT_ONCE = 16 * 2**20
+_ROWS_TO_RESOLVE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,23 @@ class Explaining:
     definition: Definition
     scale: Mapping[str, float]
 
+    @classmethod
+    def prepare(
+        cls, adapted: AdaptedModel, baselines: Floats, definition: Definition, probe: EncodedRows
+    ) -> "Explaining":
+        """Settle what is "auto", and what counts as a vanishing attribution, by some rows."""
+        few = probe[:_ROWS_TO_RESOLVE]
+        explainer = adapted.explainer
+        definition = explainer.resolve(few.inputs, few.labels, baselines, definition)
+        norms: dict[str, list[Tensor]] = {"original": [], "encoded": []}
+        for label in np.unique(probe.labels).tolist():
+            rows = probe.inputs[probe.labels == label]
+            found = explainer.attribute(rows, baselines[label], definition).values.double().cpu()
+            for kind, values in by_columns(adapted, found).items():
+                norms[kind].append(vector_norm(values, "l1").flatten())
+        scale = {kind: float(torch.cat(parts).median()) for kind, parts in norms.items()}
+        return cls(adapted, baselines, definition, scale)
+
     @property
     def rows_at_once(self) -> int:
         """As many rows as keep their attributions in bounds."""
@@ -92,10 +111,6 @@ class Explaining:
             pairs=_pair_distances(unit).numpy(),
             reasons=reasons,
         )
-
-    def with_baselines(self, baselines: Floats) -> "Explaining":
-        """The same under other baselines."""
-        return replace(self, baselines=baselines)
 
 
 def by_columns(adapted: AdaptedModel, values: Tensor) -> dict[str, Tensor]:

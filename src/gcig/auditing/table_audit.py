@@ -14,9 +14,11 @@ from gcig._validation import (
     Groups,
     InputWarning,
     Labels,
+    check_features,
     check_groups,
     check_lengths,
     check_sample_weight,
+    warn_if_sensitive_in,
 )
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, adapt
@@ -128,7 +130,18 @@ def audit(
         reference=reference_words(adapted, given=reference is not None),
         threshold=threshold,
     )
-    return AuditResult(assemble(subject, findings))
+    groups = Groups(source.batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
+    return AuditResult(assemble(subject, findings, telling_columns(X, groups)))
+
+
+def telling_columns(X: Any, groups: Groups) -> tuple[str, ...]:
+    """A caution for columns that tell the group of a row."""
+    if getattr(X, "ndim", 2) != 2:
+        return ()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_if_sensitive_in(check_features(X), groups)
+    return tuple(str(warning.message).partition(" Drop it")[0] for warning in caught)
 
 
 def table_source(
