@@ -25,12 +25,18 @@ from gcig.data import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
 
+
+def languages(path):
+    return {block.language for block in blocks_of(path)}
+
+
+# README, the guide, the how-to pages, and any other page that has something to run.
 PAGES = {
     "README": ROOT / "README.md",
     **{
         path.relative_to(DOCS).with_suffix("").as_posix(): path
-        for folder in ("guide", "howto")
-        for path in sorted((DOCS / folder).glob("*.rst"))
+        for path in sorted(DOCS.rglob("*.rst"))
+        if path.parent.name in ("guide", "howto") or {"python", "console"} & languages(path)
     },
 }
 # Pages that go on with the files of another one.
@@ -114,12 +120,11 @@ def test_a_page_can_be_followed_as_it_is_printed(reader, name, finished):
 
 def test_every_page_has_something_to_run():
     for name, path in PAGES.items():
-        kinds = {block.language for block in blocks_of(path)}
-        assert kinds & {"python", "console"} or name in PROSE, name
+        assert {"python", "console"} & languages(path) or name in PROSE, name
 
 
 def test_what_looks_like_a_command_is_in_a_block_that_is_run():
-    known = {"python", "console", "shell", "yaml", "text", "toml"}
+    known = {"python", "console", "shell", "bash", "sh", "yaml", "text", "toml"}
     for name, path in PAGES.items():
         for block in blocks_of(path):
             assert block.language in known, f"{name}, line {block.line}: {block.language}"
