@@ -65,10 +65,10 @@ def test_p_values_of_exchangeable_groups_are_uniform() -> None:
     for seed in range(300):
         rng = np.random.default_rng(seed)
         rows, labels = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
-        sums = BaselineSums(2, 19, 0, rng)
+        sums = BaselineSums(2, rng)
         sums.add(rows, labels, rng.permutation(np.arange(80) % 2))
         few = encoded(rows[:25], labels[:25])
-        values.append(compare_shuffles(explaining(sums.means), few, sums.means, sums.shuffled).p_value)
+        values.append(compare_shuffles(explaining(sums.means), few, sums.means, sums.shuffle(19)).p_value)
     observed = np.bincount(np.rint(np.array(values) * 20).astype(int), minlength=21)[1:]
     assert observed.sum() == 300
     assert ((observed - 15) ** 2 / 15).sum() < 43.8  # the 0.999 quantile of chi-square with 19 degrees

@@ -137,8 +137,7 @@ def _first_pass(
     """Sums for the baselines, and a sample of the audited rows."""
     budget, names = adapted.explainer.budget, source.group_names
     limit = budget.rows if options.max_rows_explained is None else options.max_rows_explained
-    n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
-    sums = BaselineSums(len(names), n_shuffles, min(N_RESAMPLES, options.n_bootstrap), rng)
+    sums = BaselineSums(len(names), rng)
     sampled = Reservoir(max(SAMPLE_ROWS, limit or 0), rng)
     typical = sampled if reference is None else Reservoir(SAMPLE_ROWS, rng)
     for batch in source.batches("baselines"):
@@ -198,14 +197,16 @@ def _compare_with_chance(
     adapted, budget = explaining.adapted, explaining.adapted.explainer.budget
     few = first.probe[: budget.shuffled_rows]
     coarse = replace(explaining, definition=budget.coarsen(explaining.definition))
-    null = compare_shuffles(coarse, few, first.means, first.sums.shuffled[:, :, first.compared])
-    resampled = mean_disparities(coarse, few, first.sums.resampled[:, :, first.compared])
+    n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
+    shuffled = first.sums.shuffle(n_shuffles)[:, :, first.compared]
+    resampled = first.sums.resample(min(N_RESAMPLES, options.n_bootstrap))[:, :, first.compared]
+    null = compare_shuffles(coarse, few, first.means, shuffled)
     original = explaining.definition.columns == "original"
     return Measured(
         tally,
         Draws(tally.blocks.n_blocks, options.n_bootstrap, rng),
         null,
-        shift=resampled - null.observed,
+        shift=mean_disparities(coarse, few, resampled) - null.observed,
         groups=tuple(source.group_names[g] for g in first.compared),
         columns=adapted.original_names if original else adapted.columns,
         classes=(str(source.classes[0]), str(source.classes[1])),

@@ -65,7 +65,8 @@ def is_exact(n_columns: int, n_pairs: int, *, random: bool) -> bool:
     >>> is_exact(8, 20, random=False), is_exact(14, 20, random=False)
     (True, False)
     """
-    return 2**n_columns * (_FEWEST_DRAWS if random else 1) <= max(256, n_pairs * (2 * n_columns - 1))
+    points: int = 2**n_columns * (_FEWEST_DRAWS if random else 1)
+    return points <= max(256, n_pairs * (2 * n_columns - 1))
 
 
 def shapley_values(
@@ -207,7 +208,7 @@ def _coalition_weights(coalitions: NDArray[np.bool_]) -> Floats:
     size = coalitions.sum(axis=1, keepdims=True)
     joined = factorial[np.maximum(size - 1, 0)] * factorial[c - size] / factorial[c]
     apart = factorial[size] * factorial[np.maximum(c - size - 1, 0)] / factorial[c]
-    return np.where(coalitions, joined, -apart)
+    return np.asarray(np.where(coalitions, joined, -apart), dtype=np.float64)
 
 
 def _evaluate(
@@ -216,7 +217,7 @@ def _evaluate(
     """(groups, masks, m) scores of rows whose columns outside the masks are the reference's."""
     points = np.where(masks[None], rows[None, None], starts[:, None])
     shape = points.shape[:-1]
-    return _in_parts(value, points.reshape(-1, rows.shape[1]), max_points).reshape(shape)
+    return np.reshape(_in_parts(value, points.reshape(-1, rows.shape[1]), max_points), shape)
 
 
 def _in_parts(value: Value, points: Floats, max_points: int) -> Floats:
