@@ -21,7 +21,11 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 exclude_patterns = ["_build", "_templates"]
 html_theme = "alabaster"
-html_theme_options = {"description": "Procedural fairness in practice", "fixed_sidebar": True, "page_width": "1080px"}
+html_theme_options = {
+    "description": "Procedural fairness in practice",
+    "fixed_sidebar": True,
+    "page_width": "1080px",
+}
 nitpicky = False
 # Inherited docstrings of scikit-learn refer to labels of its own documentation.
 suppress_warnings = ["ref.ref"]
