@@ -97,9 +97,14 @@ def test_the_tolerance_of_auc_shrinks_with_the_rows_to_what_is_allowed():
     assert math.isfinite(auc_tolerance(0.5, 0, 10, allowed=0.0))
 
 
-def test_the_brake_acts_where_columns_are_lost():
+def test_the_brake_acts_where_columns_are_lost_until_they_come_back():
     weights = control(Fixed(1.0), floor=Floor(auc=0.8, columns=4.0))
-    weights.observe(1, 0.9, 5.0, {"gcig": 0.1, "outcome": 0.1})
+    measured = {"gcig": 0.1, "outcome": 0.1}
+    weights.observe(1, 0.9, 5.0, measured)
     assert weights.n_braked == 0
-    weights.observe(2, 0.9, 3.0, {"gcig": 0.1, "outcome": 0.1})
-    assert weights.values(3)["gcig"] == pytest.approx(0.7)
+    weights.observe(2, 0.9, 3.6, measured)
+    assert weights.values(3)["gcig"] == pytest.approx(0.9)
+    weights.observe(3, 0.9, 3.8, measured)  # they rise
+    assert weights.values(4)["gcig"] == pytest.approx(0.9)
+    weights.observe(4, 0.9, 1.0, measured)
+    assert weights.values(5)["gcig"] == pytest.approx(0.63)

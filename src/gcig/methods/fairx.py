@@ -134,8 +134,8 @@ class FairXClassifier(NetworkClassifier):
     def __init__(
         self,
         *,
-        lambda_ig: float = 0.5,
-        lambda_fair: float = 0.1,
+        lambda_ig: float = 0.4,
+        lambda_fair: float = 0.2,
         outcome: str = "equalized_odds",
         max_gcig: float | None = None,
         max_eo_gap: float | None = None,

@@ -109,7 +109,7 @@ METHODS = _Methods(
             "fairx",
             "FairX",
             "gcig.methods.fairx:FairXClassifier",
-            {"lambda_ig": (0.2, 0.5, 1.2), "lambda_fair": (0.1, 0.3), "max_auc_drop": (0.005, 0.01)},
+            {"lambda_ig": (0.2, 0.4, 0.8, 1.2), "lambda_fair": (0.1, 0.2, 0.3)},
         ),
     ]
 )

@@ -112,8 +112,7 @@ class WeightControl:
     floor : Floor
         Under which the brake acts.
     start : int
-        The epoch after which it may act on AUC, which is low before a network has learnt anything. Columns
-        that are lost early hardly come back, so on them it acts at once.
+        The epoch after which it may act: before a network has learnt anything, both are low.
     """
 
     weights: dict[str, Fixed | Bounded]
@@ -135,17 +134,16 @@ class WeightControl:
         self.past[epoch] = self.values(epoch)
         rising = columns > self.last_columns
         self.last_columns = columns
-        if epoch > self.start and not self.floor.keeps_auc(auc):
-            self._lower()
-            return
-        if not self.floor.keeps_columns(columns):
-            if not rising:  # they come back slowly: what was lowered is given time
-                self._lower()
+        if epoch > self.start and not self.floor.holds(auc, columns):
+            if not self.floor.keeps_auc(auc):
+                self._lower(0.7)
+            elif not rising:  # columns come back slowly: what was lowered is given time
+                self._lower(max(0.7, columns / self.floor.columns))
             return
         self.brake = min(1.0, self.brake * 1.05)
         for name, weight in self.weights.items():
             weight.observe(epoch, measured[name])
 
-    def _lower(self) -> None:
-        self.brake *= 0.7
+    def _lower(self, factor: float) -> None:
+        self.brake *= factor
         self.n_braked += 1
