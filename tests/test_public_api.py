@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 import gcig
+from gcig.data.encoding import TableEncoder
 
 NAMES = [name for name in dir(gcig) if not name.startswith("_")]
 SUBPACKAGES = {name for name in NAMES if isinstance(getattr(gcig, name), types.ModuleType)}
 
-x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-y, groups = torch.arange(40) % 2, torch.arange(40) // 2 % 2
+x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+y, groups = torch.arange(60) % 2, torch.arange(60) // 2 % 2
 net = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1))
 rows = {"sensitive_features": groups.numpy()}
 
@@ -31,6 +32,27 @@ def saved_and_loaded(folder):
     return gcig.load(folder / "model")
 
 
+def audited():
+    return gcig.audit(net, x.numpy(), y.numpy(), **rows, n_bootstrap=5, n_shuffles=5)
+
+
+def compared():
+    quick = {"unconstrained": {"max_epochs": 1, "hidden_sizes": (4,)}}
+    return gcig.compare(x.numpy(), y.numpy(), **rows, methods=["unconstrained"], parameters=quick, folds=2)
+
+
+def raised(error, function, *arguments):
+    with pytest.raises(error) as caught:
+        function(*arguments)
+    return caught.value
+
+
+def warned(category, function, *arguments):
+    with pytest.warns(category) as caught:
+        function(*arguments)
+    return caught[0].message
+
+
 class Registered(gcig.FairXClassifier):
     """A method from outside the package."""
 
@@ -41,21 +63,33 @@ def registered_method():
 
 
 USES = {
+    "AuditResult": lambda _: gcig.AuditResult.from_json(audited().to_json()),
+    "CheckResult": lambda _: gcig.CheckResult(passed=True, reasons=()),
+    "ComparisonResult": lambda _: gcig.ComparisonResult(compared().results, ()).summary(),
     "Definition": lambda _: gcig.Definition(norm="l2"),
     "EqualizedOddsLoss": lambda _: gcig.EqualizedOddsLoss()(net(x).flatten(), y, groups),
     "Evaluation": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0),
+    "Explanation": lambda _: fitted().explain(x.numpy()).top_columns(),
     "FairXClassifier": lambda _: fitted(),
     "GCIGPenalty": lambda _: gcig.GCIGPenalty(gcig.GroupBaselines.from_data(x, y, groups))(net, x, y),
     "GroupBaselines": lambda _: gcig.GroupBaselines.from_data(x, y, groups).values,
+    "InputError": lambda _: raised(gcig.InputError, fitted().predict, "a name"),
+    "InputWarning": lambda _: warned(gcig.InputWarning, TableEncoder().fit, {"constant": [1, 1]}),
+    "PersistenceError": lambda folder: raised(gcig.PersistenceError, gcig.load, folder / "nothing"),
     "adapt": lambda _: gcig.adapt(net, x.numpy()).columns,
+    "audit": lambda _: audited().check(max_gcig=2.0).passed,
+    "compare": lambda _: compared().pareto(),
     "evaluate": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0).gcig,
     "list_datasets": lambda _: gcig.list_datasets(),
     "load": saved_and_loaded,
     "load_dataset": lambda _: gcig.load_dataset("german").X,
     "register_method": lambda _: registered_method(),
 }
-# Records and registration of data have contracts and tests of their own.
-USED_ELSEWHERE = {"Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"}
+# Records and registration of data, and what goes wrong in training, have tests of their own.
+USED_ELSEWHERE = {
+    *("Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"),
+    *("BoundWarning", "CollapseWarning", "DivergenceError"),
+}
 
 
 @pytest.fixture(autouse=True)

@@ -10,16 +10,28 @@ from typing import TYPE_CHECKING
 from gcig._version import __version__
 
 _HOME = {
+    "AuditResult": "gcig.auditing.result",
+    "BoundWarning": "gcig.methods.guards",
+    "CheckResult": "gcig.auditing.checking",
+    "CollapseWarning": "gcig.methods.guards",
+    "ComparisonResult": "gcig.benchmark.comparison_result",
     "Dataset": "gcig.data.dataset",
     "DatasetSpec": "gcig.data.spec",
     "Definition": "gcig.core.disparity",
+    "DivergenceError": "gcig.training",
     "EqualizedOddsLoss": "gcig.losses.equalized_odds",
     "Evaluation": "gcig.records",
+    "Explanation": "gcig.methods.explanation",
     "FairXClassifier": "gcig.methods.fairx",
     "GCIGPenalty": "gcig.losses.gcig",
     "GroupBaselines": "gcig.core.baselines",
+    "InputError": "gcig._validation",
+    "InputWarning": "gcig._validation",
+    "PersistenceError": "gcig.persistence",
     "ProtectedAttribute": "gcig.data.spec",
     "adapt": "gcig.adapters",
+    "audit": "gcig.auditing.table_audit",
+    "compare": "gcig.benchmark.comparison",
     "evaluate": "gcig.metrics.evaluation",
     "list_datasets": "gcig.data.registry",
     "load": "gcig.methods.loading",
@@ -27,12 +39,19 @@ _HOME = {
     "register_dataset": "gcig.data.registry",
     "register_method": "gcig.methods.registry",
 }
-_SUBPACKAGES = ("core", "data", "losses", "methods", "metrics", "models")
+_SUBPACKAGES = ("core", "data", "losses", "methods", "metrics", "models", "report")
 
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
+    from gcig._validation import InputError as InputError
+    from gcig._validation import InputWarning as InputWarning
     from gcig.adapters import adapt as adapt
+    from gcig.auditing.checking import CheckResult as CheckResult
+    from gcig.auditing.result import AuditResult as AuditResult
+    from gcig.auditing.table_audit import audit as audit
+    from gcig.benchmark.comparison import compare as compare
+    from gcig.benchmark.comparison_result import ComparisonResult as ComparisonResult
     from gcig.core.baselines import GroupBaselines as GroupBaselines
     from gcig.core.disparity import Definition as Definition
     from gcig.data.dataset import Dataset as Dataset
@@ -43,11 +62,16 @@ if TYPE_CHECKING:
     from gcig.data.spec import ProtectedAttribute as ProtectedAttribute
     from gcig.losses.equalized_odds import EqualizedOddsLoss as EqualizedOddsLoss
     from gcig.losses.gcig import GCIGPenalty as GCIGPenalty
+    from gcig.methods.explanation import Explanation as Explanation
     from gcig.methods.fairx import FairXClassifier as FairXClassifier
+    from gcig.methods.guards import BoundWarning as BoundWarning
+    from gcig.methods.guards import CollapseWarning as CollapseWarning
     from gcig.methods.loading import load as load
     from gcig.methods.registry import register_method as register_method
     from gcig.metrics.evaluation import evaluate as evaluate
+    from gcig.persistence import PersistenceError as PersistenceError
     from gcig.records import Evaluation as Evaluation
+    from gcig.training import DivergenceError as DivergenceError
 
 
 def __getattr__(name: str) -> object:
