@@ -239,7 +239,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes], replaces: Collection
 
 
 def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] = REPORT_FILES) -> None:
-    """Raise an error when `save_folder` would refuse this place, so that hours of training are not lost to it.
+    """Raise an error where `save_folder` would refuse this place, before hours of training are lost to it.
 
     >>> check_replaceable("no/such/folder")
     """
