@@ -8,6 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from gcig._validation import InputError
 from gcig.adapters import OnnxClassifier, adapt
 from gcig.core.disparity import Definition
+from gcig.methods.onnx_export import export_onnx
+from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
 ROWS = pd.DataFrame(RNG.normal(size=(200, 4)), columns=list("abcd")).astype("float32")
@@ -66,6 +68,25 @@ class TestOnnx:
         adapted = adapt(OnnxClassifier(content), ROWS)
         assert adapted.kind == "ONNX model"
         np.testing.assert_allclose(adapted.predict_proba(ROWS), expected, atol=1e-5)
+
+    def test_its_own_labels_are_its_decisions(self, content: bytes) -> None:
+        session = OnnxClassifier(content)
+        assert session.classes.tolist() == [0, 1]
+        expected = LogisticRegression().fit(ROWS.to_numpy(), Y).predict(ROWS.to_numpy())
+        np.testing.assert_array_equal(adapt(session, ROWS).predict(ROWS), expected)
+
+    def test_threshold_classes_and_text_of_an_exported_model(self, tmp_path) -> None:
+        pytest.importorskip("onnx")
+        rows = ROWS.assign(town=RNG.choice(["x", "y", None], len(ROWS)))
+        labels, groups = np.where(Y == 1, "yes", "no"), RNG.choice(["f", "m"], len(ROWS))
+        model = UnconstrainedClassifier(max_epochs=20, threshold=0.3, random_state=0)
+        model.fit(rows, labels, sensitive_features=groups)
+        export_onnx(model, tmp_path / "model.onnx")
+        adapted = adapt(OnnxClassifier((tmp_path / "model.onnx").read_bytes()), rows)
+        assert adapted.threshold == model.threshold_
+        assert adapted.classes.tolist() == ["no", "yes"]
+        np.testing.assert_array_equal(adapted.predict(rows), model.predict(rows) == "yes")
+        np.testing.assert_allclose(adapted.predict_proba(rows), model.predict_proba(rows), atol=1e-6)
 
     def test_damaged_content(self) -> None:
         with pytest.raises(InputError, match="cannot be read"):

@@ -45,6 +45,7 @@ class BlackBoxModel(AdaptedModel):
         decide: Callable[[Any], Any] | None = None,
         classes: NDArray[Any] | None = None,
         probabilistic: bool = True,
+        threshold: float = 0.5,
         categorical: Sequence[str] = (),
     ) -> "BlackBoxModel":
         """Learn the columns from the tables that the model is applied to."""
@@ -57,7 +58,7 @@ class BlackBoxModel(AdaptedModel):
             origin=np.arange(len(cells.names)),
             original_names=cells.names,
             classes=classes,
-            threshold=0.5 if probabilistic else np.nan,
+            threshold=threshold if probabilistic else np.nan,
             probabilistic=probabilistic,
             cells=cells,
             score=score,

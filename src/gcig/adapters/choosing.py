@@ -1,5 +1,6 @@
 """Which adapter a model needs."""
 
+import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -64,9 +65,10 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: A
         return _adapt_classifier(model, tables)
     if (answer := _booster(model)) is not None:
         return BlackBoxModel.wrap(model, tables, answer, kind="gradient boosted trees")
+    if isinstance(model, OnnxClassifier):
+        return _adapt_onnx(model, tables)
     if callable(model):
-        kind = "ONNX model" if isinstance(model, OnnxClassifier) else "function"
-        return BlackBoxModel.wrap(model, tables, _checked(model, kind), kind=kind)
+        return BlackBoxModel.wrap(model, tables, _checked(model, "function"), kind="function")
     raise TypeError(
         f"model: a {type(model).__name__} gives no probabilities. Accepted are fitted estimators of gcig, "
         "torch modules that give one logit per row, classifiers of two classes with predict_proba or "
@@ -98,6 +100,19 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> AdaptedModel:
         classes=None if classes is None else np.asarray(classes),
         probabilistic=probabilistic,
         categorical=_names(tables, categorical_columns(model)),
+    )
+
+
+def _adapt_onnx(model: OnnxClassifier, tables: Sequence[Any]) -> AdaptedModel:
+    """An ONNX session, with its own labels and threshold where its file has them."""
+    return BlackBoxModel.wrap(
+        model,
+        tables,
+        _checked(model, "ONNX model"),
+        kind="ONNX model",
+        decide=model.decide if model.decides else None,
+        classes=model.classes,
+        threshold=0.5 if math.isnan(model.threshold) else model.threshold,
     )
 
 

@@ -1,9 +1,11 @@
 """Classifiers in the ONNX format, where onnxruntime is installed."""
 
+import json
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from gcig._validation import InputError, check_features
@@ -25,12 +27,18 @@ class OnnxClassifier:
 
     The model has either one input, for all columns side by side, or one for each column, by name. Its output
     of probabilities is the one called so, or the only one of floats: (n,), (n, 1), (n, 2), or a mapping from
-    class to probability for each row.
+    class to probability for each row. Where it also gives labels, and its classes are known, those are its
+    decisions.
 
     Parameters
     ----------
     content : bytes
         Of the ``.onnx`` file.
+
+    Attributes
+    ----------
+    classes : array of the two classes in order, or None where the file does not tell them.
+    threshold : probability from which it decides for the second class; NaN where the file does not tell it.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -44,6 +52,23 @@ class OnnxClassifier:
             raise InputError(f"the ONNX model cannot be read: {type(error).__name__}.") from error
         self.content = content
         self.output = self._find_output()
+        outputs = [each.name for each in self.session.get_outputs() if each.name != self.output]
+        self.label = next((name for name in outputs if "label" in name.lower()), None)
+        notes = self.session.get_modelmeta().custom_metadata_map
+        self.threshold = float(notes.get("gcig_threshold", "nan"))
+        self.classes = np.array(json.loads(notes["gcig_classes"])) if "gcig_classes" in notes else None
+        if self.classes is None:
+            self.classes = _classes_of_nodes(content)
+
+    @property
+    def decides(self) -> bool:
+        """Whether its labels can be read as decisions."""
+        return self.label is not None and self.classes is not None
+
+    def decide(self, X: Any) -> NDArray[Any]:
+        """The classes that the model itself predicts, (n,)."""
+        (labels,) = self.session.run([self.label], self._feed(X))
+        return np.asarray(labels).reshape(len(X))
 
     def __getstate__(self) -> bytes:
         return self.content
@@ -73,15 +98,13 @@ class OnnxClassifier:
     def _feed(self, X: Any) -> dict[str, NDArray[Any]]:
         frame = check_features(X)
         inputs = self.session.get_inputs()
-        if len(inputs) == 1:
+        if len(inputs) == 1 and (inputs[0].name not in frame.columns or frame.shape[1] > 1):
             kind = self._type(inputs[0])
             return {inputs[0].name: np.ascontiguousarray(frame.to_numpy().astype(kind))}
         missing = [each.name for each in inputs if each.name not in frame.columns]
         if missing:
             raise InputError(f"X lacks columns that the ONNX model takes: {', '.join(missing)}.")
-        return {
-            each.name: frame[each.name].to_numpy().astype(self._type(each)).reshape(-1, 1) for each in inputs
-        }
+        return {each.name: _cells(frame[each.name], self._type(each)).reshape(-1, 1) for each in inputs}
 
     def _type(self, node: Any) -> Any:
         if node.type not in _TYPES:
@@ -89,3 +112,27 @@ class OnnxClassifier:
                 f"the ONNX model's input {node.name!r} has type {node.type}, which is not supported."
             )
         return _TYPES[node.type]
+
+
+def _cells(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
+    """A column in the type of an input; missing text is empty text."""
+    if kind is not object:
+        return np.asarray(column.to_numpy().astype(kind))
+    return np.array(
+        ["" if absent else str(cell) for cell, absent in zip(column, column.isna(), strict=True)], object
+    )
+
+
+def _classes_of_nodes(content: bytes) -> NDArray[Any] | None:
+    """The two classes that a classifier among the nodes names; None without one, or without onnx."""
+    try:
+        onnx = import_module("onnx")
+    except ImportError:
+        return None
+    for node in onnx.load_from_string(content).graph.node:
+        for attribute in node.attribute:
+            if attribute.name.startswith("classlabels_"):
+                found = [*attribute.ints, *(text.decode() for text in attribute.strings)]
+                if len(found) == 2:
+                    return np.array(found)
+    return None
