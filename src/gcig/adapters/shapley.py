@@ -48,7 +48,7 @@ class ShapleyExplainer(Explainer):
 
     name: ClassVar[str] = "Shapley values"
     budget: ClassVar[Budget] = Budget(
-        rows=1000, probe_rows=100, shuffles=99, shuffled_rows=32, shuffled_steps=8
+        rows=1000, probe_rows=100, shuffles=99, shuffled_rows=64, shuffled_steps=4
     )
 
     cells: TableCells

@@ -216,8 +216,13 @@ def _evaluate(
 ) -> Floats:
     """(groups, masks, m) scores of rows whose columns outside the masks are the reference's."""
     points = np.where(masks[None], rows[None, None], starts[:, None])
-    shape = points.shape[:-1]
-    return np.reshape(_in_parts(value, points.reshape(-1, rows.shape[1]), max_points), shape)
+    # A column in which row and reference agree changes nothing: such points are not evaluated again.
+    new = np.ones(points.shape[:-1], dtype=bool)
+    new[:, 1:] = (points[:, 1:] != points[:, :-1]).any(axis=-1)
+    place = np.zeros(new.shape, dtype=np.int64)
+    place[new] = np.arange(np.count_nonzero(new))
+    found: Floats = _in_parts(value, points[new], max_points)[np.maximum.accumulate(place, axis=1)]
+    return found
 
 
 def _in_parts(value: Value, points: Floats, max_points: int) -> Floats:
