@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from gcig.benchmark.atomic import RunError
-from gcig.benchmark.claims import claim
+from gcig.benchmark.claims import claim, exclusively
 
 HOLD = """
 import sys, time
@@ -58,3 +58,16 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / "claims").write_text("a file")
     with pytest.raises(RunError, match="could not write"), claim(tmp_path / "claims" / "a"):
         pass
+
+
+def test_who_wants_a_claim_for_itself_waits_for_it_to_be_free(tmp_path):
+    path = tmp_path / "a"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "True\n"
+    with pytest.raises(RunError, match="another process holds"), exclusively(path, patience=0):
+        pass  # pragma: no cover
+    holder.kill()
+    with exclusively(path), claim(path) as second:
+        assert not second
+    holder.wait()
+    holder.stdout.close()

@@ -8,6 +8,7 @@ import pytest
 from small_runs import small_cells, small_table
 
 from gcig.benchmark.execution import failure
+from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.provenance import provenance
 from gcig.benchmark.results import (
     RESULT_COLUMNS,
@@ -109,7 +110,7 @@ def test_no_name_becomes_a_formula(results, name):
 
 
 def test_provenance_says_what_is_needed_and_names_no_one():
-    content = provenance(CELLS, {"folds": 3})
+    content = provenance(CELLS, Manifest.now({}, {"folds": 3}))
     assert content["data"] == {"small": TABLE.sha256}
     assert content["threads"] == 1
     assert content["folds"] == [3]

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -57,6 +58,39 @@ def test_report_draws_a_run_again(shell, run, tmp_path):
     assert len((run / "report.html").read_text()) > 0.8 * len(page)
     assert shell("report", run, "--out", tmp_path / "other.html")[0] == 0
     assert (tmp_path / "other.html").read_text() == (run / "report.html").read_text()
+
+
+def test_shards_come_together_in_one_folder(shell, loans_csv, run, tmp_path):
+    out = tmp_path / "shards"
+    arguments = ["compare", loans_csv, *ROLES, "--drop", "id", "--out", out, *ONE, "-q"]
+    code, printed, _ = shell(*arguments, "--shard", "2/2")
+    assert code == 0
+    assert "2 folds, unfinished: 1 of 2 fits are done" in printed
+    assert "unfinished: 1 of 2 fits are done" in (out / "report.html").read_text()
+    assert "unfinished" not in shell(*arguments, "--shard", "1/2")[1]
+    for name in ("results.csv", "summary.csv"):
+        one, other = (pd.read_csv(folder / name) for folder in (run, out))
+        times = [column for column in one if "seconds" in column]
+        pd.testing.assert_frame_equal(one.drop(columns=times), other.drop(columns=times))
+
+
+def test_report_writes_the_tables_of_shards_that_were_copied_together(shell, run, tmp_path):
+    whole = tmp_path / "whole"
+    shutil.copytree(run, whole, ignore=shutil.ignore_patterns("*.csv", "*.html", "provenance.json"))
+    assert shell("report", whole)[0] == 0
+    for name in ("results.csv", "summary.csv", "pooled.csv", "provenance.json"):
+        assert (whole / name).read_bytes() == (run / name).read_bytes()
+    next((whole / "cells").iterdir()).unlink()
+    assert shell("report", whole)[0] == 0
+    assert len(pd.read_csv(whole / "results.csv")) == 1
+    assert "unfinished: 1 of 2" in (whole / "report.html").read_text()
+
+
+def test_the_folder_of_a_comparison_is_named_after_its_file(shell, loans_csv, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, printed, _ = shell("compare", loans_csv, *ROLES, "--drop", "id", *ONE, "-q")
+    assert code == 0
+    assert "Report:  loans-comparison/report.html" in printed
 
 
 def test_report_draws_a_model_again(shell, model):

@@ -3,6 +3,7 @@
 import html
 import json
 import shutil
+from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -157,6 +158,49 @@ def test_an_unfinished_run_is_shown_with_what_is_missing(run, tmp_path):
     text = (part / "tables" / "comparison.md").read_text()
     assert "missing" in text
     assert len(pd.read_csv(part / "results.csv")) == 2
+
+
+def test_a_narrower_call_later_hides_nothing(run, tmp_path, patched):
+    part = tmp_path / "part"
+    shutil.copytree(run, part)
+    reproduce(part, **{**ASKED, "methods": ["fairx"]})
+    for file in (*run.glob("*.csv"), *run.glob("*.json"), *(run / "tables").iterdir()):
+        assert (part / file.relative_to(run)).read_bytes() == file.read_bytes(), file.name
+    assert (part / "index.html").read_text() == (run / "index.html").read_text()
+
+
+def test_another_seed_later_stands_beside_the_first(run, tmp_path, patched):
+    more = tmp_path / "more"
+    shutil.copytree(run, more)
+    reproduce(more, **{**ASKED, "methods": ["unconstrained"]}, seeds=[1])
+    counts = pd.read_csv(more / "results.csv").groupby(["method", "seed"]).size().to_dict()
+    assert counts == {("unconstrained", 0): 2, ("unconstrained", 1): 2, ("fairx", 0): 2}
+    assert "(2 of 4 folds)" in (more / "tables" / "comparison.md").read_text()
+    assert json.loads((more / "provenance.json").read_text())["seeds"] == [0, 1]
+
+
+def test_other_parameters_are_another_run(run, patched):
+    with pytest.raises(RunError, match=r"configuration \(parameters"):
+        reproduce(run, **{**ASKED, "parameters": {**QUICK, "max_epochs": 3}})
+
+
+def test_what_another_process_measures_is_not_measured_twice(tmp_path):
+    from gcig.experiments.reproduce import _once
+
+    def wait_for_it():
+        thread.join(timeout=0.5)
+        assert thread.is_alive()  # waits for us
+        return [{"by": "first"}]
+
+    thread = Thread(target=_once, args=(tmp_path, "cost", lambda: [{"by": "second"}]))
+
+    def first():
+        thread.start()
+        return wait_for_it()
+
+    _once(tmp_path, "cost", first)
+    thread.join()
+    assert json.loads((tmp_path / "measured" / "cost.json").read_text()) == [{"by": "first"}]
 
 
 def test_shards_together_are_the_whole(tmp_path, patched):

@@ -8,14 +8,16 @@ ends; whoever gets the claim later finds the result.
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gcig.benchmark.atomic import disk_error
+from gcig.benchmark.atomic import RunError, disk_error
 
-__all__ = ["claim"]
+__all__ = ["claim", "exclusively"]
 
+_REST = 0.05  # seconds between two looks at a claim that another process holds
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 
 if sys.platform == "win32":
@@ -51,6 +53,20 @@ def claim(path: Path) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def exclusively(path: Path, *, patience: float = 30.0) -> Iterator[None]:
+    """Hold the claim on ``path`` while the block runs; wait for another holder up to ``patience`` seconds."""
+    end = time.monotonic() + patience
+    while True:
+        with claim(path) as ours:
+            if ours:
+                yield
+                return
+        if time.monotonic() > end:
+            raise RunError(f"another process holds {str(path)!r}; try again when it is done.")
+        time.sleep(_REST)
 
 
 def _is_locked(descriptor: int, path: Path) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gcig._validation import InputError, warn_if_sensitive_in
 from gcig.benchmark.comparison_result import ComparisonResult
+from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.plan import fold_cells
 from gcig.benchmark.progress import Progress
 from gcig.benchmark.runner import run_cells
@@ -97,10 +98,17 @@ def compare_tables(
     out: str | os.PathLike[str] | None = None,
     progress: bool | Progress = False,
     definition: Definition | None = None,
+    shard: tuple[int, int] | None = None,
     retry_failed: bool = False,
 ) -> ComparisonResult:
-    """`compare` for tables that are ready; see there."""
+    """`compare` for tables that are ready; see there.
+
+    With ``shard`` (i, n), from 1, part i of n of the folds is run, and what is finished of all parts in
+    ``out`` is returned. Every part tunes for itself, or shares the tuning of the others in the same folder.
+    """
     names = _checked_methods(methods, parameters)
+    if shard is not None and out is None:
+        raise InputError("shard needs out: the folder in which the parts come together.")
     if tuned not in (False, True, "nested"):
         raise InputError(f"tune must be False, True or 'nested', not {tuned!r}.")
     definition = definition or Definition()
@@ -114,9 +122,14 @@ def compare_tables(
         "tuned": tuned,
         "definition": definition.to_dict(),
     }
-    store = None
-    if out is not None:
+    if out is None:
+        store, manifest = (
+            None,
+            Manifest.now({each.name: each.sha256 for each in tables}, configuration, names),
+        )
+    else:
         store = RunStore.open(out, tables=tables, configuration=configuration, methods=names)
+        manifest = store.manifest
     choices: list[Choice] = []
     if tuned:
         choices = tune(
@@ -145,8 +158,13 @@ def compare_tables(
             definition=definition,
         )
     ]
-    results = run_cells(cells, tables, store, jobs=jobs, progress=progress, retry_failed=retry_failed)
-    found = ComparisonResult(tuple(results), tuple(cells), tuple(choices), configuration)
+    results = run_cells(
+        cells, tables, store, jobs=jobs, shard=shard, progress=progress, retry_failed=retry_failed
+    )
+    if shard is not None and store is not None:
+        finished = {cell: result for cell in cells if (result := store.get(cell)) is not None}
+        cells, results = list(finished), list(finished.values())
+    found = ComparisonResult(tuple(results), tuple(cells), tuple(choices), manifest)
     if out is not None:
         found.save(out)
     return found

@@ -1,18 +1,19 @@
 """What a comparison found: tables, the front of methods that no other beats, a picture."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pandas as pd
 
 from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
+from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.provenance import write_provenance
-from gcig.benchmark.results import csv_text, pooled, results_frame, summary, write_results
+from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary, write_results
+from gcig.benchmark.store import RunStore
 from gcig.benchmark.tuning import Choice
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -49,12 +50,29 @@ class ComparisonResult:
     results : a record per table, method and fold, with out-of-fold predictions.
     cells : what was run.
     choices : what tuning chose, where it was asked for.
+    manifest : what the run was started with.
     """
 
     results: tuple[FoldResult, ...]
     cells: tuple[Cell, ...]
     choices: tuple[Choice, ...] = ()
-    configuration: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest = field(default_factory=lambda: Manifest.now({}, {}))
+
+    @classmethod
+    def stored(cls, store: RunStore) -> Self:
+        """What is finished in the folder of a comparison: by one process, by several, or by shards."""
+        entries = [entry for entry in store.entries() if entry[0].role == "test"]
+        entries.sort(key=lambda entry: result_order(entry[1]))
+        cells, results = zip(*entries, strict=True) if entries else ((), ())
+        return cls(results, cells, manifest=store.manifest)
+
+    @property
+    def planned(self) -> int:
+        """How many folds the run is to have in the end; those there are, where that is not known."""
+        asked, tables = self.manifest.configuration, len(self.manifest.data)
+        if not {"methods", "seeds", "folds"} <= asked.keys():
+            return len(self.results)
+        return tables * len(asked["methods"]) * len(asked["seeds"]) * int(asked["folds"])
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -106,7 +124,7 @@ class ComparisonResult:
         write_results(self.frame, folder / "results.csv")
         write_atomically(folder / "summary.csv", csv_text(self.summary()).encode())
         write_atomically(folder / "pooled.csv", csv_text(self.pooled()).encode())
-        write_provenance(folder / "provenance.json", self.cells, self.configuration)
+        write_provenance(folder / "provenance.json", self.cells, self.manifest)
 
     def __repr__(self) -> str:
         header, *rows = self._table()

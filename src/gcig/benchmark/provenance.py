@@ -2,30 +2,32 @@
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
-from gcig.benchmark.manifest import code_fingerprints, installed_versions
+from gcig.benchmark.manifest import Manifest
 
 __all__ = ["provenance", "write_provenance"]
 
 
-def provenance(cells: Iterable[Cell], configuration: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What one has to know to get the same results again, as plain values.
+def provenance(cells: Iterable[Cell], manifest: Manifest) -> dict[str, Any]:
+    """What one has to know to get the results of some cells again, as plain values.
+
+    Versions and code are those that the run was started with, whoever writes it down later.
 
     Examples
     --------
     >>> cell = Cell(dataset="german", data_hash="ab", method="fairx", seed=3)
-    >>> found = provenance([cell])
+    >>> found = provenance([cell], Manifest.now({}, {"folds": 5}))
     >>> found["seeds"], found["threads"], found["definitions"][0]["norm"]
     ([3], 1, 'l1')
     """
-    own = list(cells)
+    own = list(dict.fromkeys(cells))
     return {
-        "versions": installed_versions(),
+        "versions": dict(manifest.versions),
         "platform": {
             "system": platform.system(),
             "machine": platform.machine(),
@@ -39,15 +41,13 @@ def provenance(cells: Iterable[Cell], configuration: Mapping[str, Any] | None = 
         "definitions": list(
             {json.dumps(each): each for each in (cell.definition.to_dict() for cell in own)}.values()
         ),
-        "cells": len(set(own)),
-        "code": code_fingerprints({cell.method for cell in own}),
-        "configuration": dict(configuration or {}),
+        "cells": len(own),
+        "code": dict(manifest.code),
+        "configuration": dict(manifest.configuration),
     }
 
 
-def write_provenance(
-    path: str | Path, cells: Iterable[Cell], configuration: Mapping[str, Any] | None = None
-) -> None:
+def write_provenance(path: str | Path, cells: Iterable[Cell], manifest: Manifest) -> None:
     """Write it as JSON."""
-    content = provenance(cells, configuration)
+    content = provenance(cells, manifest)
     write_atomically(Path(path), (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())

@@ -17,7 +17,16 @@ from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import assess
 from gcig.records import Evaluation, FoldResult
 
-__all__ = ["MEASURES", "RESULT_COLUMNS", "csv_text", "pooled", "results_frame", "summary", "write_results"]
+__all__ = [
+    "MEASURES",
+    "RESULT_COLUMNS",
+    "csv_text",
+    "pooled",
+    "result_order",
+    "results_frame",
+    "summary",
+    "write_results",
+]
 
 MEASURES = (
     *("f1", "auc", "accuracy", "balanced_accuracy", "eo_gap", "eo_worst", "delta_tpr", "delta_fpr"),
@@ -43,7 +52,7 @@ def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
     A failed cell has NaN for every measure and its ``error``; elsewhere ``error`` is missing. Methods stand
     in the order of the registry.
     """
-    rows = [_row(result) for result in sorted(results, key=_order)]
+    rows = [_row(result) for result in sorted(results, key=result_order)]
     frame = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     floats = [
         *MEASURES,
@@ -82,7 +91,9 @@ def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
     averaged. On small tables an EO gap of one fold is mostly noise (``eo_noise_floor``); this one is less so.
     """
     rows = []
-    for by, members in groupby(sorted(results, key=_order), key=lambda r: (r.dataset, r.method, r.variant)):
+    for by, members in groupby(
+        sorted(results, key=result_order), key=lambda r: (r.dataset, r.method, r.variant)
+    ):
         own = [result for result in members if result.predictions]
         seeds = sorted({result.seed for result in own})
         found = [_pooled([result for result in own if result.seed == seed]) for seed in seeds]
@@ -94,6 +105,14 @@ def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
         n_rows = found[0].n_rows if found else 0
         rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **figures})
     return pd.DataFrame(rows)
+
+
+def result_order(result: FoldResult) -> tuple[Any, ...]:
+    """Where a result stands in tables; it depends on the content alone."""
+    known = list(METHODS)
+    rank = known.index(result.method) if result.method in known else len(known)
+    where = (result.dataset, rank, result.method, result.variant)
+    return (*where, result.seed, result.fold, canonical_json(dict(result.parameters)))
 
 
 def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:
@@ -126,13 +145,6 @@ def _row(result: FoldResult) -> dict[str, Any]:
         "error": result.error,
         "n_warnings": len(result.warnings),
     }
-
-
-def _order(result: FoldResult) -> tuple[Any, ...]:
-    known = list(METHODS)
-    rank = known.index(result.method) if result.method in known else len(known)
-    where = (result.dataset, rank, result.method, result.variant)
-    return (*where, result.seed, result.fold, canonical_json(dict(result.parameters)))
 
 
 def _pooled(results: Sequence[FoldResult]) -> Evaluation:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,7 +11,7 @@ from typing import Any
 
 from gcig.benchmark.atomic import RunError, RunWarning, read_bounded, write_atomically
 from gcig.benchmark.cell import Cell, canonical_json
-from gcig.benchmark.claims import claim
+from gcig.benchmark.claims import claim, exclusively
 from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.packing import pack_columns, unpack_columns
 from gcig.benchmark.table import Table
@@ -22,7 +21,6 @@ __all__ = ["RunStore"]
 
 _MANIFEST = "manifest.json"
 _MAX_BYTES = 256 * 2**20
-_PATIENCE = 30.0
 
 
 class RunStore:
@@ -67,15 +65,13 @@ class RunStore:
         if folder.exists() and not folder.is_dir():
             raise RunError(f"{str(folder)!r} is a file: give a folder.")
         now = Manifest.now({table.name: table.sha256 for table in tables}, configuration, methods)
-        for _ in _attempts(_PATIENCE):
-            with claim(folder / "claims" / "manifest") as ours:
-                if ours:
-                    file = folder / _MANIFEST
-                    known = Manifest.read(file).merged(now, folder) if file.exists() else now
-                    if not file.exists() or known != Manifest.read(file):
-                        write_atomically(file, known.to_bytes())
-                    return cls(folder)
-        raise RunError(f"another process holds {str(folder / 'claims' / 'manifest')!r}; try again.")
+        file = folder / _MANIFEST
+        with exclusively(folder / "claims" / "manifest"):
+            before = Manifest.read(file) if file.exists() else None
+            known = now if before is None else before.merged(now, folder)
+            if known != before:
+                write_atomically(file, known.to_bytes())
+            return cls(folder)
 
     @property
     def _cells(self) -> Path:
@@ -167,11 +163,3 @@ def _result(plain: dict[str, Any]) -> FoldResult:
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
-
-
-def _attempts(seconds: float) -> Iterator[None]:
-    """Go round until the time is over, with a short rest each time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.05)

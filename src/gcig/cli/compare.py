@@ -17,6 +17,7 @@ from gcig.cli.options import (
     json_option,
     quiet_option,
     run_options,
+    shard_option,
     table_options,
     target_options,
 )
@@ -27,7 +28,8 @@ __all__ = ["compare"]
 @click.command(
     cls=Command,
     short_help="Compare methods on a table by cross-validation.",
-    example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id --out run/",
+    example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
+    "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
 @file_argument
 @target_options
@@ -35,11 +37,11 @@ __all__ = ["compare"]
 @click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
 @click.option(
     "--out",
-    required=True,
     type=PATH,
     metavar="FOLDER",
-    help="The folder of the run. The same command goes on where it stopped.",
+    help="The folder of the run; named after the file by default. The same command goes on where it stopped.",
 )
+@shard_option
 @run_options
 @table_options
 @config_option
@@ -47,7 +49,8 @@ __all__ = ["compare"]
 @json_option
 def compare(
     file: Path,
-    out: Path,
+    out: Path | None,
+    shard: tuple[int, int] | None,
     methods: list[str] | None,
     folds: int,
     seeds: list[int],
@@ -67,11 +70,12 @@ def compare(
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
     from gcig.cli.columns import describe_reading
-    from gcig.cli.comparing import comparison_table, failures, plain_comparison, write_page
+    from gcig.cli.comparing import comparison_table, extent, failures, plain_comparison, write_page
     from gcig.cli.files import sha256_of
     from gcig.cli.labelled import read_labelled
 
     table = read_labelled(file, **options)
+    out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
     found = compare_tables(
@@ -83,11 +87,12 @@ def compare(
         jobs=jobs,
         out=out,
         progress=not quiet,
+        shard=shard,
         retry_failed=retry_failed,
     )
     page = write_page(
         out,
-        found.results,
+        found,
         title=f"Methods side by side on {file.name}",
         data=f"{file.name}, SHA-256 {sha256_of(file)}",
     )
@@ -96,7 +101,7 @@ def compare(
     if as_json:
         click.echo(json.dumps(plain_comparison(found, page), indent=2))
     else:
-        click.echo(f"Mean and standard deviation over {folds} folds:" if len(seeds) == 1 else "")
+        click.echo(f"Mean and standard deviation over {extent(found)}:")
         click.echo(comparison_table(found))
         click.echo(f"\nReport:  {page}")
     succeeded = any(each.evaluation is not None for each in found.results)

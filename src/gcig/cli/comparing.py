@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gcig.benchmark.comparison_result import ComparisonResult
     from gcig.records import FoldResult
 
-__all__ = ["PAGE", "comparison_table", "failures", "plain_comparison", "write_page"]
+__all__ = ["PAGE", "comparison_table", "extent", "failures", "plain_comparison", "write_page"]
 
 PAGE = "report.html"
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
@@ -73,16 +73,28 @@ def _plain(frame: Any) -> list[dict[str, Any]]:
     ]
 
 
-def write_page(
-    folder: Path, results: Sequence[FoldResult], *, title: str, subtitle: str = "", **foot: str
-) -> Path:
+def extent(found: ComparisonResult) -> str:
+    """How many folds stand behind the means, and how many are not finished."""
+    asked = found.manifest.configuration
+    partitions = len(asked["seeds"])
+    whole = f"{asked['folds']} folds" + (f" of each of {partitions} partitions" if partitions > 1 else "")
+    done = len(found.results)
+    return whole if done >= found.planned else f"{whole}, unfinished: {done} of {found.planned} fits are done"
+
+
+def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str) -> Path:
     """Write the page of a comparison into its folder."""
     from gcig.methods.registry import METHODS
     from gcig.report.comparison_page import comparison_page
 
     labels: Mapping[str, str] = {key: method.label for key, method in METHODS.items()}
+    names = ", ".join(dict.fromkeys(each.dataset for each in found.results))
     page = comparison_page(
-        results, labels=labels, title=title, subtitle=subtitle, foot={**foot, "gcig": __version__}
+        found.results,
+        labels=labels,
+        title=title,
+        subtitle=f"{names}; mean and standard deviation over {extent(found)}",
+        foot={**foot, "gcig": __version__},
     )
     write_whole(folder / PAGE, page)
     return folder / PAGE

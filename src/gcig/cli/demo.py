@@ -84,7 +84,7 @@ def demo(
         progress=not quiet,
     )
     found.save(out)
-    page = write_page(out, found.results, title=f"Methods side by side on {spec.title}", data=spec.title)
+    page = write_page(out, found, title=f"Methods side by side on {spec.title}", data=spec.title)
     click.echo(comparison_table(found))
     click.echo(
         "GCIG is how much the reasons for a decision depend on the group that someone is compared with;\n"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from gcig.cli.config import load_config
-from gcig.cli.types import LIMIT, METHOD, names_of, whole_numbers
+from gcig.cli.types import LIMIT, METHOD, names_of, shard, whole_numbers
 
 __all__ = [
     "config_option",
@@ -21,6 +21,7 @@ __all__ = [
     "quiet_option",
     "run_options",
     "seed_option",
+    "shard_option",
     "table_options",
     "target_options",
 ]
@@ -124,6 +125,12 @@ run_options = _stack(
     click.option("--tune", is_flag=True, help="Choose parameters by grid search on one split first."),
     click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, and stricter."),
     click.option("--retry-failed", is_flag=True, help="Run the folds again that failed before."),
+)
+shard_option = click.option(
+    "--shard",
+    metavar="I/N",
+    callback=shard,
+    help="Run part I of N only. The parts can share a folder, or be copied together for `gcig report`.",
 )
 limit_options = _stack(
     click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 when GCIG is above this."),

@@ -82,7 +82,8 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _run_page(folder: Path, out: Path | None) -> Path:
-    """The page of a comparison or of a reproduction."""
+    """The page and the tables of a comparison or of a reproduction."""
+    from gcig.benchmark.comparison_result import ComparisonResult
     from gcig.benchmark.store import RunStore
     from gcig.cli.comparing import write_page
     from gcig.experiments.reproduce import report as draw
@@ -90,11 +91,12 @@ def _run_page(folder: Path, out: Path | None) -> Path:
     if (folder / "manifest.json").is_file():
         store = RunStore(folder)
         if store.manifest.configuration.get("kind") == "comparison":
-            results = store.results()
-            if not results:
+            found = ComparisonResult.stored(store)
+            if not found.results:
                 raise click.ClickException(f"{folder}: no fold is finished yet, so there is nothing to draw.")
-            names = ", ".join(sorted({result.dataset for result in results}))
-            page = write_page(folder, results, title=f"Methods side by side on {names}")
+            found.save(folder)
+            names = ", ".join(sorted({result.dataset for result in found.results}))
+            page = write_page(folder, found, title=f"Methods side by side on {names}")
             return page if out is None else _written(page.read_text("utf-8"), out)
     elif not (folder / "request.json").is_file():
         raise click.ClickException(f"{folder} is no run: name a folder that `gcig compare` or another wrote.")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from gcig.cli.frame import Command
-from gcig.cli.options import PATH, quiet_option, run_options
-from gcig.cli.types import DATASET, names_of, shard
+from gcig.cli.options import PATH, quiet_option, run_options, shard_option
+from gcig.cli.types import DATASET, names_of
 
 __all__ = ["reproduce"]
 
@@ -37,9 +37,7 @@ __all__ = ["reproduce"]
     is_flag=True,
     help="Also sensitivity, design choices, Pareto fronts and cost, which take long.",
 )
-@click.option(
-    "--shard", metavar="I/N", callback=shard, help="Run part I of N only; the parts can share a folder."
-)
+@shard_option
 @run_options
 @quiet_option
 def reproduce(

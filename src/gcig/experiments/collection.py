@@ -14,19 +14,26 @@ import pandas as pd
 
 from gcig.benchmark.atomic import RunError, write_atomically
 from gcig.benchmark.cell import Cell
+from gcig.benchmark.claims import exclusively
+from gcig.benchmark.provenance import write_provenance
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
 from gcig.benchmark.store import RunStore
 from gcig.experiments.parameters import Parameters
 from gcig.experiments.request import Request
+from gcig.records import FoldResult
 
-__all__ = ["Collected", "collect", "read", "read_measured", "read_request", "write_json"]
+__all__ = [
+    "Collected",
+    "add_parameters",
+    "add_request",
+    "collect",
+    "read",
+    "read_measured",
+    "read_request",
+    "write_json",
+]
 
-REQUEST, POOLED, PROVENANCE, CHOSEN = (
-    "request.json",
-    "pooled.csv",
-    "provenance.json",
-    "chosen_parameters.json",
-)
+REQUEST, POOLED, PROVENANCE = "request.json", "pooled.csv", "provenance.json"
 EXPLANATIONS = "explanations.json"
 MEASURED = "measured"
 
@@ -55,13 +62,36 @@ class Collected:
 
 
 def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> None:
-    """Write the finished results of every experiment; cells that are not finished are not in them."""
+    """Write the finished results of every experiment, and where they come from.
+
+    Cells that are not finished are in neither.
+    """
+    done: dict[Cell, FoldResult] = {}
     for name, own in cells.items():
-        results = store.results(own)
+        found = {cell: result for cell in own if (result := done.get(cell) or store.get(cell)) is not None}
+        done |= found
+        results = list(found.values())
         write_atomically(out / _file(name), csv_text(results_frame(results)).encode())
         if name == "comparison":
-            found = pooled([result for result in results if result.predictions])
-            write_atomically(out / POOLED, csv_text(found).encode())
+            figures = pooled([result for result in results if result.predictions])
+            write_atomically(out / POOLED, csv_text(figures).encode())
+    write_provenance(out / PROVENANCE, done, store.manifest)
+
+
+def add_request(out: Path, asked: Request) -> Request:
+    """Add what is asked for to what was asked for in the folder before, and return all of it."""
+    with exclusively(out / "claims" / "request"):
+        whole = read_request(out).together(asked) if (out / REQUEST).is_file() else asked
+        write_atomically(out / REQUEST, whole.to_json().encode())
+        return whole
+
+
+def add_parameters(out: Path, chosen: Parameters) -> Parameters:
+    """Add parameters to those that are in the folder, and return all of them."""
+    with exclusively(out / "claims" / "parameters"):
+        whole = Parameters.read(out).together(chosen)
+        whole.write(out)
+        return whole
 
 
 def read_request(out: Path) -> Request:

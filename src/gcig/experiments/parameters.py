@@ -50,6 +50,13 @@ class Parameters:
             ]
         return found
 
+    def together(self, later: "Parameters") -> "Parameters":
+        """These and later ones; where both have an entry it is the later one."""
+        names = dict.fromkeys((*self.chosen, *later.chosen))
+        chosen = {name: {**self.chosen.get(name, {}), **later.chosen.get(name, {})} for name in names}
+        nested = {_place(**each): each for each in (*self.nested, *later.nested)}
+        return Parameters(chosen, list(nested.values()))
+
     def write(self, folder: Path) -> None:
         """Write them beside the results."""
         content = {"chosen": self.chosen, **({"nested": list(self.nested)} if self.nested else {})}
@@ -63,11 +70,21 @@ class Parameters:
 
 
 def choose(
-    request: Request, tables: Mapping[str, Table], store: RunStore, *, given: Given, **running: Any
+    request: Request,
+    tables: Mapping[str, Table],
+    store: RunStore,
+    *,
+    given: Given,
+    split_seed: int,
+    **running: Any,
 ) -> Parameters:
     """The parameters of a request; tunes where that was asked for, and goes on where it stopped.
 
-    `given` is set in every method that has the parameter, over what was chosen.
+    Parameters
+    ----------
+    given : set in every method that has the parameter, over what was chosen.
+    split_seed : of the one split that is tuned on, where tuning is not nested.
+    running : passed to `tune`.
     """
     common = {method: common_for(method) for method in request.methods}
     forced = {method: common_for(method, given) for method in request.methods}
@@ -77,13 +94,14 @@ def choose(
     }
     found: list[Choice] = []
     if request.tuning != "shipped":
+        inside = request.tuning == "nested"
         found = tune(
             list(tables.values()),
             request.methods,
             store,
-            nested=request.tuning == "nested",
+            nested=inside,
             n_folds=request.n_folds,
-            seeds=request.seeds,
+            seeds=request.seeds if inside else (split_seed,),
             **running,
         )
     nested = []

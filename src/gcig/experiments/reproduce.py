@@ -1,20 +1,28 @@
 """`gcig reproduce`: run what is not finished, collect what is there, and draw it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
+from gcig.benchmark.claims import exclusively
 from gcig.benchmark.progress import Progress
-from gcig.benchmark.provenance import write_provenance
 from gcig.benchmark.runner import run_cells
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
 from gcig.experiments import baseline_kinds, cost
 from gcig.experiments import datasets as dataset_table
-from gcig.experiments.collection import MEASURED, PROVENANCE, REQUEST, collect, read_request, write_json
+from gcig.experiments.collection import (
+    MEASURED,
+    add_parameters,
+    add_request,
+    collect,
+    read_request,
+    write_json,
+)
 from gcig.experiments.parameters import Parameters, choose
 from gcig.experiments.rendering import render
 from gcig.experiments.request import Request
@@ -58,7 +66,7 @@ def reproduce(
 
     Returns
     -------
-    The path of the HTML page.
+    The path of the HTML page. It shows all that was ever asked for in the folder, not this call's part alone.
     """
     request = Request.of(
         datasets=datasets,
@@ -71,25 +79,27 @@ def reproduce(
     )
     folder = Path(out)
     tables = {name: Table.shipped(name) for name in request.datasets}
-    configuration = {"kind": KIND, "folds": request.n_folds, "tuning": request.tuning}
+    configuration = {
+        "kind": KIND,
+        "folds": request.n_folds,
+        "tuning": request.tuning,
+        **({"parameters": dict(parameters)} if parameters else {}),
+    }
     store = RunStore.open(
         folder, tables=tables.values(), configuration=configuration, methods=request.methods
     )
-    write_atomically(folder / REQUEST, request.to_json().encode())
+    whole = add_request(folder, request)
     running: dict[str, Any] = {"jobs": jobs, "progress": progress, "retry_failed": retry_failed}
-    chosen = choose(request, tables, store, given=parameters or {}, **running)
-    chosen.write(folder)
-    cells = chosen.cells(request, tables)
-    run_cells(_flat(cells.values()), tables.values(), store, shard=shard, **running)
+    chosen = choose(request, tables, store, given=parameters or {}, split_seed=whole.seeds[0], **running)
+    add_parameters(folder, chosen)
+    run_cells(_flat(chosen.cells(request, tables).values()), tables.values(), store, shard=shard, **running)
     if shard is None or shard[0] == 1:
         _measure(request, tables, chosen, folder)
-    write_provenance(folder / PROVENANCE, _flat(cells.values()), configuration)
-    collect(store, cells, folder)
-    return render(folder)
+    return report(folder)
 
 
 def report(run: str | Path) -> Path:
-    """Draw a reproduction again from what is finished, without running anything.
+    """Draw a reproduction from all that is finished in its folder, without running anything.
 
     Results are collected from the store where there is one: those of shards that were copied together, or of
     a run that still goes on. Without it, the collected files are drawn as they are.
@@ -99,24 +109,29 @@ def report(run: str | Path) -> Path:
         request = read_request(folder)
         tables = {name: Table.shipped(name) for name in request.datasets}
         collect(RunStore(folder), Parameters.read(folder).cells(request, tables), folder)
+        sizes = [asdict(size) for size in dataset_table.measure(request.datasets)]
+        write_json(folder / MEASURED / "datasets.json", sizes)
     return render(folder)
 
 
 def _measure(request: Request, tables: Mapping[str, Table], chosen: Parameters, folder: Path) -> None:
-    """What is measured outside the store: once, and kept."""
-    measured = folder / MEASURED
-    sizes = dataset_table.measure(request.datasets)
-    write_json(measured / "datasets.json", [asdict(size) for size in sizes])
+    """What takes long and is measured outside the store: once, by one process, and kept."""
     if not request.everything or "fairx" not in request.methods:
         return
     for name in request.among(baseline_kinds.DATASETS):
         for fold in range(request.n_folds):
-            file = measured / f"baseline_kinds-{name}-{fold}.json"
-            if not file.is_file():
-                where = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
-                write_json(file, baseline_kinds.measure_kinds(tables[name], chosen.of, **where))
-    if not (measured / "cost.json").is_file():
-        write_json(measured / "cost.json", cost.measure())
+            where = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
+            measure = partial(baseline_kinds.measure_kinds, tables[name], chosen.of, **where)
+            _once(folder, f"baseline_kinds-{name}-{fold}", measure)
+    _once(folder, "cost", cost.measure)
+
+
+def _once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
+    """Measure what is not there; where another process is at it, wait until it is done or dead."""
+    file = folder / MEASURED / f"{name}.json"
+    with exclusively(folder / "claims" / name, patience=math.inf):
+        if not file.is_file():
+            write_json(file, measure())
 
 
 def _flat(groups: Iterable[Sequence[Cell]]) -> list[Cell]:

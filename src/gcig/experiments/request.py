@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from gcig._validation import InputError
@@ -11,6 +11,7 @@ from gcig.benchmark.table import Table
 from gcig.data.registry import dataset_spec
 from gcig.experiments import ablation, comparison, design_choices, pareto, sensitivity
 from gcig.experiments.setting import Chosen, Setting, cells
+from gcig.experiments.summary import ordered
 from gcig.methods.registry import METHODS
 
 __all__ = ["ALWAYS", "ON_REQUEST", "Request"]
@@ -61,6 +62,22 @@ class Request:
             raise InputError(f"folds must be at least 2, got {folds}.")
         tuning = "nested" if nested else "split" if tune else "shipped"
         return cls(names, keys, folds, tuple(dict.fromkeys(seeds)), everything, tuning)
+
+    def together(self, other: Self) -> Self:
+        """All that the two ask for; folds and tuning, which a run cannot change, are those of this one.
+
+        >>> one, other = Request.of(datasets=["adult"], seeds=[1]), Request.of(datasets=["german"])
+        >>> both = one.together(other)
+        >>> both.datasets, both.seeds
+        (('german', 'adult'), (1, 0))
+        """
+        return replace(
+            self,
+            datasets=tuple(ordered((*self.datasets, *other.datasets), first=comparison.DATASETS)),
+            methods=tuple(ordered((*self.methods, *other.methods), first=tuple(METHODS))),
+            seeds=tuple(dict.fromkeys((*self.seeds, *other.seeds))),
+            everything=self.everything or other.everything,
+        )
 
     @property
     def expected(self) -> int:
