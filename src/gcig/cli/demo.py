@@ -68,8 +68,8 @@ def demo(
     names = methods or list(METHODS)
     if not quiet:
         say(
-            f"{spec.title}: {len(data.X):,} rows, {data.X.shape[1]} columns. "
-            f"Label 1 means {spec.positive_means} ({data.card.base_rate:.1%})."
+            f"{spec.title}: {len(data.X):,} rows, {data.X.shape[1]} columns. Label 1 means "
+            f"{spec.positive_means} ({data.card.base_rate:.1%})."
         )
         say(f"Protected attribute {attribute}:")
         say("\n".join(format_groups(data.card.groups[attribute])))

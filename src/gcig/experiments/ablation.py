@@ -62,14 +62,11 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
             rows,
             caption="Ablation: which term does what",
             notes=(
-                "Changes are against Prediction only. Ours uses the weights that tuning chose, the "
-                "paper's are "
-                "not named. Our plain GCIG is near the paper's main table (0.193), not near its ablation "
-                "(0.030): "
-                "the two contradict each other, so that the changes in percent cannot agree.",
-                "The paper's AUC of 0.800 for Prediction + EO stands beside the same F1 as the other "
-                "rows; it is "
-                "listed among the contradictions.",
+                "Changes are against Prediction only. Ours uses the weights that tuning chose, the paper's "
+                "are not named. Our plain GCIG is near the paper's main table (0.193), not near its ablation "
+                "(0.030): the two contradict each other, so that the changes in percent cannot agree.",
+                "The paper's AUC of 0.800 for Prediction + EO stands beside the same F1 as the other rows; "
+                "it is listed among the contradictions.",
                 COLLAPSED_NOTE,
             ),
         )

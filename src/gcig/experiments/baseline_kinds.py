@@ -128,9 +128,8 @@ def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
             caption="GCIG of the same models against other typical members",
             notes=(
                 "Models are trained against means, as always; only the measuring changes. A median of a "
-                "one-hot "
-                "column is 0 or 1, so that a median may be a member without a category. The paper uses "
-                "means.",
+                "one-hot column is 0 or 1, so that a median may be a member without a category. The paper "
+                "uses means.",
             ),
             digits=2,
         )

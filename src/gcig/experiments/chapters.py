@@ -28,9 +28,8 @@ __all__ = ["Chapter", "chapters"]
 _TUNING = {
     "shipped": "Parameters were chosen once by the rule below and came with the package.",
     "split": "Parameters were chosen anew by the rule below.",
-    "nested": "In RQ1 parameters were chosen inside the training rows of every fold; the other "
-    "experiments use those "
-    "that came with the package.",
+    "nested": "In RQ1 parameters were chosen inside the training rows of every fold; the other experiments "
+    "use those that came with the package.",
 }
 
 
@@ -79,13 +78,10 @@ def _protocol(found: Collected) -> Chapter:
     seeds = ", ".join(map(str, request.seeds))
     text = [
         f"{request.n_folds} folds stratified by label and group, seeds {seeds}; one network (64-32, SiLU) "
-        "for all "
-        "methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
+        "for all methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
         f"{_TUNING[request.tuning]} The rule: among the candidates whose validation AUC is within 0.01 of "
-        "the best "
-        "of the method's grid, the one with the lowest validation EO gap + GCIG. Tuning on one split, as "
-        "in the "
-        "paper's protocol, sees rows that are later in test folds; nested tuning does not.",
+        "the best of the method's grid, the one with the lowest validation EO gap + GCIG. Tuning on one "
+        "split, as in the paper's protocol, sees rows that are later in test folds; nested tuning does not.",
     ]
     rows = [
         (dataset, METHODS[method].label if method in METHODS else method, _words(parameters))
@@ -113,8 +109,7 @@ def _comparison(found: Collected) -> Chapter:
     made |= significance.tables(frame, **shown, n_folds=request.n_folds)
     text = (
         "Does FairX make reasons depend less on the group, and what does it cost? Every number of the "
-        "paper's main "
-        "table stands below ours.",
+        "paper's main table stands below ours.",
     )
     return Chapter("RQ1: the methods compared", text, made, comparison.figures(frame, **shown))
 
@@ -142,9 +137,8 @@ def _on_request(found: Collected) -> list[Chapter]:
         Chapter(
             "RQ3: sensitivity to the weights",
             (
-                "Each weight in turn, the other at 1. As published: the weights act to the last epoch. "
-                "With the "
-                "brake, our default: they are lowered where AUC falls on held-out training rows.",
+                "Each weight in turn, the other at 1. As published: the weights act to the last epoch. With "
+                "the brake, our default: they are lowered where AUC falls on held-out training rows.",
             ),
             sensitivity.tables(frames["sensitivity"], datasets=swept, expected=request.expected),
             sensitivity.figures(frames["sensitivity"], datasets=swept),

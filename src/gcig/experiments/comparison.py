@@ -114,12 +114,11 @@ def _comparison(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[
         rows,
         caption="RQ1: mean and standard deviation over the folds, ours and the paper's",
         notes=(
-            "Lower is better for EO gap and GCIG, higher for F1, AUC and balanced accuracy. Best means "
-            "are bold.",
+            "Lower is better for EO gap and GCIG, higher for F1, AUC and balanced accuracy. Best means are "
+            "bold.",
             "EO gap of a fair model: what an exactly fair model with the same rates and cell sizes scores on "
-            "average; a gap below it is chance. Effective columns: a model that lives on few columns has "
-            "a low "
-            "GCIG whatever it does.",
+            "average; a gap below it is chance. Effective columns: a model that lives on few columns has a "
+            "low GCIG whatever it does.",
             COLLAPSED_NOTE,
         ),
         marks=marks,
@@ -179,13 +178,11 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
         rows,
         caption="Win / loss / champion, counted in datasets",
         notes=(
-            "A method's win is a dataset on which it beats FairX; FairX's own line compares it with the "
-            "best of "
-            "the others. Means are not rounded; means equal to 1e-9 tie, which is neither; champions are "
+            "A method's win is a dataset on which it beats FairX; FairX's own line compares it with the best "
+            "of the others. Means are not rounded; means equal to 1e-9 tie, which is neither; champions are "
             "shared.",
             f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
-            "recounted: "
-            "from the rounded means in the paper's own main table by the same rules.",
+            "recounted: from the rounded means in the paper's own main table by the same rules.",
         ),
     )
 

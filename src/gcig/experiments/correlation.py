@@ -109,15 +109,13 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
             caption="RQ2: EO gap and GCIG over models, folds and datasets",
             notes=(
                 "p-values in brackets take every cell for independent, as the paper's do. They are not: "
-                "methods on one "
-                "fold share rows. The interval is of a bootstrap that resamples whole (dataset, fold) "
-                "clusters.",
-                "Pooling datasets mixes differences between datasets into the correlation; 'within "
-                "datasets' takes "
-                "every dataset's means out first. No interval covers the choice of the datasets themselves.",
-                "The paper's partial correlation equals its raw one to three digits, which is listed "
-                "among its "
-                "contradictions. Differences from the paper follow from those of the main table.",
+                "methods on one fold share rows. The interval is of a bootstrap that resamples whole "
+                "(dataset, fold) clusters.",
+                "Pooling datasets mixes differences between datasets into the correlation; 'within datasets' "
+                "takes every dataset's means out first. No interval covers the choice of the datasets "
+                "themselves.",
+                "The paper's partial correlation equals its raw one to three digits, which is listed among "
+                "its contradictions. Differences from the paper follow from those of the main table.",
             ),
         )
     }

@@ -106,11 +106,10 @@ def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
             caption="What training with the GCIG term costs",
             notes=(
                 f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
-                "Median over rounds of whole fits in one process, with the smallest and the largest "
-                "ratio. The paper's "
-                "rule is run by our engine, which explains all steps and groups of a batch in one pass; "
-                "its own code "
-                "may be slower. More groups are more rows to explain, so that the cost grows with them.",
+                "Median over rounds of whole fits in one process, with the smallest and the largest ratio. "
+                "The paper's rule is run by our engine, which explains all steps and groups of a batch in "
+                "one pass; its own code may be slower. More groups are more rows to explain, so that the "
+                "cost grows with them.",
             ),
             digits=1,
         )

@@ -15,9 +15,8 @@ _WHY = {
     "encoding that it does not describe.",
     "german": "The table has 20 columns; the paper's 30 features are of an encoding that it does not "
     "describe.",
-    "compas-paper": "The same rows. The paper does not name its columns; `is_recid`, which leaks the "
-    "label, has "
-    "to be among them for its F1.",
+    "compas-paper": "The same rows. The paper does not name its columns; `is_recid`, which leaks the label, "
+    "has to be among them for its F1.",
     "compas": "As compas-paper, without the leaked label; not in the paper.",
     "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
     "bank-additional-full.csv.",

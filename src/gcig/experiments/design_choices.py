@@ -62,9 +62,9 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
             rows,
             caption="Design choices in training, one changed at a time",
             notes=(
-                "GCIG is measured in the same way in every row (the automatic rule, l1; GCIG, l2 beside "
-                "it); only "
-                "training changes. Under l2 the penalty is about three times as large at the same weight.",
+                "GCIG is measured in the same way in every row (the automatic rule, l1; GCIG, l2 beside it); "
+                "only training changes. Under l2 the penalty is about three times as large at the same "
+                "weight.",
                 "The paper names T of 8 and 16 and no other value, so there are no numbers to compare with.",
                 COLLAPSED_NOTE,
             ),

@@ -34,8 +34,7 @@ def restructured_text(listed: Sequence[Chapter], *, figures: str) -> str:
         f"{TITLE}\n{'=' * len(TITLE)}",
         ".. This page is made from a finished run by ``gcig.experiments.documentation``; edits are lost.",
         "``gcig reproduce --out run/`` makes everything on this page from scratch. Ours stands beside the "
-        "paper's "
-        "numbers, and what was not reached is said so.",
+        "paper's numbers, and what was not reached is said so.",
     ]
     for chapter in listed:
         parts.append(f"{chapter.heading}\n{'-' * len(chapter.heading)}")

@@ -90,9 +90,8 @@ def tables(
             rows,
             caption="Settings that no other one beats in AUC, EO gap and GCIG at once",
             notes=(
-                f"Six settings a method on {FOLDS} of the five folds; models with a collapsed fold are "
-                "not on the "
-                "front. The paper has no such figure.",
+                f"Six settings a method on {FOLDS} of the five folds; models with a collapsed fold are not "
+                "on the front. The paper has no such figure.",
                 COLLAPSED_NOTE,
             ),
             marks=marks,
@@ -113,9 +112,8 @@ def figures(
             title = f"{name}: AUC against {LABELS[metric]}"
             panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(listed, place)))
     caption = (
-        "One point a setting, means over the folds; upper left is better. Collapsed models are marked, "
-        "and are "
-        "not on the front."
+        "One point a setting, means over the folds; upper left is better. Collapsed models are marked, and "
+        "are not on the front."
     )
     title = "What fair outcomes and fair reasons cost"
     return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs)}

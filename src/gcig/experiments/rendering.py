@@ -31,8 +31,8 @@ def render(run: str | Path) -> Path:
             _write_table(out / "tables", name, table)
     if find_spec("matplotlib") is None:
         warnings.warn(
-            "Figures are on the page but not written as files: that needs matplotlib "
-            "(pip install 'gcig[plot]').",
+            "Figures are on the page but not written as files: that needs matplotlib (pip install "
+            "'gcig[plot]').",
             RunWarning,
             stacklevel=2,
         )

@@ -66,8 +66,7 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
             caption=f"Sensitivity to each weight, the other at {FIXED:g}",
             notes=(
                 "The paper shows this as a figure whose file is not in its source, and calls the result "
-                "robust; "
-                "there are no values to compare with.",
+                "robust; there are no values to compare with.",
                 COLLAPSED_NOTE,
             ),
         )

@@ -63,10 +63,9 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         rows,
         caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
         notes=(
-            "Two methods differ at the 5 % level when their mean ranks are "
-            f"{numerals.number(critical, 2)} apart "
-            f"(Nemenyi), of {len(methods) - 1} ranks there are: with {n_blocks} datasets only the largest "
-            "differences can be shown. The paper has no test.",
+            f"Two methods differ at the 5 % level when their mean ranks are {numerals.number(critical, 2)} "
+            f"apart (Nemenyi), of {len(methods) - 1} ranks there are: with {n_blocks} datasets only the "
+            "largest differences can be shown. The paper has no test.",
             "compas and compas-paper are the same people, so that the datasets are not fully independent.",
         ),
         digits=2,
@@ -96,12 +95,10 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
         rows,
         caption="FairX less each method: mean difference over folds, corrected resampled t-test",
         notes=(
-            "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by "
-            "Holm's rule "
-            f"for {len(others)} comparisons a line. The paper has no test.",
+            "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by Holm's "
+            f"rule for {len(others)} comparisons a line. The paper has no test.",
             f"What {n_folds} folds cannot show: a two-sided Wilcoxon test has p of at least {floor:g} "
-            "however large "
-            "the difference is, and one partition into folds says nothing about another.",
+            "however large the difference is, and one partition into folds says nothing about another.",
         ),
     )
 
