@@ -8,11 +8,12 @@ from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 from gcig.adapters import adapt
 from gcig.adapters.pipeline import categorical_columns, column_origin
+from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(
@@ -67,6 +68,23 @@ def test_origin(transformer, expected: list[int]) -> None:
 def test_mixed_columns_have_no_origin(transformer) -> None:
     rows = TABLE[["age", "hours"]].fillna(1.0)
     assert column_origin(transformer.fit(rows, Y), 2) is None
+
+
+def test_a_pipeline_around_an_own_classifier_has_its_gradients_and_baselines() -> None:
+    encoder = make_column_transformer((OneHotEncoder(), ["job", "sex"]), (NUMBERS, ["hours", "age"]))
+    model = Pipeline([("encode", encoder), ("own", UnconstrainedClassifier(max_epochs=20, random_state=0))])
+    model.fit(TABLE, Y, own__sensitive_features=TABLE["sex"])
+    adapted = adapt(model, TABLE)
+    assert adapted.kind == "scikit-learn pipeline with a gcig estimator"
+    assert adapted.explainer.name == "integrated gradients"
+    assert adapted.original_names == ("age", "job", "sex", "hours")
+    assert adapted.origin.tolist() == [1] * 4 + [2] * 2 + [3, 0]
+    assert adapted.groups == ("f", "m")
+    encoded = adapted.encode(TABLE)
+    cell = ((Y == 1) & (TABLE["sex"] == "m")).to_numpy()
+    np.testing.assert_allclose(adapted.baselines[1, 1], encoded[cell].mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE), rtol=1e-5)
+    np.testing.assert_array_equal(adapted.predict(TABLE), model.predict(TABLE))
 
 
 def test_a_linear_pipeline_is_explained_exactly() -> None:

@@ -17,7 +17,7 @@ from gcig.adapters.linear import LinearModel
 from gcig.adapters.network import TorchModel
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.own import GcigModel
-from gcig.adapters.pipeline import LinearPipeline, categorical_columns
+from gcig.adapters.pipeline import DifferentiablePipeline, categorical_columns
 from gcig.core.modes import Score
 
 __all__ = ["adapt"]
@@ -30,8 +30,9 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: A
     """What ``evaluate``, ``gcig_score`` and ``audit`` do with a model.
 
     Models with gradients are explained by integrated gradients: estimators of this package, torch modules,
-    linear classifiers of scikit-learn, and pipelines that encode columns one by one and end in one. All
-    others are explained by Shapley values of the logit on the columns as they are.
+    linear classifiers of scikit-learn, and pipelines that encode columns one by one and end in an estimator
+    of this package or a linear classifier. All others are explained by Shapley values of the logit on the
+    columns as they are.
 
     Parameters
     ----------
@@ -58,8 +59,8 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: A
     model = getattr(model, "best_estimator_", model)  # of a search over parameters
     if LinearModel.fits(model):
         return LinearModel.wrap(model)
-    if (origin := LinearPipeline.origin_of(model)) is not None:
-        return LinearPipeline.wrap(model, origin, X)
+    if (pipeline := DifferentiablePipeline.of(model, X)) is not None:
+        return pipeline
     tables = [X] if reference is None else [X, reference]
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return _adapt_classifier(model, tables)

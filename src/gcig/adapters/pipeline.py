@@ -1,7 +1,8 @@
 """Pipelines of scikit-learn: which original column each transformed one came from.
 
 A pipeline whose steps keep columns apart (scalers, imputers, one-hot encoders, column transformers of these)
-and whose last step is linear is explained exactly, by integrated gradients on the transformed columns.
+and whose last step is linear, or an estimator of this package, is explained by integrated gradients on the
+transformed columns.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,11 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from gcig._validation import check_features
 from gcig.adapters.base import DifferentiableModel
-from gcig.adapters.linear import LinearModel, linear_module
-from gcig.adapters.rows import Rows, class_codes
+from gcig.adapters.linear import LinearModel
+from gcig.adapters.own import GcigModel
+from gcig.adapters.rows import Rows, default_names
 
-__all__ = ["LinearPipeline", "categorical_columns", "column_origin"]
+__all__ = ["DifferentiablePipeline", "categorical_columns", "column_origin"]
 
 Origin = NDArray[np.int64]
 
@@ -127,52 +129,67 @@ def _encodes_categories(step: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearPipeline(DifferentiableModel):
-    """A pipeline that encodes columns one by one, and ends in a linear classifier."""
+class DifferentiablePipeline(DifferentiableModel):
+    """A pipeline that encodes columns one by one, and ends in a linear classifier or an estimator of gcig.
 
-    kind: str = "scikit-learn pipeline with a linear classifier"
+    ``last`` is the last step, adapted; it takes what the steps before it give.
+    """
 
-    @staticmethod
-    def origin_of(model: Any) -> Origin | None:
-        """Where the transformed columns came from; None where the model is not of this kind."""
-        if not isinstance(model, Pipeline) or not LinearModel.fits(model.steps[-1][1]):
-            return None
-        origin = _origin_of_steps([step for _, step in model.steps[:-1]], int(model.n_features_in_))
-        width = np.shape(model.steps[-1][1].coef_)[-1]
-        return origin if origin is not None and len(origin) == width else None
+    last: DifferentiableModel
 
     @classmethod
-    def wrap(cls, model: Pipeline, origin: Origin, X: Any) -> "LinearPipeline":
-        """Copy the linear step, and take names of columns from the pipeline or from ``X``."""
+    def of(cls, model: Any, X: Any) -> "DifferentiablePipeline | None":
+        """The pipeline with its last step adapted, and names from it or from ``X``; None for other models."""
+        if not isinstance(model, Pipeline):
+            return None
+        step = model.steps[-1][1]
+        kind = next((each for each in (GcigModel, LinearModel) if each.fits(step)), None)
+        if kind is None:
+            return None
+        origin = _origin_of_steps([step for _, step in model.steps[:-1]], int(model.n_features_in_))
+        last: DifferentiableModel = kind.wrap(step)
+        if origin is None or len(origin) != len(last.original_names):
+            return None
         named = getattr(model, "feature_names_in_", None)
         if named is None:
-            named = [f"x{j}" for j in range(model.n_features_in_)] if X is None else check_features(X).columns
-        last = model.steps[-1][1]
-        probabilistic = hasattr(last, "predict_proba")
+            named = default_names(model.n_features_in_) if X is None else check_features(X).columns
+        names = tuple(map(str, named))
+        own = len(last.columns) != len(origin)  # the last step encodes once more
         return cls(
             model=model,
-            module=linear_module(last),
-            columns=_encoded_names(model, tuple(map(str, named)), origin),
-            origin=origin,
-            original_names=tuple(map(str, named)),
-            classes=np.asarray(last.classes_),
-            probabilistic=probabilistic,
-            threshold=0.5 if probabilistic else np.nan,
+            last=last,
+            module=last.module,
+            columns=last.columns if own else _encoded_names(model, names, origin),
+            origin=origin[last.origin],
+            original_names=names,
+            classes=last.classes,
+            groups=last.groups,
+            baselines=last.baselines,
+            probabilistic=last.probabilistic,
+            threshold=last.threshold,
+            kind=f"scikit-learn pipeline with a {last.kind}",
         )
 
-    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
-        """What the linear step sees."""
-        encoded = self.model[:-1].transform(X) if len(self.model.steps) > 1 else X
-        dense = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-        return np.asarray(dense, dtype=np.float64)
+    def _transform(self, X: Any) -> Any:
+        """What the last step sees."""
+        transformed = self.model[:-1].transform(X) if len(self.model.steps) > 1 else X
+        return transformed.toarray() if hasattr(transformed, "toarray") else transformed
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:  # noqa: ARG002 (no group needed)
+    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
+        """Rows as the last step encodes what it sees."""
+        return self.last.encode(self._transform(X), sensitive_features)
+
+    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Decisions of the pipeline."""
-        return class_codes(self.model.predict(X), self.classes)
+        return self.last.predict(self._transform(X), sensitive_features)
 
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
         """Probabilities of the pipeline."""
-        return np.asarray(self.model.predict_proba(X))
+        return self.last.predict_proba(self._transform(X), sensitive_features)
+
+    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
+        """The chances of a last step that draws its decisions; else the decisions."""
+        return self.last.expected_predictions(self._transform(X), sensitive_features)
 
 
 def _encoded_names(model: Pipeline, names: tuple[str, ...], origin: Origin) -> tuple[str, ...]:
