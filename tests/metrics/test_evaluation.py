@@ -10,8 +10,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from torch import nn
 
-from gcig._validation import InputError
+from gcig._validation import InputError, InputWarning
 from gcig.core.disparity import Definition
+from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import evaluate, evaluate_predictions, gcig_score
 from gcig.records import Evaluation
 
@@ -289,3 +290,15 @@ class TestGcigEstimator:
 
     def test_one_group_alone_can_be_explained(self) -> None:
         assert gcig_score(Estimator(), self.X, self.y, sensitive_features=["a"] * 90) > 0
+
+
+def test_what_is_odd_about_the_rows_is_said_once(sample):
+    X, y, sex = sample
+    X = X.assign(job=np.where(X["job"] > 0, "clerk", "nurse"))
+    model = UnconstrainedClassifier(hidden_sizes=(4,), max_epochs=2, random_state=0)
+    model.fit(X, y, sensitive_features=sex)
+    with pytest.warns(
+        InputWarning, match=r"Categories that training did not see.*'job' \(400 rows\)"
+    ) as said:
+        evaluate(model, X.assign(job="baker"), y, sensitive_features=sex, n_bootstrap=0)
+    assert len(said) == 1

@@ -1,12 +1,13 @@
 """GCIG of a model, and one record of everything that is measured of it."""
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gcig._validation import Groups, InputError
+from gcig._validation import Groups, InputError, InputWarning
 from gcig.adapters import AdaptedModel, adapt
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
@@ -104,7 +105,12 @@ def evaluate(
     """
     adapted = adapt(model, X, score=score, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight)
-    scores, predictions, cut = _predict(adapted, X, sensitive_features, sample.explained.inputs, threshold)
+    with warnings.catch_warnings():
+        # Models encode the rows again to predict: what is odd about them was said above.
+        warnings.simplefilter("ignore", InputWarning)
+        scores, predictions, cut = _predict(
+            adapted, X, sensitive_features, sample.explained.inputs, threshold
+        )
     evaluation = assess(
         sample.labels.codes,
         scores,
