@@ -17,7 +17,7 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.auditing import audit
+from gcig.auditing import AuditResult, audit
 from gcig.core.disparity import Definition
 from gcig.data.encoding import TableEncoder
 from gcig.records.audit import SMALLEST_CELL
@@ -250,9 +250,21 @@ class TestOptions:
         assert "tiny" not in found.procedural.columns[0].profile
         assert any("'tiny'" in line for line in found.verdict.cautions)
 
-    def test_too_few_rows_to_compare_anything(self) -> None:
-        with pytest.raises(InputError, match="Fewer than two groups have 11 reference rows"):
-            audit_loans(loans(30), **QUICK)
+    def test_too_few_rows_to_compare_reasons_are_not_enough_evidence(self) -> None:
+        found = audit_loans(loans(60), **QUICK)
+        scarce = audit_loans(loans(30), **QUICK)
+        assert found.record.procedural.gcig.value > 0
+        assert math.isnan(scarce.record.procedural.gcig.value)
+        assert scarce.record.procedural.evidence == "not enough"
+        assert scarce.record.verdict.status == "inconclusive"
+        assert "fewer than two groups have 11 rows of each label" in str(scarce)
+        assert scarce.record.outcome.accuracy.value > 0.5
+        gate = scarce.check(max_gcig=0.05)
+        assert gate.inconclusive
+        assert not gate.passed
+        assert "not enough evidence" in scarce.to_html().lower()
+        assert "undefined" in scarce.to_markdown()
+        assert AuditResult.from_json(scarce.to_json()).record.verdict == scarce.record.verdict
 
     def test_without_probabilities(self) -> None:
         table = loans()
@@ -333,3 +345,17 @@ def test_own_baselines_are_those_of_training() -> None:
     assert found.procedural.gcig.value == pytest.approx(expected.gcig_original, rel=1e-5)
     settings = [check.setting for check in found.procedural.stability if check.aspect == "baseline"]
     assert settings == ["means of the training rows", "means of the audited rows", "medians"]
+
+
+def test_own_baselines_explain_a_table_with_few_rows() -> None:
+    table = loans(1040)
+    X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
+    model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
+    model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
+    found = audit(model, X[1000:], y[1000:], sensitive_features=sex[1000:], **QUICK)
+    expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:])
+    assert found.record.procedural.gcig.value == pytest.approx(expected.gcig_original, rel=1e-5)
+    assert found.record.verdict.status != "clear"
+    assert "With baselines from the audited rows it is" in str(found)
+    one_sided = audit(model, X[1000:1012], y[1000:1012], sensitive_features=sex[1000:1012], **QUICK)
+    assert "nan" not in str(one_sided)

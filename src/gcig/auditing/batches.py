@@ -11,7 +11,7 @@ from gcig._validation import InputError
 from gcig.adapters import AdaptedModel
 from gcig.metrics.confusion import Codes, Floats
 
-__all__ = ["Batch", "EncodedRows", "Outputs", "Source", "TableSource"]
+__all__ = ["Batch", "EncodedRows", "Outputs", "Rows", "Source", "TableSource"]
 
 Rows = NDArray[np.floating[Any]]
 

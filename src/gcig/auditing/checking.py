@@ -81,4 +81,5 @@ def check_limits(
 def _compared(estimate: Interval, wide: Interval, conservative: bool) -> tuple[float, str]:
     if not conservative:
         return estimate.value, ""
-    return max(estimate.high, wide.high), "(upper end of its interval) "
+    upper = math.nan if math.isnan(wide.high) else max(estimate.high, wide.high)
+    return upper, "(upper end of its interval) "

@@ -4,15 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gcig._validation import InputError
 from gcig.adapters import AdaptedModel
 from gcig.auditing.baseline_sums import BaselineSums
-from gcig.auditing.batches import EncodedRows, Source
+from gcig.auditing.batches import EncodedRows, Rows, Source
 from gcig.auditing.block_bootstrap import Draws
 from gcig.auditing.listed_rows import list_rows
 from gcig.auditing.measuring import audit_groups, audit_outcome
 from gcig.auditing.outcome_tally import OutcomeTally
-from gcig.auditing.procedural import Measured
+from gcig.auditing.procedural import NOT_COMPARED, UNDEFINED, Measured
 from gcig.auditing.reasons import Explaining
 from gcig.auditing.reservoir import Reservoir
 from gcig.auditing.row_tally import RowTally
@@ -68,6 +67,8 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     """Audit the rows of a source; baselines come from the reference, the model or the rows themselves."""
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.random_state).spawn(4)]
     first = _first_pass(adapted, source, reference, options, rngs[0])
+    if len(first.compared) < 2:
+        return _without_reasons(adapted, source, first, options, rngs[3])
     baselines = next(iter(first.baselines.values()))
     explaining = Explaining.prepare(adapted, baselines, options.definition, first.probe)
     tally, outcome = _second_pass(explaining, source, first, options, rngs[1])
@@ -90,7 +91,26 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         definition=adapted.explainer.describe(explaining.definition),
         n_rows=first.n_rows,
         n_explained=tally.n_explained,
-        left_out=tuple(name for g, name in enumerate(names) if g not in first.compared),
+        left_out=first.left_out(names),
+    )
+
+
+def _without_reasons(
+    adapted: AdaptedModel, source: Source, first: "_FirstPass", options: Options, rng: np.random.Generator
+) -> Findings:
+    """What the decisions alone say, where there are too few rows to compare reasons."""
+    names = source.group_names
+    outcome = OutcomeTally(len(names), probabilistic=adapted.probabilistic)
+    for batch in source.batches("decisions"):
+        outcome.add(batch, batch.predict(adapted, options.threshold))
+    return Findings(
+        outcome=audit_outcome(outcome, options.n_bootstrap, rng),
+        groups=audit_groups(outcome, names, (UNDEFINED,) * len(names)),
+        procedural=NOT_COMPARED,
+        definition=adapted.explainer.describe(options.definition),
+        n_rows=first.n_rows,
+        n_explained=0,
+        left_out=first.left_out(names),
     )
 
 
@@ -126,6 +146,10 @@ class _FirstPass:
         """Whether every row is explained."""
         return self.limit is None or self.n_rows <= self.limit
 
+    def left_out(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Groups that are not compared."""
+        return tuple(name for g, name in enumerate(names) if g not in self.compared)
+
 
 def _first_pass(
     adapted: AdaptedModel,
@@ -148,12 +172,13 @@ def _first_pass(
         for batch in reference.batches("reference"):
             typical.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
-    compared = _comparable(sums.counts, names)
+    own = None if reference is not None else adapted.baselines
+    compared = _comparable(sums.counts, own)
     means = sums.means[:, compared]
     baselines = {"means": means}
-    if reference is None and adapted.baselines is not None:
-        own = np.asarray(adapted.baselines, dtype=np.float64)[:, compared]
-        baselines = {"means of the training rows": own, "means of the audited rows": means}
+    if own is not None:
+        trained = np.asarray(own, dtype=np.float64)[:, compared]
+        baselines = {"means of the training rows": trained, "means of the audited rows": means}
     baselines["medians"] = median_baselines(_recoded(typical.rows, compared), means)
     return _FirstPass(
         sums=sums,
@@ -207,23 +232,22 @@ def _compare_with_chance(
         Draws(tally.blocks.n_blocks, options.n_bootstrap, rng),
         null,
         shift=mean_disparities(coarse, few, resampled) - null.observed,
+        own_baselines="means" not in first.baselines,
         groups=tuple(source.group_names[g] for g in first.compared),
         columns=adapted.original_names if original else adapted.columns,
         classes=(str(source.classes[0]), str(source.classes[1])),
     )
 
 
-def _comparable(counts: Codes, names: tuple[str, ...]) -> list[int]:
-    """Groups with enough reference rows of both labels; two are needed."""
-    kept = np.flatnonzero((counts >= SMALLEST_CELL).all(axis=0)).tolist()
-    if len(kept) < 2:
-        least = dict(zip(names, counts.min(axis=0).tolist(), strict=True))
-        found = ", ".join(f"{name!r}" for name in list(least)[:10] if least[name] < SMALLEST_CELL)
-        raise InputError(
-            f"Fewer than two groups have {SMALLEST_CELL} reference rows of each label, so nothing can be "
-            f"compared (too few in {found}). Audit more rows, merge groups, or pass reference=(X, y, "
-            "sensitive_features) with the training rows."
-        )
+def _comparable(counts: Codes, own: Rows | None) -> list[int]:
+    """Groups with enough reference rows of both labels.
+
+    Where fewer than two have them, all groups that a model brings baselines of: what chance alone gives is
+    then hardly known, but the reasons are.
+    """
+    kept = np.flatnonzero((counts >= SMALLEST_CELL).all(axis=0))
+    if len(kept) < 2 and own is not None:
+        kept = np.flatnonzero(np.isfinite(own).all(axis=(0, 2)))
     return [int(g) for g in kept]
 
 

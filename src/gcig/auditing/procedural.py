@@ -19,11 +19,23 @@ from gcig.records.audit import (
     PairAudit,
 )
 
-__all__ = ["ALPHA", "MATERIAL", "Measured", "judge_evidence"]
+__all__ = ["ALPHA", "MATERIAL", "NOT_COMPARED", "UNDEFINED", "Measured", "judge_evidence"]
 
 ALPHA = 0.05  # level of the test against shuffled groups
 MATERIAL = 0.05  # an excess of GCIG that is called material; below, a difference of reasons is small
 _Z = 1.959964
+UNDEFINED = Interval(math.nan)
+NOT_COMPARED = GcigAudit(
+    gcig=UNDEFINED,
+    gcig_resampled=UNDEFINED,
+    noise_floor=UNDEFINED,
+    excess=UNDEFINED,
+    p_value=math.nan,
+    evidence="not enough",
+    undefined_rows=0,
+    completeness=math.nan,
+    effective_columns=math.nan,
+)  # fewer than two groups have baselines
 
 
 def judge_evidence(p_value: float, excess: Interval) -> str:
@@ -50,6 +62,8 @@ class Measured:
     draws : resampled blocks.
     null : the sample's GCIG, observed and shuffled.
     shift : (resamples,) change of the sample's GCIG when the baselines are estimated on resampled rows.
+    own_baselines : whether the model brought the baselines. What chance alone gives is measured with those
+        of the audited rows, and so is then the excess over it: fewer rows would else pass for fairness.
     groups : names of the compared groups; columns : names of the columns; classes : names of the labels.
     """
 
@@ -57,6 +71,7 @@ class Measured:
     draws: Draws
     null: Null
     shift: Floats
+    own_baselines: bool
     groups: tuple[str, ...]
     columns: tuple[str, ...]
     classes: tuple[str, str]
@@ -74,7 +89,7 @@ class Measured:
         both = self._with_baselines(of_rows)
         floor = self._noise_floor()
         reach = _Z * float(both.std(ddof=1)) if len(both) > 1 else math.nan
-        gap = float(value) - floor.value
+        gap = (self.null.observed if self.own_baselines else float(value)) - floor.value
         excess = Interval(gap, gap - reach, gap + reach)
         # The draws lie above the estimate, since resampled baselines are noisier than estimated ones.
         centred = np.maximum(both - both.mean() + value, 0) if len(both) else both
@@ -99,7 +114,7 @@ class Measured:
     def _noise_floor(self) -> Interval:
         """Mean and quantiles of GCIG under shuffled groups."""
         found = self.null.shuffled[np.isfinite(self.null.shuffled)]
-        return interval(float(found.mean()), found) if len(found) else _NONE
+        return interval(float(found.mean()), found) if len(found) else UNDEFINED
 
     def _mean(self, sums: Floats) -> Floats:
         return combine_labels(sums, self.label_weights)
@@ -116,7 +131,7 @@ class Measured:
         return tuple(
             LabelAudit(name, n, interval(float(means[y]), drawn[:, y]))
             if n >= SMALLEST_CELL
-            else LabelAudit(name, None, _NONE)
+            else LabelAudit(name, None, UNDEFINED)
             for y, (name, n) in enumerate(zip(self.classes, n_of_label, strict=True))
         )
 
@@ -125,7 +140,7 @@ class Measured:
         values = self._mean(self.tally.of_group.sum(axis=0))
         drawn = self._mean(self.draws.resample(self.tally.of_group))
         return tuple(
-            interval(float(values[g]), drawn[:, g]) if n >= SMALLEST_CELL else _NONE
+            interval(float(values[g]), drawn[:, g]) if n >= SMALLEST_CELL else UNDEFINED
             for g, n in enumerate(n_rows.tolist())
         )
 
@@ -176,9 +191,6 @@ class Measured:
         values = self._mean(self.tally.jackknife)
         k = len(values)
         return float(np.sqrt((k - 1) / k * np.sum((values - values.mean()) ** 2)))
-
-
-_NONE = Interval(math.nan)
 
 
 def _effective(shares: Floats) -> float:

@@ -214,7 +214,7 @@ def describe(
 
 def assemble(subject: Subject, findings: Findings, cautions: tuple[str, ...] = ()) -> AuditRecord:
     """The record, with its verdict."""
-    if findings.n_explained < findings.n_rows:
+    if 0 < findings.n_explained < findings.n_rows:
         cautions += (
             f"Reasons were computed for a random sample of {findings.n_explained} of {findings.n_rows} rows.",
         )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from gcig.auditing.procedural import MATERIAL
+from gcig.auditing.procedural import MATERIAL, NOT_COMPARED
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, Interval, OutcomeAudit, Subject, Verdict
 
 __all__ = ["FOUR_FIFTHS", "MATERIAL_GAP", "outcome_status", "reasons_status", "write_verdict"]
@@ -81,12 +81,28 @@ def _headline(reasons: str, decisions: str) -> str:
 
 
 def _reason_findings(found: GcigAudit) -> list[str]:
+    if found is NOT_COMPARED:
+        return [
+            f"GCIG is not defined on these rows: fewer than two groups have {SMALLEST_CELL} rows of each "
+            "label, so that no typical members can be compared. Audit more rows, merge groups, or give the "
+            "training rows as the reference."
+        ]
     if math.isnan(found.gcig.value):
         return ["GCIG is not defined on these rows: the model gives no reasons that could be compared."]
-    lines = [
+    measured = (
         f"GCIG, the average difference between a person's reasons under the groups' baselines, is "
-        f"{_range(found.gcig)}. When group labels are shuffled it is {found.noise_floor.value:.3f} by chance "
-        f"alone, so {found.excess.value:.3f} is more than chance explains.",
+        f"{_range(found.gcig)}."
+    )
+    if math.isnan(found.p_value):
+        return [
+            f"{measured} What chance alone gives could not be measured on these rows: not enough evidence."
+        ]
+    here = found.excess.value + found.noise_floor.value
+    if abs(here - found.gcig.value) > 1e-9:  # the model brought its own baselines
+        measured += f" With baselines from the audited rows it is {here:.3f}."
+    lines = [
+        f"{measured} When group labels are shuffled it is {found.noise_floor.value:.3f} by chance alone, so "
+        f"{found.excess.value:.3f} is more than chance explains.",
         _evidence(found),
     ]
     if found.columns and found.evidence == "disparity":

@@ -101,7 +101,11 @@ def _measures_table(record: AuditRecord) -> TableBlock:
             "allows for uncertain baselines",
         ),
         ("Noise floor", estimate(found.noise_floor), "GCIG when group labels are shuffled"),
-        ("Excess", estimate(found.excess), "GCIG less the noise floor: what counts"),
+        (
+            "Excess",
+            estimate(found.excess),
+            "GCIG (with baselines from the audited rows) less the noise floor: what counts",
+        ),
         ("p-value", number(found.p_value), "share of shuffles with a GCIG as large"),
         ("Effective columns", number(found.effective_columns, 1), "how many columns the reasons rest on"),
         ("Completeness", number(found.completeness, 4), "what the reasons leave unexplained; 0 is exact"),
