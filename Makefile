@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench quality methods wheel clean
+.PHONY: help demo test test-all lint docs bench quality methods publish wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)    ## the main job on shipped data
-	$(BIN)/gcig demo
+demo: $(READY)    ## all seven methods compared on shipped data, with a page
+	$(BIN)/gcig demo --out out/demo
 
 test: $(READY)    ## the tests, with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term -m 'not slow' -n 2
@@ -45,6 +45,9 @@ quality: $(READY) ## how good FairX is on the five datasets (5 folds)
 
 methods: $(READY) ## how good the other methods are on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
+
+publish: $(READY) ## a finished run of `gcig reproduce --out run/` as results/paper and its documentation page
+	$(BIN)/python -m gcig.experiments.publishing run/ results/paper docs/reproduction.rst
 
 wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation
