@@ -31,8 +31,9 @@ PLAIN = Evaluation(
 
 def test_cost_and_gain_in_words():
     fair = replace(PLAIN, auc=0.846, gcig=0.05, eo_gap=0.3)
-    cost, gain, outcome = cost_and_gain(PLAIN, fair, "FairX")
+    cost, decisions, gain, outcome = cost_and_gain(PLAIN, fair, "FairX")
     assert cost == "Cost:  AUC 0.004 lower (0.850 to 0.846)."
+    assert decisions == "       F1 unchanged (0.700)."
     assert "GCIG 0.150 lower (0.200 to 0.050)" in gain
     assert "4.0 times less" in gain
     assert "EO gap 0.100 lower (0.400 to 0.300)" in outcome
@@ -40,7 +41,7 @@ def test_cost_and_gain_in_words():
 
 
 def test_a_gain_that_is_none_is_not_called_one():
-    _, gain, outcome = cost_and_gain(PLAIN, replace(PLAIN, gcig=0.3), "FairX")
+    _, _, gain, outcome = cost_and_gain(PLAIN, replace(PLAIN, gcig=0.3), "FairX")
     assert "0.100 higher" in gain
     assert "more, not less," in gain
     assert "unchanged (0.400)" in outcome
@@ -56,7 +57,8 @@ def test_noise_and_collapse_are_said():
 
 def test_what_is_undefined_is_said_to_be():
     fair = replace(PLAIN, gcig=float("nan"))
-    assert "0.200 to undefined" in cost_and_gain(PLAIN, fair, "FairX")[1]
+    gain = cost_and_gain(PLAIN, fair, "FairX")[2]
+    assert gain == "Gain:  GCIG 0.200 to undefined."
     assert "undefined" in measures_table({"Plain": PLAIN, "FairX": fair})
 
 
@@ -77,3 +79,15 @@ def test_limits(limits, reasons):
 
 def test_what_is_undefined_is_above_every_limit():
     assert broken_limits(replace(PLAIN, gcig=float("nan")), max_gcig=9.0, max_eo_gap=None)
+
+
+def test_decisions_that_got_worse_though_the_ranking_did_not_have_a_remedy():
+    worse = replace(PLAIN, f1=0.6)
+    assert "--threshold f1" in cost_and_gain(PLAIN, worse, "FairX")[1]
+    for other in (replace(worse, auc=0.8), replace(worse, threshold=0.3), replace(worse, f1=0.68)):
+        assert "--threshold" not in cost_and_gain(PLAIN, other, "FairX")[1]
+
+
+def test_columns_used_are_said_with_how_many_there_are():
+    assert "9.0 of 3" in measures_table({"Plain": replace(PLAIN, gcig_columns={"a": 1, "b": 2, "c": 3})})
+    assert "undefined" in measures_table({"Plain": replace(PLAIN, effective_columns=float("nan"))})

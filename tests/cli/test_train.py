@@ -119,6 +119,8 @@ def test_parameters_reach_the_estimator(train):
     _, _, _, folder = train("--lambda-ig", "0.05", "--lambda-fair", "0", "--threshold", "f1")
     model = gcig.load(folder)
     assert (model.lambda_ig, model.lambda_fair, model.threshold, model.max_epochs) == (0.05, 0, "f1", 2)
+    plain, _ = json.loads((folder / "report.json").read_text())["models"]
+    assert plain["parameters"]["threshold"] == "f1"  # both decide by the same rule
 
 
 def test_the_same_seed_gives_the_same_model(train):

@@ -62,7 +62,7 @@ __all__ = ["audit"]
     default="original",
     show_default=True,
     type=click.Choice(["original", "encoded"]),
-    help="Whether a column of the file counts once, or each of its categories, as limits of `gcig train` do.",
+    help="What GCIG counts: each column of the file once, or each of its categories, as `gcig train` does.",
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write the report as a page.")
 @click.option("--markdown", type=PATH, metavar="FILE", help="Write a section for a model card.")
@@ -72,7 +72,7 @@ __all__ = ["audit"]
 @click.option(
     "--trust-pickle",
     is_flag=True,
-    help="Open a pickle, joblib or TorchScript file, which runs the program in it: know its origin.",
+    help="Open a pickle, a joblib file or a program of torch, which runs what is in it: know its origin.",
 )
 @click.option(
     "--max-rows-explained",
@@ -103,7 +103,10 @@ def audit(
     """Measure how far a model's reasons and decisions depend on a group, and how sure that is.
 
     MODEL is a gcig model folder, an .onnx file or, with --trust-pickle, a pickled scikit-learn model or a
-    TorchScript file; FILE a CSV or Parquet table of any length with rows that the model was not trained on.
+    program of torch; FILE a CSV or Parquet table of any length with rows that the model was not trained on.
+
+    GCIG is on the columns of the file, so that models of every kind stand side by side. `gcig train` reports it
+    on encoded columns, which is another number for the same model: --columns encoded gives that one.
 
     With --max-gcig or --max-eo-gap it is a gate. Exit codes: 0 within the limits (or none given), 1 above
     one, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).

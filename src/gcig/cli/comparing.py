@@ -34,11 +34,15 @@ def comparison_table(found: ComparisonResult) -> str:
         seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
         rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
     head = ("", *_MEASURES, "seconds", "", "")
-    return format_table(head, rows, right_aligned=range(1, 6)) + (
-        "\n* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once."
-        if best
-        else ""
-    )
+    lines = [format_table(head, rows, right_aligned=range(1, 6))]
+    if best:
+        lines.append("* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once.")
+    floors = found.summary()["eo_noise_floor"].dropna()
+    if len(floors):
+        low, high = number(floors.min()), number(floors.max())
+        floor = low if low == high else f"{low} to {high}"
+        lines.append(f"On test folds of this size even an exactly fair model shows an EO gap of {floor}.")
+    return "\n".join(lines)
 
 
 def failures(results: Sequence[FoldResult]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -42,7 +43,12 @@ def say(text: str = "") -> None:
 
     Names in it may come from a file of anybody: they get no control of the terminal.
     """
-    click.echo("".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text), err=True)
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+    bars = sys.modules.get("tqdm")
+    if bars is not None and sys.stderr.isatty():
+        bars.tqdm.write(shown, file=sys.stderr)  # above a bar that is being drawn, not into it
+    else:
+        click.echo(shown, err=True)
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature

@@ -16,9 +16,9 @@ __all__ = ["broken_limits", "cost_and_gain", "measures_table"]
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
     """A line for each model: what it gets right, how outcomes differ, how reasons differ."""
-    head = ("", "AUC", "F1", "EO gap", "GCIG", "inputs used")
+    head = ("", "AUC", "F1", "EO gap", "GCIG", "encoded columns used")
     rows = [
-        (label, *map(number, (e.auc, e.f1, e.eo_gap, e.gcig)), f"{e.effective_columns:.1f}")
+        (label, *map(number, (e.auc, e.f1, e.eo_gap, e.gcig)), _columns_used(e))
         for label, e in evaluations.items()
     ]
     return format_table(head, rows, right_aligned=range(1, len(head)))
@@ -28,10 +28,11 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
     """Sentences that compare a fair model with the plain network."""
     lines = [
         f"Cost:  AUC {_change(plain.auc, fair.auc)}.",
-        f"Gain:  GCIG {_change(plain.gcig, fair.gcig)}: reasons depend {_less(plain.gcig, fair.gcig)} on the "
-        "group.",
-        f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}: error rates differ "
-        f"{_less(plain.eo_gap, fair.eo_gap)} by group.",
+        f"       F1 {_change(plain.f1, fair.f1)}{_remedy(plain, fair)}.",
+        f"Gain:  GCIG {_change(plain.gcig, fair.gcig)}"
+        + _meaning("reasons depend {} on the group", plain.gcig, fair.gcig),
+        f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}"
+        + _meaning("error rates differ {} by group", plain.eo_gap, fair.eo_gap),
     ]
     if not math.isnan(fair.gcig_original):
         whole = f"{number(fair.gcig_original)} (plain: {number(plain.gcig_original)})"
@@ -44,6 +45,20 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
     if fair.collapsed:
         lines.append(f"But {label} has collapsed: it no longer tells the two labels apart. Do not use it.")
     return lines
+
+
+def _columns_used(found: Evaluation) -> str:
+    """How many encoded columns the reasons rest on, and of how many."""
+    if math.isnan(found.effective_columns):
+        return "undefined"
+    among = f" of {len(found.gcig_columns)}" if found.gcig_columns else ""
+    return f"{found.effective_columns:.1f}{among}"
+
+
+def _remedy(plain: Evaluation, fair: Evaluation) -> str:
+    """What to try where decisions got worse and the ranking did not: the threshold no longer suits it."""
+    lost = plain.f1 - fair.f1 > 0.03 and plain.auc - fair.auc < 0.02 and fair.threshold == 0.5
+    return "; --threshold f1 may win it back, mind the EO gap" if lost else ""
 
 
 def _change(before: float, after: float) -> str:
@@ -59,6 +74,17 @@ def _change(before: float, after: float) -> str:
         return f"unchanged ({number(after)})"
     word = "lower" if difference < 0 else "higher"
     return f"{abs(difference):.3f} {word} ({number(before)} to {number(after)})"
+
+
+def _meaning(sentence: str, before: float, after: float) -> str:
+    """The change in words, where it is defined.
+
+    >>> _meaning("they differ {}", 0.2, 0.1), _meaning("they differ {}", 0.2, math.nan)
+    (': they differ 2.0 times less.', '.')
+    """
+    if math.isnan(before) or math.isnan(after):
+        return "."
+    return f": {sentence.format(_less(before, after))}."
 
 
 def _less(before: float, after: float) -> str:

@@ -90,11 +90,13 @@ def train(
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
     training = {name: options.pop(name) for name in ("lambda_ig", "lambda_fair", "threshold")}
-    shared = {"device": device, "random_state": seed}
+    shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
     # Other methods know no limits: for them these are checked at the end alone.
     parameters = check_parameters(method, training | (limits if method == "fairx" else {}))
+    if (threshold := training["threshold"]) is not None:
+        shared["threshold"] = threshold  # of the plain network as well: F1 and rates are compared
 
     table = read_labelled(file, **options)
     remark(describe_reading(table))
