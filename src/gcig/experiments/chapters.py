@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcig.benchmark.plan import COMMON
+from gcig.benchmark.selection import RULE
 from gcig.experiments import (
     ablation,
     baseline_kinds,
@@ -20,6 +21,7 @@ from gcig.experiments import (
 from gcig.experiments.collection import Collected
 from gcig.experiments.figure import Figure
 from gcig.experiments.paper import contradictions, paper
+from gcig.experiments.summary import finished, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import Table
 
@@ -54,7 +56,7 @@ def chapters(found: Collected) -> list[Chapter]:
         _ablation(found),
         *(_on_request(found) if found.request.everything else ()),
         _failures(found),
-        _contradictions(),
+        _contradictions(found),
     ]
     return [chapter for chapter in listed if chapter.tables or chapter.text]
 
@@ -67,21 +69,21 @@ def _checks(found: Collected) -> Chapter:
     if not asked:
         return Chapter("What was reached", ())
     unmet = sum(check.met is False for check in asked)
-    text = f"{sum(check.met is True for check in asked)} of {len(asked)} claims are met, {unmet} are not" + (
-        ", and the table says why where it is known." if unmet else "."
+    text = f"{sum(check.met is True for check in asked)} of {len(asked)} claims are met" + (
+        f", {unmet} are not, and the table says why where it is known." if unmet else "."
     )
     return Chapter("What was reached", (text,), checks.tables(asked, found.explanations))
 
 
 def _protocol(found: Collected) -> Chapter:
     request = found.request
-    seeds = ", ".join(map(str, request.seeds))
+    seeds = f"seed{'s' * (len(request.seeds) > 1)} {', '.join(map(str, request.seeds))}"
     text = [
-        f"{request.n_folds} folds stratified by label and group, seeds {seeds}; one network (64-32, SiLU) "
+        f"{request.n_folds} folds stratified by label and group, {seeds}; one network (64-32, SiLU) "
         "for all methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
-        f"{_TUNING[request.tuning]} The rule: among the candidates whose validation AUC is within 0.01 of "
-        "the best of the method's grid, the one with the lowest validation EO gap + GCIG. Tuning on one "
-        "split, as in the paper's protocol, sees rows that are later in test folds; nested tuning does not.",
+        f"{_TUNING[request.tuning]} The rule: {RULE[0].lower()}{RULE[1:]}",
+        "Tuning on one split, as in the paper's protocol, sees rows that are later in test folds; nested "
+        "tuning does not.",
     ]
     rows = [
         (dataset, METHODS[method].label if method in METHODS else method, _words(parameters))
@@ -116,7 +118,10 @@ def _comparison(found: Collected) -> Chapter:
 
 def _correlation(found: Collected) -> Chapter:
     frame = found.frames["comparison"]
-    text = ("Do fair outcomes and fair reasons go together? One point is one method on one fold.",)
+    text = (
+        "Do fair outcomes and fair reasons go together? One point is one method on one fold.",
+        *filter(None, [correlation.answer(frame)]),
+    )
     made = correlation.tables(frame, expected=found.request.expected)
     return Chapter("RQ2: outcome and procedural fairness", text, made, correlation.figures(frame))
 
@@ -181,8 +186,20 @@ def _failures(found: Collected) -> Chapter:
     return Chapter("Failed fits", (), {"failures": table} if rows else {})
 
 
-def _contradictions() -> Chapter:
-    rows = [(each.where, each.what, each.read) for each in contradictions()]
+def _contradictions(found: Collected) -> Chapter:
+    rows = [(each.where, each.what, each.read) for each in contradictions(_facts(found))]
     table = Table(("where", "the paper", "how we read it"), rows, caption="The paper against itself")
     text = (f"Numbers and statements of {paper()['source']} that cannot all be so.",)
     return Chapter("The paper's contradictions", text, {"contradictions": table})
+
+
+def _facts(found: Collected) -> dict[str, str]:
+    """Figures of the run that our reading of the paper names."""
+    frame = finished(found.frames["comparison"])
+    plain = frame[(frame["dataset"] == "compas-paper") & (frame["method"] == "unconstrained")]
+    swept = found.frames.get("sensitivity", frame.iloc[:0])
+    return {
+        "plain_gcig": spread(plain, "gcig").text,
+        "plain_gcig_l2": spread(plain, "gcig_l2").text,
+        "collapsed": sensitivity.collapsed_at_one(swept),
+    }

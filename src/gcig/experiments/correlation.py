@@ -21,7 +21,7 @@ from gcig.methods.registry import METHODS
 from gcig.report import numerals
 from gcig.report.tables import Cell, Table, Value
 
-__all__ = ["POPULATIONS", "associate", "figures", "populations", "tables"]
+__all__ = ["POPULATIONS", "answer", "associate", "figures", "populations", "tables"]
 
 # Which datasets' cells are pooled.
 POPULATIONS: Mapping[str, tuple[str, ...]] = {
@@ -83,7 +83,7 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
                 theirs["spearman"],
                 _r(found["partial"].r, found["partial"].p_value),
                 theirs["partial"],
-                Cell(f"{numerals.number(fit.intercept)} + {numerals.number(fit.slope)} EO", fit.slope),
+                _line(fit.intercept, fit.slope),
                 fit.r_squared,
                 theirs["r_squared"],
             )
@@ -119,6 +119,21 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
             ),
         )
     }
+
+
+def answer(frame: pd.DataFrame) -> str:
+    """What was found over the paper's cells, in words; empty where there are none."""
+    found = {name: part for name, part in populations(frame).items() if name.startswith("the paper's")}
+    if not found:
+        return ""
+    pooled, within = (pearson(part[X], part[Y]).r for part in found.values())
+    theirs = float(paper()["correlation"]["pearson"]["r"])
+    same = "the same sign as" if pooled * theirs > 0 else "the other sign than"
+    return (
+        f"Over the paper's cells Pearson's r is {numerals.number(pooled)}, which has {same} the paper's "
+        f"{numerals.number(theirs)}; with every dataset's means taken out it is {numerals.number(within)}. "
+        "A pooled correlation is mostly about how the datasets differ."
+    )
 
 
 def figures(frame: pd.DataFrame) -> dict[str, Figure]:
@@ -161,6 +176,11 @@ def _paper_row(name: str) -> dict[str, Value]:
     if name in theirs["values"]:
         absent["pearson"] = _r(theirs["values"][name]["r"], theirs["values"][name]["p"])
     return absent
+
+
+def _line(intercept: float, slope: float) -> Cell:
+    sign = "\N{MINUS SIGN}" if slope < 0 else "+"
+    return Cell(f"{numerals.number(intercept)} {sign} {numerals.number(abs(slope))} EO", slope)
 
 
 def _r(r: float, p_value: float) -> Cell:

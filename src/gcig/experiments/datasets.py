@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gcig.data.encoding import TableEncoder
 from gcig.data.registry import dataset_spec, load_dataset
 from gcig.experiments.paper import paper
-from gcig.report.tables import Table
+from gcig.report.tables import Cell, Table
 
 __all__ = ["DatasetSize", "measure", "tables"]
 
@@ -15,7 +15,7 @@ _WHY = {
     "encoding that it does not describe.",
     "german": "The table has 20 columns; the paper's 30 features are of an encoding that it does not "
     "describe.",
-    "compas-paper": "The same rows. The paper does not name its columns; `is_recid`, which leaks the label, "
+    "compas-paper": "The same rows. The paper does not name its columns; is_recid, which leaks the label, "
     "has to be among them for its F1.",
     "compas": "As compas-paper, without the leaked label; not in the paper.",
     "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
@@ -62,10 +62,10 @@ def tables(sizes: Sequence[DatasetSize]) -> Mapping[str, Table]:
                 size.target,
                 size.attribute,
                 size.rows,
-                "-" if samples is None else samples,
+                Cell("-") if samples is None else samples,
                 size.columns,
                 size.encoded_columns,
-                "-" if features is None else features,
+                Cell("-") if features is None else features,
                 why,
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gcig.benchmark.atomic import write_atomically
+from gcig.experiments.by_dataset import by_dataset
 from gcig.experiments.chapters import Chapter, chapters
 from gcig.experiments.collection import read
 from gcig.report.tables import Table, cell_text
@@ -39,7 +40,7 @@ def restructured_text(listed: Sequence[Chapter], *, figures: str) -> str:
     for chapter in listed:
         parts.append(f"{chapter.heading}\n{'-' * len(chapter.heading)}")
         parts += [escaped(text) for text in chapter.text]
-        parts += [_table(table) for table in chapter.tables.values()]
+        parts += [_table(part) for table in chapter.tables.values() for part in by_dataset(table)]
         parts += [
             f".. figure:: {figures}/{name}.svg\n   :width: 100%\n\n   "
             f"{escaped(f'{each.title}. {each.caption}')}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gcig.experiments.by_dataset import by_dataset
 from gcig.experiments.chapters import Chapter
 from gcig.experiments.figure import Figure, Panel
 from gcig.report import charts
@@ -28,7 +29,7 @@ def sections(chapters: Sequence[Chapter]) -> list[Section]:
         blocks: list[Block] = [Paragraph(text) for text in chapter.text]
         for figure in chapter.figures.values():
             blocks += [FigureRow(_pictures(figure)), Paragraph(_caption(figure))]
-        blocks += chapter.tables.values()
+        blocks += [part for table in chapter.tables.values() for part in by_dataset(table)]
         found.append(Section(chapter.heading, blocks))
     return found
 

@@ -73,13 +73,15 @@ def printed_tally(metric: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=table["columns"])
 
 
-def reason(dataset: str, metric: str, method: str) -> str:
+def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> str:
     """Why a number of ours may differ from the paper's: the first reason on file that fits.
+
+    `facts` are figures of the run that reasons may name: ``noise_floor`` and ``objective``.
 
     Examples
     --------
-    >>> reason("german", "eo_gap", "fairx").split(":")[0]
-    'a test fold has cells of 22 to 100 rows'
+    >>> reason("bank", "f1", "hardt", {"objective": "accuracy", "noise_floor": "0.03"}).split("; ")[-1]
+    'ours: accuracy'
     """
     asked = {"dataset": dataset, "metric": metric, "method": method}
     fitting = (
@@ -87,9 +89,16 @@ def reason(dataset: str, metric: str, method: str) -> str:
         for entry in paper()["reasons"]
         if all(entry[name] in ("*", value) for name, value in asked.items())
     )
-    return str(next(fitting))
+    return str(next(fitting)).format_map(facts)
 
 
-def contradictions() -> tuple[Contradiction, ...]:
-    """Where the paper contradicts itself."""
-    return tuple(Contradiction(**entry) for entry in paper()["contradictions"])
+def contradictions(facts: Mapping[str, str]) -> tuple[Contradiction, ...]:
+    """Where the paper contradicts itself.
+
+    `facts` are figures of the run that our reading may name: ``plain_gcig`` and ``plain_gcig_l2`` (of the
+    plain network on ``compas-paper``) and ``collapsed``.
+    """
+    return tuple(
+        Contradiction(entry["where"], entry["what"], entry["read"].format_map(facts))
+        for entry in paper()["contradictions"]
+    )

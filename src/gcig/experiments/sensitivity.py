@@ -17,7 +17,18 @@ from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
 from gcig.experiments.sweep import of_variant, variant_row
 from gcig.report.tables import Cell, Table, Value
 
-__all__ = ["DATASETS", "FIXED", "SCHEMES", "SWEPT", "WEIGHTS", "figures", "settings", "tables", "variant"]
+__all__ = [
+    "DATASETS",
+    "FIXED",
+    "SCHEMES",
+    "SWEPT",
+    "WEIGHTS",
+    "collapsed_at_one",
+    "figures",
+    "settings",
+    "tables",
+    "variant",
+]
 
 DATASETS = ("compas-paper", "compas")
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
@@ -93,6 +104,18 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS) -> dict[
             f"Sensitivity to the weights: {name}", caption, panels, columns=4
         )
     return made
+
+
+def collapsed_at_one(frame: pd.DataFrame) -> str:
+    """How many folds collapse as published with both weights at 1, in words."""
+    counts = []
+    for name in DATASETS:
+        own = finished(of_variant(frame, name, variant(SWEPT[0], FIXED, "as published")))
+        if len(own):
+            counts.append(
+                f"{int(own['collapsed'].astype(bool).sum())} of {len(own)} folds of {name} collapse"
+            )
+    return ", ".join(counts) or "not run; `gcig reproduce --all` does"
 
 
 def _curve(frame: pd.DataFrame, dataset: str, swept: str, scheme: str, metric: str) -> Series:
