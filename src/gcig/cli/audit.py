@@ -23,6 +23,7 @@ from gcig.cli.options import (
     target_options,
 )
 from gcig.cli.types import FloatRange
+from gcig.cli.wording import in_shell_words
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -105,8 +106,8 @@ def audit(
     MODEL is a gcig model folder, an .onnx file or, with --trust-pickle, a pickled scikit-learn model or a
     program of torch; FILE a CSV or Parquet table of any length with rows that the model was not trained on.
 
-    GCIG is on the columns of the file, so that models of every kind stand side by side. `gcig train` reports it
-    on encoded columns, which is another number for the same model: --columns encoded gives that one.
+    GCIG is on the columns of the file, so that models of every kind stand side by side. `gcig train` reports
+    it on encoded columns, which is another number for the same model: --columns encoded gives that one.
 
     With --max-gcig or --max-eo-gap it is a gate. Exit codes: 0 within the limits (or none given), 1 above
     one, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
@@ -157,7 +158,7 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
     groups = ", ".join(group.group for group in found.record.groups)
     click.echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
     click.echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    click.echo("\n".join(map(wrapped, str(found).splitlines())))
+    click.echo("\n".join(map(wrapped, in_shell_words(str(found)).splitlines())))
     if html is not None:
         click.echo(f"\nReport:  {html}")
     if check is not None:

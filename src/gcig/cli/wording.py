@@ -29,7 +29,8 @@ SHELL_WORDS = {
         "Allow more --epochs, or a looser bound."
     ),
     "a bound that can be met (max_gcig, max_eo_gap)": "a bound that can be met (--max-gcig, --max-eo-gap)",
-    "merge groups, or pass reference=(X, y, sensitive_features) with the training rows": "or merge groups",
+    "merge groups, or give the training rows as the reference": "or merge groups",
+    "y holds ": "The target holds ",
     "set threshold='f1' or class_weight='balanced'": "set --threshold f1",
 }
 
