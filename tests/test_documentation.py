@@ -16,6 +16,8 @@ import warnings
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import gcig
@@ -93,8 +95,23 @@ def finished(tmp_path_factory):
     return tmp_path_factory.mktemp("pages"), {}
 
 
+def write_loans(folder):
+    """What the README takes for granted: a table of loans, rows that were kept aside, and new ones."""
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["female", "male"], 900)
+    income = rng.normal(30, 8, 900) + (sex == "male")
+    job = rng.choice(["clerk", "farmer", "nurse"], 900)
+    approved = np.where(income + rng.normal(0, 6, 900) > 32, "yes", "no")
+    loans = pd.DataFrame({"id": range(900), "sex": sex, "income": income, "job": job, "approved": approved})
+    loans[:500].to_csv(folder / "loans.csv", index=False)
+    loans[500:800].to_csv(folder / "test.csv", index=False)
+    loans[800:].drop(columns="approved").to_csv(folder / "new.csv", index=False)
+
+
 def follow(reader, name, finished):
     store, folders = finished
+    if name == "README":
+        write_loans(reader.folder)
     if name in AFTER:
         key = (AFTER[name], reader.compare)
         if key not in folders:
