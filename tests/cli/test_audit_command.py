@@ -148,7 +148,7 @@ WRONG = {
     "no such target": (["MODEL", "TEST", "--target", "aproved", "--sensitive", "sex"], "approved"),
     "no such group": (["MODEL", "TEST", "--target", "approved", "--sensitive", "gender"], "gender"),
     "other groups": (["MODEL", "TEST", "--target", "approved", "--sensitive", "race"], "'a'"),
-    "other labels": (["MODEL", "TEST", "--target", "job", "--sensitive", "sex"], "The target"),
+    "other labels": (["MODEL", "TEST", "--target", "race", "--sensitive", "sex"], "not in training"),
     "no limit": (["MODEL", "TEST", *ROLES, "--conservative"], "needs a limit"),
     "no folder for the page": (["MODEL", "TEST", *ROLES, "--html", "no/such/x.html"], "no folder"),
     "a negative limit": (["MODEL", "TEST", *ROLES, "--max-gcig", "-1"], "x>0"),

@@ -50,7 +50,8 @@ class Findings:
     Attributes
     ----------
     definition : as it is recorded.
-    n_rows, n_explained : audited rows, and those of them that were explained.
+    n_rows : audited rows of the groups that are shown: the rows of all would tell the size of a hidden one.
+    n_explained : rows that were explained; all of them, unless ``sampled``.
     left_out : groups that are too small to be compared.
     """
 
@@ -60,6 +61,7 @@ class Findings:
     definition: dict[str, object]
     n_rows: int
     n_explained: int
+    sampled: bool
     left_out: tuple[str, ...]
 
 
@@ -73,8 +75,7 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
     explaining = Explaining.prepare(adapted, baselines, options.definition, first.probe)
     tally, outcome = _second_pass(explaining, source, first, options, rngs[1])
     measured = _compare_with_chance(tally, source, first, options, rngs[2])
-    n_of_group, n_of_label = outcome.n_rows.sum(axis=1), outcome.n_rows.sum(axis=0)
-    names = source.group_names
+    names, n_of_group, n_of_label = source.group_names, outcome.n_rows.sum(axis=1), outcome.shown.sum(axis=0)
     procedural = measured.record((int(n_of_label[0]), int(n_of_label[1])))
     procedural = replace(
         procedural,
@@ -89,8 +90,9 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         groups=audit_groups(outcome, names, measured.of_groups(n_of_group)),
         procedural=procedural,
         definition=adapted.explainer.describe(explaining.definition),
-        n_rows=first.n_rows,
+        n_rows=int(outcome.shown.sum()),
         n_explained=tally.n_explained,
+        sampled=not first.explains_all,
         left_out=first.left_out(names),
     )
 
@@ -108,8 +110,9 @@ def _without_reasons(
         groups=audit_groups(outcome, names, (UNDEFINED,) * len(names)),
         procedural=NOT_COMPARED,
         definition=adapted.explainer.describe(options.definition),
-        n_rows=first.n_rows,
+        n_rows=int(outcome.shown.sum()),
         n_explained=0,
+        sampled=False,
         left_out=first.left_out(names),
     )
 

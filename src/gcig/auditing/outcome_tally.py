@@ -4,7 +4,8 @@ import numpy as np
 
 from gcig.auditing.batches import Batch, Outputs
 from gcig.auditing.score_counts import ScoreCounts
-from gcig.metrics.confusion import Confusion, Floats, quotient
+from gcig.metrics.confusion import Codes, Confusion, Floats, quotient
+from gcig.records.audit import SMALLEST_CELL
 
 __all__ = ["OutcomeTally"]
 
@@ -49,6 +50,11 @@ class OutcomeTally:
         """The counts; sizes are effective ones where rows have weights."""
         sizes = np.nan_to_num(quotient(self.weights**2, self.squares))
         return Confusion(cells=self.cells, sizes=sizes.T, n_rows=self.n_rows.sum(axis=1))
+
+    @property
+    def shown(self) -> Codes:
+        """(shown groups, 2) rows by group and label; a group under ``SMALLEST_CELL`` rows is not shown."""
+        return np.asarray(self.n_rows[self.n_rows.sum(axis=1) >= SMALLEST_CELL])
 
     @property
     def effective(self) -> Floats:

@@ -214,10 +214,8 @@ def describe(
 
 def assemble(subject: Subject, findings: Findings, cautions: tuple[str, ...] = ()) -> AuditRecord:
     """The record, with its verdict."""
-    if 0 < findings.n_explained < findings.n_rows:
-        cautions += (
-            f"Reasons were computed for a random sample of {findings.n_explained} of {findings.n_rows} rows.",
-        )
+    if findings.sampled:
+        cautions += (f"Reasons were computed for a random sample of {findings.n_explained:,} rows.",)
     if findings.left_out:
         left = ", ".join(map(repr, findings.left_out[:10]))
         cautions += (f"Too few reference rows of a label to compare the reasons of: {left}.",)

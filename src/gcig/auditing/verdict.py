@@ -176,7 +176,7 @@ def _cautions(
         )
     if small := [g.group for g in groups if g.n_rows is None]:
         lines.append(
-            f"{len(small)} groups have fewer than {SMALLEST_CELL} rows and are not shown: "
+            f"Groups with fewer than {SMALLEST_CELL} rows are neither shown nor counted among the rows: "
             f"{', '.join(map(repr, small[:10]))}."
         )
     if found.undefined_rows:

@@ -94,7 +94,7 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
 def _measures_table(record: AuditRecord) -> TableBlock:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
-        ("GCIG", estimate(found.gcig), "mean disparity over the rows"),
+        ("GCIG", estimate(found.gcig), f"mean disparity over the rows; {_counted(record)}"),
         (
             "the same, baselines estimated again",
             estimate(found.gcig_resampled),
@@ -120,6 +120,13 @@ def _measures_table(record: AuditRecord) -> TableBlock:
             ("Clipped probabilities", percent(found.clipped, 1), "so near 0 or 1 that they were cut off")
         )
     return TableBlock(("measure", "value", "how to read it"), rows, "GCIG and how sure it is", sortable=False)
+
+
+def _counted(record: AuditRecord) -> str:
+    """What GCIG is made of: values on one kind of columns say nothing about the other."""
+    if record.subject.definition.get("columns") == "encoded":
+        return "each category counts as a column, as in reports of training"
+    return "each column of the table counts once (reports of training count each category)"
 
 
 def _parts(record: AuditRecord) -> list[Block]:
