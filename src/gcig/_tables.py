@@ -21,7 +21,17 @@ MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here, and not eve
 
 
 class InputError(ValueError):
-    """The user's input cannot be used as it is; the message says why and what to do."""
+    """The user's input cannot be used as it is; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> try:
+    ...     gcig.metrics.equalized_odds_gap([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
+    ... except gcig.InputError as error:
+    ...     print(error)
+    Only binary classification is supported. ...y has 3 classes (0, 1, 2). Keep two of them...
+    """
 
 
 class InputTypeError(InputError, TypeError):
@@ -29,7 +39,22 @@ class InputTypeError(InputError, TypeError):
 
 
 class InputWarning(UserWarning):
-    """The user's input can be used, but deserves a look."""
+    """The user's input can be used, but deserves a look.
+
+    Examples
+    --------
+    Where nothing may be odd, make it an error:
+
+    >>> import warnings
+    >>> from gcig.data.encoding import TableEncoder
+    >>> encoder = TableEncoder().fit({"city": ["Rome", "Oslo", "Rome"]})
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", InputWarning)
+    ...     encoder.transform({"city": ["Oslo", "Bern"]})
+    Traceback (most recent call last):
+        ...
+    gcig._tables.InputWarning: Categories that training did not see, encoded as zeros: column 'city' (1 rows).
+    """
 
 
 def check_lengths(**inputs: Any) -> int:

@@ -47,7 +47,16 @@ _TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
 
 
 class PersistenceError(ValueError):
-    """A folder that cannot be written or read: the message says which file, why, and what to do."""
+    """A folder that cannot be written or read: the message says which file, why, and what to do.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> gcig.load("nowhere")
+    Traceback (most recent call last):
+        ...
+    gcig.persistence.PersistenceError: no saved model in 'nowhere': the path does not exist
+    """
 
 
 def save_folder(

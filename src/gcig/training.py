@@ -110,6 +110,17 @@ class DivergenceError(RuntimeError):
     message : str
     outcome : Outcome, optional
         The history up to there, and the epoch whose parameters were put back.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(learning_rate=1e30, max_epochs=2, random_state=0)
+    >>> try:
+    ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    ... except DivergenceError as error:
+    ...     print(error)
+    without any fairness term, training diverged in epoch 1: ...Lower learning_rate...
     """
 
     def __init__(self, message: str, outcome: Outcome | None = None) -> None:

@@ -51,6 +51,23 @@ class ComparisonResult:
     cells : what was run.
     choices : what tuning chose, where it was asked for.
     manifest : what the run was started with.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> found = gcig.compare(
+    ...     data.X,
+    ...     data.y,
+    ...     sensitive_features=data.sensitive_features,
+    ...     methods=["unconstrained", "hardt"],
+    ...     folds=2,
+    ...     parameters={"unconstrained": {"max_epochs": 2}, "hardt": {"max_epochs": 2}},
+    ... )
+    >>> found.frame[["method", "fold"]].values.tolist()
+    [['unconstrained', 0], ['unconstrained', 1], ['hardt', 0], ['hardt', 1]]
+    >>> found.summary()["method"].tolist(), len(found.pooled())
+    (['unconstrained', 'hardt'], 2)
     """
 
     results: tuple[FoldResult, ...]

@@ -27,11 +27,36 @@ LARGEST_SHARE = 0.995
 
 
 class CollapseWarning(UserWarning):
-    """The model stopped predicting, or lives on far fewer or far more columns than the plain network."""
+    """The model stopped predicting, or lives on far fewer or far more columns than the plain network.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, early_stopping=False, random_state=0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CollapseWarning)  # no model that collapsed goes on from here
+    ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    Traceback (most recent call last):
+        ...
+    gcig.methods.guards.CollapseWarning: the model collapsed (AUC ...
+    """
 
 
 class BoundWarning(UserWarning):
-    """A bound that the user asked for was not reached."""
+    """A bound that the user asked for was not reached.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(max_gcig=1e-6, max_epochs=2, random_state=0)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    >>> [str(each.message) for each in said if each.category is BoundWarning]
+    ['max_gcig=1e-06 was not reached: validation data give ...']
+    """
 
 
 @dataclass(frozen=True)
