@@ -5,6 +5,7 @@ from made_up_results import comparison_frame, fold_row, frame_of
 from scipy import stats
 
 from gcig.experiments import correlation
+from gcig.experiments.paper import PAPER_DATASETS
 from gcig.report.tables import cell_text
 
 
@@ -57,6 +58,20 @@ def test_the_table_has_the_papers_numbers_and_counts_missing_cells(frame):
     assert cell_text(by["the paper's cells"][1]) == "140"
     part = correlation.tables(frame[frame["fold"] < 3], expected=5, draws=20)["correlation"]
     assert cell_text(part.rows[0][1]) == "84 of 140"
+
+
+def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
+    falling = [
+        fold_row(name, "fairx", fold, eo_gap=fold / 10, gcig=0.5 - fold / 10)
+        for name in PAPER_DATASETS
+        for fold in range(5)
+    ]
+    frame = frame_of(falling)
+    fit = correlation.tables(frame, expected=5, draws=20)["linear_fit"].rows[0]
+    assert cell_text(fit[1]) == "0.500 \u2212 1.000 EO"
+    assert cell_text(fit[3]) == "0.059"
+    assert "is \u22121.000, which has the other sign than the paper's 0.244" in correlation.answer(frame)
+    assert correlation.answer(frame_of([])) == ""
 
 
 def test_nothing_finished_is_an_empty_table():

@@ -48,17 +48,17 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
             own = of_variant(frame, name, _variant(key))
             cells = variant_row(own, (*_METRICS, "eo_noise_floor", "effective_columns"), expected=expected)
             change = Cell("") if key == "prediction" else _percent(100 * (_mean(own) / plain - 1))
-            rows.append((name, label, "ours", *cells, change))
+            rows.append((name, label, *cells, change))
             if name == "compas-paper":
                 theirs = published[key]
                 change = Cell("") if theirs["change"] is None else _percent(theirs["change"])
                 rows.append(
-                    (name, label, "paper", *(theirs[m] for m in _METRICS), Cell("-"), Cell("-"), change)
+                    (name, f"{label}, paper", *(theirs[m] for m in _METRICS), Cell("-"), Cell("-"), change)
                 )
     names = [LABELS[metric] for metric in (*_METRICS, "eo_noise_floor", "effective_columns")]
     return {
         "ablation": Table(
-            ("dataset", "configuration", "source", *names, "change of GCIG"),
+            ("dataset", "configuration", *names, "change of GCIG"),
             rows,
             caption="Ablation: which term does what",
             notes=(

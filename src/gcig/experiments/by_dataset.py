@@ -6,7 +6,7 @@ from gcig.report.tables import Table, cell_text
 
 __all__ = ["MOST", "by_dataset"]
 
-MOST = 24  # rows that a page shows without a scroll bar of their own
+MOST = 16  # rows that are taken in at a glance
 
 
 def by_dataset(table: Table) -> list[Table]:

@@ -56,10 +56,11 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         n_blocks = found.n_blocks
         p_values: Any = nemenyi(averages, lower_is_better=lower)
         cells = [_rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m) for m in methods]
-        rows.append((LABELS[metric], found.statistic, _p(found.p_value), *cells))
+        statistic = f"{numerals.number(found.statistic, 2)} (p {_p(found.p_value).text})"
+        rows.append((LABELS[metric], Cell(statistic, found.statistic), *cells))
     critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return Table(
-        ("metric", "Friedman", "p", *map(method_label, methods)),
+        ("metric", "Friedman", *map(method_label, methods)),
         rows,
         caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
         notes=(
@@ -91,7 +92,7 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             rows.append((name, LABELS[metric], *cells))
     floor = smallest_wilcoxon_p(n_folds)
     return Table(
-        ("dataset", "metric", *(f"FairX less {method_label(m)}" for m in others)),
+        ("dataset", "metric", *map(method_label, others)),
         rows,
         caption="FairX less each method: mean difference over folds, corrected resampled t-test",
         notes=(
