@@ -104,3 +104,12 @@ def test_wilson_at_the_ends() -> None:
     assert math.isnan(wilson(math.nan, 30).value)
     assert math.isnan(wilson(0.5, 0).value)
     assert wilson(0.5, 100).low == pytest.approx(0.4038, abs=1e-4)
+
+
+def test_a_group_that_is_never_selected_leaves_room_for_chance() -> None:
+    groups = np.where(np.arange(N) < 20, 1, 0)  # the second group has 20 rows
+    decided = np.where(groups == 1, 0.0, (SCORES >= 0.5).astype(float))
+    found = audit_outcome(tally(groups, decisions=decided), 50, RNG).four_fifths
+    rate = decided[groups == 0].mean()
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert found.high == pytest.approx(wilson(0.0, 20).high / rate)

@@ -31,11 +31,18 @@ EVEN = replace(
     ],
 )
 def test_evidence_and_status_of_reasons(p_value, excess, evidence, status) -> None:
-    found = replace(
-        RECORD.procedural, p_value=p_value, excess=excess, evidence=judge_evidence(p_value, excess)
-    )
+    evident = judge_evidence(p_value, excess, Interval(0.1, 0.08, 0.12))
+    found = replace(RECORD.procedural, p_value=p_value, excess=excess, evidence=evident)
     assert found.evidence == evidence
     assert reasons_status(found) == status
+
+
+def test_no_difference_is_found_only_where_one_would_have_been_seen() -> None:
+    excess = Interval(-0.06, -0.1, -0.02)
+    assert judge_evidence(0.8, excess, Interval(0.2, 0.18, 0.22)) == "none"
+    assert judge_evidence(0.8, excess, Interval(0.2, 0.1, 0.3)) == "not enough"
+    unsure = replace(RECORD.procedural, p_value=0.8, excess=excess, evidence="not enough")
+    assert reasons_status(unsure) == "inconclusive"
 
 
 @pytest.mark.parametrize(

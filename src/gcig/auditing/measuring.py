@@ -61,9 +61,19 @@ def audit_outcome(tally: OutcomeTally, n_draws: int, rng: np.random.Generator) -
         delta_tpr=measured(delta(1)),
         delta_fpr=measured(delta(0)),
         demographic_parity_difference=measured(lambda cells: _spread(_selection(cells), whole)),
-        four_fifths=measured(lambda cells: _ratio(_selection(cells), whole)),
+        four_fifths=_widened(measured(lambda cells: _ratio(_selection(cells), whole)), tally, whole),
         collapsed=has_collapsed(tally.cells.sum(axis=0), auc.value),
     )
+
+
+def _widened(ratio: Interval, tally: OutcomeTally, kept: NDArray[np.bool_]) -> Interval:
+    """The ratio of selection rates, with room for a rate of 0: rows drawn again never show another."""
+    if ratio.value != 0 or math.isnan(ratio.high):
+        return ratio
+    rates = _selection(tally.cells)
+    none = np.flatnonzero(kept & (rates == 0))
+    highest = max(wilson(0.0, float(tally.effective[g])).high for g in none)
+    return Interval(0.0, 0.0, min(1.0, max(ratio.high, highest / float(rates[kept].max()))))
 
 
 def audit_groups(

@@ -38,18 +38,22 @@ NOT_COMPARED = GcigAudit(
 )  # fewer than two groups have baselines
 
 
-def judge_evidence(p_value: float, excess: Interval) -> str:
+def judge_evidence(p_value: float, excess: Interval, floor: Interval) -> str:
     """What the shuffles and the interval say together.
 
-    "disparity" where shuffled groups rarely reach the observed GCIG; "none" where they do and the interval
-    leaves no room for a material excess; "not enough" otherwise.
+    "disparity" where shuffled groups rarely reach the observed GCIG; "none" where they do, the interval
+    leaves no room for a material excess, and such an excess would stand out from the shuffles; "not enough"
+    otherwise.
 
-    >>> judge_evidence(0.005, Interval(0.1, 0.08, 0.12)), judge_evidence(0.4, Interval(0.01, -0.1, 0.12))
-    ('disparity', 'not enough')
+    >>> floor = Interval(0.05, 0.04, 0.06)
+    >>> judge_evidence(0.005, Interval(0.1, 0.08, 0.12), floor)
+    'disparity'
+    >>> judge_evidence(0.4, Interval(0.01, -0.1, 0.12), floor)
+    'not enough'
     """
     if p_value <= ALPHA:
         return "disparity"
-    return "none" if excess.high < MATERIAL else "not enough"
+    return "none" if excess.high < MATERIAL and floor.high - floor.value < MATERIAL else "not enough"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +103,7 @@ class Measured:
             noise_floor=floor,
             excess=excess,
             p_value=self.null.p_value,
-            evidence=judge_evidence(self.null.p_value, excess),
+            evidence=judge_evidence(self.null.p_value, excess, floor),
             undefined_rows=tally.n_undefined,
             completeness=tally.residual / tally.difference if tally.difference > 0 else math.nan,
             effective_columns=_effective(tally.shares),

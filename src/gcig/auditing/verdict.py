@@ -45,7 +45,7 @@ def reasons_status(found: GcigAudit) -> str:
     """Whether the model's reasons depend on the group."""
     if found.evidence == "disparity" and found.excess.value >= MATERIAL:
         return "concern"
-    if found.excess.high < MATERIAL:
+    if found.evidence != "not enough" and found.excess.high < MATERIAL:
         return "clear"
     return "inconclusive"
 
@@ -90,8 +90,9 @@ def _reason_findings(found: GcigAudit) -> list[str]:
     if math.isnan(found.gcig.value):
         return ["GCIG is not defined on these rows: the model gives no reasons that could be compared."]
     measured = (
-        f"GCIG, the average difference between a person's reasons under the groups' baselines, is "
-        f"{_range(found.gcig)}."
+        "The reasons for a person's score change by "
+        f"{_range(found.gcig)} on average (GCIG) when the person is compared with the typical member of one "
+        "group or of another."
     )
     if math.isnan(found.p_value):
         return [
@@ -99,10 +100,10 @@ def _reason_findings(found: GcigAudit) -> list[str]:
         ]
     here = found.excess.value + found.noise_floor.value
     if abs(here - found.gcig.value) > 1e-9:  # the model brought its own baselines
-        measured += f" With baselines from the audited rows it is {here:.3f}."
+        measured += f" With typical members of the audited rows, not of training, it is {here:.3f}."
     lines = [
-        f"{measured} When group labels are shuffled it is {found.noise_floor.value:.3f} by chance alone, so "
-        f"{found.excess.value:.3f} is more than chance explains.",
+        f"{measured} When group labels are shuffled it is {found.noise_floor.value:.3f} by chance alone"
+        + (f", so {found.excess.value:.3f} is more than chance explains." if found.excess.value > 0 else "."),
         _evidence(found),
     ]
     if found.columns and found.evidence == "disparity":
