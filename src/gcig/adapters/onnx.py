@@ -118,9 +118,8 @@ def _cells(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
     """A column in the type of an input; missing text is empty text."""
     if kind is not object:
         return np.asarray(column.to_numpy().astype(kind))
-    return np.array(
-        ["" if absent else str(cell) for cell, absent in zip(column, column.isna(), strict=True)], object
-    )
+    codes, levels = pd.factorize(column)
+    return np.array([*map(str, levels), ""], dtype=object)[codes]
 
 
 def _classes_of_nodes(content: bytes) -> NDArray[Any] | None:

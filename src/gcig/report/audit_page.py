@@ -28,7 +28,7 @@ from gcig.report.document import page
 from gcig.report.glossary import explained
 from gcig.report.numerals import counted, ends, number
 from gcig.report.pareto import front
-from gcig.report.tables import estimate
+from gcig.report.tables import Cell, estimate
 from gcig.report.trade_off_figures import trade_off_figures
 
 __all__ = ["audit_page"]
@@ -72,9 +72,8 @@ def audit_page(
 
 def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None) -> list[Block]:
     verdict, found, outcome = record.verdict, record.procedural, record.outcome
-    limit = "" if max_eo_gap is None else f"; limit {number(max_eo_gap)}"
     figures = [
-        KeyFigure("GCIG (reasons)", number(found.gcig.value), _hint(ends(found.gcig))),
+        KeyFigure("GCIG (reasons)", number(found.gcig.value), _hint(ends(found.gcig)) + _limit(max_gcig)),
         KeyFigure(
             "Excess over chance",
             number(found.excess.value),
@@ -83,7 +82,7 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         KeyFigure(
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
-            _said("a fair model shows {}", outcome.eo_noise_floor) + limit,
+            _said("a fair model shows {}", outcome.eo_noise_floor) + _limit(max_eo_gap),
         ),
         KeyFigure(
             "Four-fifths ratio", number(outcome.four_fifths.value), "lowest over highest selection rate"
@@ -128,9 +127,9 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
             name,
             estimate(audit.outcome.auc),
             estimate(audit.procedural.gcig),
-            number(audit.procedural.noise_floor.value),
+            audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
-            audit.procedural.effective_columns,
+            Cell(number(audit.procedural.effective_columns, 1), audit.procedural.effective_columns),
             "collapsed" if point.collapsed else "on the front" if on else "beaten",
         )
         for name, audit, point, on in zip(names, audits, points, kept, strict=True)
@@ -148,6 +147,10 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
 
 def _hint(around: str) -> str:
     return f"95 % interval {around}" if around else ""
+
+
+def _limit(limit: float | None) -> str:
+    return "" if limit is None else f"; limit {number(limit)}"
 
 
 def _said(words: str, value: float) -> str:

@@ -163,7 +163,7 @@ def columns_section(record: AuditRecord) -> Section:
         "column",
         "share",
         "contribution",
-        "speaks most for",
+        "most favourable when compared with",
         "difference",
         *(f"under {group}" for group in groups),
     )
