@@ -17,9 +17,9 @@ from gcig.auditing.result import AuditResult
 from gcig.auditing.table_audit import (
     assemble,
     describe,
+    given_reference,
     reference_words,
     resolve_model,
-    table_source,
     telling_columns,
 )
 from gcig.core.disparity import Definition
@@ -117,12 +117,7 @@ def audit_file(
             adapted = adapt(
                 model, schema.prototype(roles.inputs), score=score, reference=reference_table(reference)
             )
-            names, given = None, None
-            if reference is not None:
-                given = table_source(adapted, *reference)
-                names = given.group_names
-            elif adapted.baselines is not None:
-                names = adapted.groups
+            given, names = given_reference(adapted, reference)
             source = FileSource(
                 stream, roles, schema, adapted, mark, rows, _bar if progress else _no_bar, names
             )

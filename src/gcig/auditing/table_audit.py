@@ -51,7 +51,6 @@ def audit(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
-    progress: bool = False,
     score: Score | None = None,
     name: str | None = None,
     trust_pickle: bool = False,
@@ -75,7 +74,6 @@ def audit(
     random_state : seed of everything that is drawn.
     max_rows_explained : explain a random sample of so many rows. Default: all rows where the model has
         gradients, 1,000 where it has none.
-    progress : whether a bar is shown; for files only (`audit_file`).
     score : for a torch module with several outputs, a function from its output to the logit.
     name : what the model is called in the report.
     trust_pickle : whether a model may be opened by running the code that its file holds.
@@ -96,7 +94,6 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
-    del progress
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     adapted = adapt(model, X, score=score, reference=reference_table(reference))
@@ -109,17 +106,12 @@ def audit(
         random_state=random_state,
         max_rows_explained=max_rows_explained,
     )
-    names, reference_source = None, None
-    if reference is not None:
-        reference_source = table_source(adapted, *reference)
-        names = reference_source.group_names
-    elif adapted.baselines is not None:
-        names = adapted.groups
+    given, names = given_reference(adapted, reference)
     source = table_source(adapted, X, y, sensitive_features, sample_weight, names)
     with warnings.catch_warnings():
         # What encoding and prediction warn of was said when the rows were encoded above.
         warnings.simplefilter("ignore", InputWarning)
-        findings = run_audit(adapted, source, reference_source, options)
+        findings = run_audit(adapted, source, given, options)
     subject = describe(
         adapted,
         findings,
@@ -159,6 +151,16 @@ def table_source(
     weights = check_sample_weight(sample_weight, len(inputs))
     batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights)
     return TableSource(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
+
+
+def given_reference(
+    adapted: AdaptedModel, reference: Reference | None
+) -> tuple[TableSource | None, tuple[str, ...] | None]:
+    """The rows that were given for the baselines, and the groups, where these rows or the model know them."""
+    if reference is None:
+        return None, None if adapted.baselines is None else adapted.groups
+    source = table_source(adapted, *reference)
+    return source, source.group_names
 
 
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:

@@ -124,8 +124,13 @@ def _reason_findings(found: GcigAudit) -> list[str]:
 def _evidence(found: GcigAudit) -> str:
     p = f"{found.p_value:.3f}".rstrip("0")
     if found.evidence == "disparity":
-        small = "" if found.excess.value >= MATERIAL else f", though it is small (under {MATERIAL})"
-        return f"Shuffled groups reach a value as large with probability {p}: the difference is real{small}."
+        small = (
+            "" if found.excess.value >= MATERIAL else f", though the difference is small (under {MATERIAL})"
+        )
+        return (
+            f"Shuffled groups reach a value as large with probability {p}: chance alone is an unlikely "
+            f"explanation{small}."
+        )
     if found.evidence == "none":
         return (
             f"Shuffled groups reach a value as large with probability {p}, and a difference of {MATERIAL} or "
