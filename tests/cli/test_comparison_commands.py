@@ -28,6 +28,7 @@ def test_compare_writes_results_and_a_page(run):
     page = (run / "report.html").read_text()
     assert "Methods side by side on loans.csv" in page
     assert "SHA-256" in page
+    assert "the methods&#39; defaults" in page
 
 
 def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run):
@@ -66,6 +67,7 @@ def test_shards_come_together_in_one_folder(shell, loans_csv, run, tmp_path):
     code, printed, _ = shell(*arguments, "--shard", "2/2")
     assert code == 0
     assert "2 folds, unfinished: 1 of 2 fits are done" in printed
+    assert "undefined" not in printed  # one fold has no deviation
     assert "unfinished: 1 of 2 fits are done" in (out / "report.html").read_text()
     assert "unfinished" not in shell(*arguments, "--shard", "1/2")[1]
     for name in ("results.csv", "summary.csv"):

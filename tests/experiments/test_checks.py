@@ -91,6 +91,7 @@ def test_times_are_added_up(frame):
 
 def test_what_is_not_met_stands_out_with_its_reason(frame):
     table = tables(checks(frame, POOLED), {"gcig_paper/compas-paper": "because <so>"})["checks"]
+    assert table.header[-1] == "why"
     row = next(row for row in table.rows if row[4] == "NOT MET")
     assert row[-1] == "because <so>"
     assert list(table.marks.values()) == ["concern"]

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["PAGE", "comparison_table", "extent", "failures", "plain_comparison", "write_page"]
 
 PAGE = "report.html"
+_TUNED = {
+    False: "the methods' defaults, or as given",
+    True: "chosen by grid search on one split of the rows, some of which are tested later",
+    "nested": "chosen by grid search inside the training rows of every fold",
+}
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 
 
@@ -29,7 +34,7 @@ def comparison_table(found: ComparisonResult) -> str:
     rows = []
     for row in found.summary().to_dict("records"):
         remarks = [f"{row[what]} folds {what}" for what in ("failed", "collapsed") if row[what]]
-        figures = (f"{number(row[name])} ± {number(row[f'{name}_sd'])}" for name in _MEASURES.values())
+        figures = (_spread(row[name], row[f"{name}_sd"]) for name in _MEASURES.values())
         star = "*" if row["method"] in best else ""
         seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
         rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
@@ -43,6 +48,11 @@ def comparison_table(found: ComparisonResult) -> str:
         floor = low if low == high else f"{low} to {high}"
         lines.append(f"On test folds of this size even an exactly fair model shows an EO gap of {floor}.")
     return "\n".join(lines)
+
+
+def _spread(mean: float, deviation: float) -> str:
+    """One fold has a mean and no deviation."""
+    return number(mean) if math.isnan(deviation) else f"{number(mean)} ± {number(deviation)}"
 
 
 def failures(results: Sequence[FoldResult]) -> list[str]:
@@ -98,7 +108,7 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str
         labels=labels,
         title=title,
         subtitle=f"{names}; mean and standard deviation over {extent(found)}",
-        foot={**foot, "gcig": __version__},
+        foot={**foot, "parameters": _TUNED[found.manifest.configuration["tuned"]], "gcig": __version__},
     )
     write_whole(folder / PAGE, page)
     return folder / PAGE

@@ -9,7 +9,7 @@ import pandas as pd
 from gcig.experiments.paper import printed
 from gcig.experiments.summary import finished
 from gcig.report import numerals
-from gcig.report.tables import Cell, Mark, Table
+from gcig.report.tables import Cell, Mark, Table, Value
 
 __all__ = ["Check", "checks", "tables"]
 
@@ -61,13 +61,14 @@ def tables(found: Sequence[Check], explanations: Mapping[str, str] | None = None
     marks: dict[tuple[int, int], Mark] = {
         (row, 4): "concern" for row, check in enumerate(found) if check.met is False
     }
-    rows = [
-        (c.dataset, c.claim, c.target, c.ours, verdict[c.met], "" if c.met else said.get(c.key, ""))
+    reasons = {check.key: said.get(check.key, "") for check in found if not check.met}
+    rows: list[tuple[Value, ...]] = [
+        (c.dataset, c.claim, c.target, c.ours, verdict[c.met], *([reasons.get(c.key, "")] if reasons else []))
         for c in found
     ]
     met = sum(check.met is True for check in found)
     notes = [f"{met} of {len(found)} met, {sum(c.met is None for c in found)} without results."]
-    header = ("dataset", "claim", "target", "ours", "result", "why")
+    header = ("dataset", "claim", "target", "ours", "result", *(["why"] if reasons else []))
     return {"checks": Table(header, rows, caption="What was to be shown", notes=notes, marks=marks)}
 
 
