@@ -1,4 +1,5 @@
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -180,3 +181,11 @@ def test_plain_labels_need_no_positive_value(shell, tmp_path, values, classes):
     roles = ["--target", "approved", "--sensitive", "sex", "--drop", "id"]
     assert shell("train", tmp_path / "loans.csv", *roles, "--out", tmp_path / "m", *QUICK)[0] == 0
     assert gcig.load(tmp_path / "m").classes_.tolist() == classes
+
+
+def test_few_held_out_people_are_warned_of(train):
+    _, _, err, _ = train("--test-size", "0.02")
+    assert re.search(
+        r"gcig: warning: \d of the held-out rows have label '(yes|no)' in group '(fe)?male'", err
+    )
+    assert "larger --test-size" in err

@@ -46,6 +46,8 @@ ARGUMENTS = {
     "misspelt option": (["train", "x.csv", "--tarjet", "y"], "--target"),
     "an argument too many": (["predict", "m", "x.csv", "more"], "unexpected extra argument"),
     "a word for a number": (["demo", "--seed", "one"], "'one' is not a valid integer"),
+    "a fraction for a seed": (["demo", "--seed", "1.5"], "'1.5' is not a valid integer."),
+    "a word for a limit": (["audit", "m", "x.csv", "--max-gcig", "low"], "'low' is not a valid number."),
     "a negative seed": (["demo", "--seed", "-1"], "0<=x"),
     "one fold": (["demo", "--folds", "1"], "2<=x"),
     "no such dataset": (["demo", "--dataset", "adlt"], "Did you mean 'adult'?"),

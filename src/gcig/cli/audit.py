@@ -22,7 +22,7 @@ from gcig.cli.options import (
     table_options,
     target_options,
 )
-from gcig.cli.types import FloatRange
+from gcig.cli.types import FloatRange, IntRange
 from gcig.cli.wording import in_shell_words
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ __all__ = ["audit"]
 )
 @click.option(
     "--max-rows-explained",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="N",
     help="Explain a random sample of so many rows.",
 )

@@ -8,7 +8,7 @@ import click
 
 from gcig.cli.frame import Command, say
 from gcig.cli.options import PATH, jobs_option, quiet_option, seed_option
-from gcig.cli.types import DATASET, METHOD, names_of
+from gcig.cli.types import DATASET, METHOD, IntRange, names_of
 
 __all__ = ["demo"]
 
@@ -27,8 +27,8 @@ __all__ = ["demo"]
 )
 @click.option("--sensitive", metavar="NAME", help="Protected attribute; the dataset's default if not given.")
 @click.option("--methods", metavar="NAMES", callback=names_of(METHOD), help="All by default.")
-@click.option("--folds", default=3, show_default=True, type=click.IntRange(2, 20), metavar="N", help="Folds.")
-@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs at most.")
+@click.option("--folds", default=3, show_default=True, type=IntRange(2, 20), metavar="N", help="Folds.")
+@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Epochs at most.")
 @seed_option
 @jobs_option
 @click.option(

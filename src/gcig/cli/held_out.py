@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 
     from gcig.records import Evaluation
 
-__all__ = ["PLAIN", "TrainedModel", "check_parameters", "hold_out_rows", "train_and_measure"]
+__all__ = [
+    "PLAIN",
+    "TrainedModel",
+    "check_parameters",
+    "hold_out_rows",
+    "train_and_measure",
+    "warning_of_few",
+]
 
 PLAIN = "unconstrained"
 
@@ -57,6 +65,21 @@ def hold_out_rows(
     groups = check_groups(table.sensitive, n_rows=len(table.labels))
     check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=2)
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
+
+
+def warning_of_few(table: LabelledTable, test: np.ndarray[Any, Any]) -> str | None:
+    """What to say where a label of a group has so few held-out rows that its rates are mostly chance."""
+    from gcig.records.audit import SMALLEST_CELL
+
+    groups = table.sensitive.iloc[test].astype(str).agg(" & ".join, axis=1)
+    cells = Counter(zip(table.class_names.iloc[test], groups, strict=True))
+    (label, group), count = min(cells.items(), key=lambda cell: cell[1])
+    if count >= SMALLEST_CELL:
+        return None
+    return (
+        f"{count} of the held-out rows have label '{label}' in group '{group}': rates of fewer than "
+        f"{SMALLEST_CELL} people are mostly chance. Give more rows, or a larger --test-size."
+    )
 
 
 def train_and_measure(

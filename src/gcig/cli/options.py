@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from gcig.cli.config import load_config
-from gcig.cli.types import LIMIT, METHOD, names_of, shard, whole_numbers
+from gcig.cli.types import LIMIT, METHOD, IntRange, names_of, shard, whole_numbers
 
 __all__ = [
     "config_option",
@@ -36,7 +36,7 @@ seed_option = click.option(
     default=0,
     show_default=True,
     metavar="N",
-    type=click.IntRange(0, 2**32 - 1),
+    type=IntRange(0, 2**32 - 1),
     help="Seed of all random draws.",
 )
 file_argument = click.argument("file", metavar="FILE", type=PATH)
@@ -64,7 +64,7 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:
 
 jobs_option = click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="N",
     callback=_jobs,
     help="Processes; as many as there are cores by default. Results do not depend on it.",
@@ -110,9 +110,7 @@ run_options = _stack(
         callback=names_of(METHOD),
         help="Such as fairx,unconstrained; all by default.",
     ),
-    click.option(
-        "--folds", default=5, show_default=True, type=click.IntRange(2, 100), metavar="N", help="Folds."
-    ),
+    click.option("--folds", default=5, show_default=True, type=IntRange(2, 100), metavar="N", help="Folds."),
     click.option(
         "--seeds",
         default="0",

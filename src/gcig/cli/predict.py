@@ -11,6 +11,7 @@ import click
 
 from gcig.cli.frame import Command, say
 from gcig.cli.options import PATH, file_argument, quiet_option, table_options
+from gcig.cli.types import IntRange
 
 if TYPE_CHECKING:
     from gcig.data.streaming import TableStream
@@ -46,7 +47,7 @@ ADDED = ("probability", "decision")
     "--rows-at-once",
     default=50_000,
     show_default=True,
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="N",
     help="Rows in memory at a time.",
 )

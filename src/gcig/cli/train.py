@@ -21,7 +21,7 @@ from gcig.cli.options import (
     table_options,
     target_options,
 )
-from gcig.cli.types import METHOD, THRESHOLD, FloatRange
+from gcig.cli.types import METHOD, THRESHOLD, FloatRange, IntRange
 
 __all__ = ["train"]
 
@@ -52,7 +52,7 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of fair reasons.")
 @click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of fair outcomes.")
 @click.option("--threshold", type=THRESHOLD, metavar="P", help="Probability of a positive decision, or f1.")
-@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs at most.")
+@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Epochs at most.")
 @seed_option
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @table_options
@@ -78,7 +78,13 @@ def train(
     held-out rows are above them, the exit code is 1.
     """
     from gcig.cli.columns import describe_reading
-    from gcig.cli.held_out import PLAIN, check_parameters, hold_out_rows, train_and_measure
+    from gcig.cli.held_out import (
+        PLAIN,
+        check_parameters,
+        hold_out_rows,
+        train_and_measure,
+        warning_of_few,
+    )
     from gcig.cli.labelled import read_labelled
     from gcig.cli.trade_off import broken_limits
     from gcig.cli.train_report import print_summary, write_report
@@ -105,6 +111,8 @@ def train(
         f"{len(rows[0]):,} rows to train on; {len(rows[1]):,} held out for the report, stratified by "
         f"{table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
+    if (few := warning_of_few(table, rows[1])) is not None:
+        say(f"gcig: warning: {few}")
     trained = train_and_measure(
         table,
         rows,

@@ -19,6 +19,7 @@ __all__ = [
     "METHOD",
     "THRESHOLD",
     "FloatRange",
+    "IntRange",
     "Name",
     "names_of",
     "shard",
@@ -53,8 +54,16 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         return [CompletionItem(each) for each in self.known() if each.startswith(incomplete)]
 
 
+class IntRange(click.IntRange):
+    """A whole number in a range; click's own calls what is none "not a valid integer range"."""
+
+    name = "integer"
+
+
 class FloatRange(click.FloatRange):
     """A finite number in a range; click's own lets NaN pass."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number, or an error."""

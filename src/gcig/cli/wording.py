@@ -31,6 +31,8 @@ SHELL_WORDS = {
     "a bound that can be met (max_gcig, max_eo_gap)": "a bound that can be met (--max-gcig, --max-eo-gap)",
     "merge groups, or give the training rows as the reference": "or merge groups",
     "y holds ": "The target holds ",
+    "sensitive_features holds ": "The protected attribute holds ",
+    "with trust_pickle also": "with --trust-pickle also",
     "set threshold='f1' or class_weight='balanced'": "set --threshold f1",
 }
 
