@@ -18,6 +18,7 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
+from gcig.adapters import Budget, GradientExplainer
 from gcig.auditing import AuditResult, audit
 from gcig.core.disparity import Definition
 from gcig.data.encoding import TableEncoder
@@ -293,6 +294,15 @@ class TestOptions:
         assert math.isnan(found.gcig.low)
         assert math.isnan(found.p_value)
         assert found.evidence == "not enough"
+
+    def test_the_noise_floor_of_a_sample_stands_for_all_rows(self, monkeypatch) -> None:
+        table = loans()
+        whole = audit_loans(table, n_bootstrap=50).record.procedural
+        monkeypatch.setattr(GradientExplainer, "budget", Budget(shuffled_rows=10))
+        for seed in range(6):
+            few = audit_loans(table, n_bootstrap=5, n_shuffles=60, random_state=seed).record.procedural
+            assert few.noise_floor.value == pytest.approx(whole.noise_floor.value, rel=0.15)
+            assert few.excess.value == pytest.approx(few.gcig.value - few.noise_floor.value)
 
     def test_a_model_without_reasons_is_undefined(self) -> None:
         table = loans()

@@ -91,7 +91,7 @@ class Measured:
         value = self._mean(tally.total.sum(axis=0))
         of_rows = self._mean(self.draws.resample(tally.total))
         both = self._with_baselines(of_rows)
-        floor = self._noise_floor()
+        floor = self._noise_floor(float(value))
         reach = _Z * float(both.std(ddof=1)) if len(both) > 1 else math.nan
         gap = (self.null.observed if self.own_baselines else float(value)) - floor.value
         excess = Interval(gap, gap - reach, gap + reach)
@@ -115,9 +115,14 @@ class Measured:
             columns=self._columns(float(value)),
         )
 
-    def _noise_floor(self) -> Interval:
-        """Mean and quantiles of GCIG under shuffled groups."""
+    def _noise_floor(self, value: float) -> Interval:
+        """Mean and quantiles of GCIG under shuffled groups.
+
+        They are known for a sample of the rows; the sample's own GCIG says how it differs from all rows.
+        """
         found = self.null.shuffled[np.isfinite(self.null.shuffled)]
+        if self.null.observed > 0 and not self.own_baselines:
+            found = found * (value / self.null.observed)
         return interval(float(found.mean()), found) if len(found) else UNDEFINED
 
     def _mean(self, sums: Floats) -> Floats:
