@@ -6,9 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.statistics import tally
 from gcig.experiments.figure import Figure, Panel, Series
-from gcig.experiments.paper import PAPER_DATASETS, printed, printed_means, printed_tally, reason
+from gcig.experiments.paper import printed, reason
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import (
     COLLAPSED_NOTE,
@@ -20,16 +19,16 @@ from gcig.experiments.summary import (
     spread,
 )
 from gcig.experiments.sweep import parameter
+from gcig.experiments.wins import COUNTED, FAIRX, wins_table
 from gcig.report import numerals
 from gcig.report.tables import Cell, Mark, Table, Value
 
-__all__ = ["DATASETS", "FAIRX", "SHOWN", "figures", "settings", "tables"]
+__all__ = ["DATASETS", "SHOWN", "figures", "settings", "tables"]
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
-FAIRX, PLAIN = "fairx", "unconstrained"
+PLAIN = "unconstrained"
 SHOWN = ("eo_gap", "f1", "auc", "balanced_accuracy", "gcig")  # measured, the paper's three among them
 _BESIDE = ("eo_noise_floor", "effective_columns")  # what one must know to read them
-_COUNTED = ("gcig", "eo_gap", "f1")
 
 
 def settings(chosen: Chosen, *, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
@@ -59,7 +58,7 @@ def tables(
         "differences": _differences(frame, datasets, methods),
     }
     if FAIRX in methods:
-        made["wins"] = _wins(frame, datasets, methods)
+        made["wins"] = wins_table(frame, datasets, methods)
     if pooled is not None and len(pooled):
         made["pooled"] = _pooled(pooled, datasets, methods)
     return made
@@ -159,7 +158,7 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
     compared = 0
     grouped = finished(frame).groupby(["dataset", "method"])
     for name in datasets:
-        for metric in _COUNTED:
+        for metric in COUNTED:
             for method in methods:
                 theirs = printed(name, method, metric)
                 if theirs is None or (name, method) not in grouped.groups:
@@ -189,54 +188,6 @@ def _facts(own: pd.DataFrame) -> dict[str, str]:
         "noise_floor": numerals.number(float(own["eo_noise_floor"].mean())),
         "objective": ", ".join(sorted(objectives)).replace("_score", "").replace("_", " "),
     }
-
-
-def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    """Wins, losses and championships: ours on the paper's datasets and on all, and the paper's twice."""
-    in_paper = [name for name in PAPER_DATASETS if name in datasets]
-    rows: list[tuple[Value, ...]] = []
-    for metric in _COUNTED:
-        counts = _counts(frame, metric, in_paper, datasets, methods)
-        rows += [
-            (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts.values()))
-            for m in methods
-        ]
-    return Table(
-        ("metric", "method", "ours", "ours, all", "paper", "paper, recounted"),
-        rows,
-        caption="Win / loss / champion, counted in datasets",
-        notes=(
-            "A method's win is a dataset on which it beats FairX; FairX's own line compares it with the best "
-            "of the others. Means are not rounded; means equal to 1e-9 tie, which is neither; champions are "
-            "shared.",
-            f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
-            "recounted: from the rounded means in the paper's own main table by the same rules.",
-        ),
-    )
-
-
-def _counts(
-    frame: pd.DataFrame,
-    metric: str,
-    in_paper: Sequence[str],
-    datasets: Sequence[str],
-    methods: Sequence[str],
-) -> dict[str, pd.DataFrame]:
-    lower = metric not in HIGHER
-    found: dict[str, pd.DataFrame] = {}
-    for source, names in (("ours", in_paper), ("ours, all", datasets)):
-        averages = means(frame, metric, datasets=names, methods=methods)
-        found[source] = tally(averages, against=FAIRX, lower_is_better=lower)
-    found["paper"] = printed_tally(metric)
-    found["paper, recounted"] = tally(printed_means(metric), against=FAIRX, lower_is_better=lower)
-    return found
-
-
-def _triple(counts: pd.DataFrame, method: str) -> str:
-    if method not in counts.index:
-        return "-"
-    row: Any = counts.loc[method]
-    return f"{row['win']} / {row['loss']} / {row['champion']}"
 
 
 def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:

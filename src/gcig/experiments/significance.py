@@ -16,8 +16,8 @@ from gcig.benchmark.statistics import (
     nemenyi_critical_difference,
     smallest_wilcoxon_p,
 )
-from gcig.experiments.comparison import FAIRX
 from gcig.experiments.summary import HIGHER, LABELS, finished, means, method_label
+from gcig.experiments.wins import FAIRX
 from gcig.report import numerals
 from gcig.report.tables import Cell, Table, Value
 
