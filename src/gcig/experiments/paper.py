@@ -80,8 +80,9 @@ def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> 
 
     Examples
     --------
-    >>> reason("bank", "f1", "hardt", {"objective": "accuracy", "noise_floor": "0.03"}).split("; ")[-1]
-    'ours: accuracy'
+    >>> facts = {"noise_floor": "0.151", "objective": "accuracy"}
+    >>> reason("german", "eo_gap", "fairx", facts).split(", ")[0]
+    'a test fold has cells of 22 to 100 rows: an exactly fair model scores 0.151 by chance'
     """
     asked = {"dataset": dataset, "metric": metric, "method": method}
     fitting = (
