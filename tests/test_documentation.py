@@ -12,6 +12,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -263,3 +264,27 @@ def test_the_figures_can_be_drawn_again(tmp_path):
     assert {f"{name}.svg" for name in drawn} == {path.name for path in (DOCS / "_static").glob("*.svg")}
     for picture in drawn.values():
         ElementTree.fromstring(str(picture))
+
+
+def test_the_map_of_the_code_names_what_is_there():
+    """Every package, every module of the left column, and the layers as import-linter has them."""
+    package = ROOT / "src" / "gcig"
+    page = (DOCS / "architecture.rst").read_text("utf-8")
+    mapped, layers = re.findall(r"code-block:: text\n\n((?:   .*\n|\n)+)", page)
+    folder, named = package, set()
+    for line in mapped.rstrip().splitlines():
+        indent = len(line) - len(line.lstrip()) - 3
+        left = re.split(r"  +", line.strip())[0].rstrip(",")
+        for name in left.split(", "):
+            assert re.fullmatch(r"\w+/?", name), line
+            place = (package if indent == 0 else folder) / name.rstrip("/")
+            assert place.is_dir() or place.with_suffix(".py").is_file(), f"{name} in {folder.name}"
+            if indent == 0:
+                folder, named = place, named | {place.name}
+    packages = {path.parent.name for path in package.glob("*/__init__.py")}
+    assert packages <= named, packages - named
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    stated = [layer.replace("(", "").replace(")", "") for layer in contract["layers"]]
+    assert [layer.strip() for layer in layers.strip().splitlines()] == stated[:-1]  # the last one is private
