@@ -124,7 +124,8 @@ def _curve(frame: pd.DataFrame, dataset: str, swept: str, scheme: str, metric: s
         own = finished(of_variant(frame, dataset, variant(swept, weight, scheme)))
         if not len(own):
             continue
-        mean, deviation = float(own[metric].mean()), float(own[metric].std(ddof=0))
+        mean = float(own[metric].mean())
+        deviation = float(own[metric].std(ddof=1)) if len(own) > 1 else 0.0  # as in the tables
         x.append(weight)
         y.append(mean)
         low.append(mean - deviation)
