@@ -134,7 +134,7 @@ class FairXClassifier(NetworkClassifier):
     def __init__(
         self,
         *,
-        lambda_ig: float = 0.4,
+        lambda_ig: float = 0.3,
         lambda_fair: float = 0.2,
         outcome: str = "equalized_odds",
         max_gcig: float | None = None,
