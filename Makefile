@@ -34,6 +34,7 @@ lint: $(READY)    ## ruff, mypy, import-linter
 	$(BIN)/lint-imports --no-cache
 
 docs: $(READY)    ## the documentation, as HTML under docs/_build
+	rm -rf docs/api
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -53,4 +54,4 @@ wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation
 
 clean:            ## remove what the other targets made
-	rm -rf $(VENV) dist build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) dist build out docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

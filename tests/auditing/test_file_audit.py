@@ -206,3 +206,19 @@ def test_no_cell_of_the_file_is_in_the_record(tmp_path) -> None:
     text = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK).to_json()
     assert "person-" not in text
     assert not math.isnan(fitted(table).coef_[0, 0])
+
+
+def test_the_negative_class_is_not_taken_for_the_positive_one(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "sex": rng.choice(["f", "m"], 200)})
+    frame["paid"] = np.where(frame["a"] + rng.normal(size=200) > 0, "yes", "no")
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    model = LogisticRegression().fit(frame[["a"]], frame["paid"])
+    with pytest.raises(
+        InputError, match="'no' is the model's negative class.*predict 'yes'"
+    ):
+        audit_file(model, tmp_path / "loans.csv", target="paid", sensitive="sex", positive="no")
+    found = audit_file(
+        model, tmp_path / "loans.csv", target="paid", sensitive="sex", positive="yes", n_bootstrap=20
+    )
+    assert found.record.outcome.auc.value > 0.7

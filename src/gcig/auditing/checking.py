@@ -82,4 +82,5 @@ def _compared(estimate: Interval, wide: Interval, conservative: bool) -> tuple[f
     if not conservative:
         return estimate.value, ""
     upper = math.nan if math.isnan(wide.high) else max(estimate.high, wide.high)
-    return upper, "(upper end of its interval) "
+    again = " with baselines estimated again" if wide is not estimate else ""
+    return upper, f"(upper end of its interval{again}) "

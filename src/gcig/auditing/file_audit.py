@@ -8,6 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
+from gcig._tables import level_name
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.auditing.engine import Options, run_audit
@@ -117,6 +120,7 @@ def audit_file(
             adapted = adapt(
                 model, schema.prototype(roles.inputs), score=score, reference=reference_table(reference)
             )
+            _check_positive(positive, adapted.classes)
             given, names = given_reference(adapted, reference)
             source = FileSource(
                 stream, roles, schema, adapted, mark, rows, _bar if progress else _no_bar, names
@@ -168,6 +172,16 @@ def _find_roles(
     if not inputs:
         raise InputError(f"{stream.path}: no column is left for the model.")
     return Roles(inputs, target, sensitive, positive)
+
+
+def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:
+    """Raise an error where the model's negative class is called positive: all would be upside down."""
+    known = [] if classes is None else [level_name(value) for value in classes.tolist()]
+    if positive in known[:1]:
+        raise InputError(
+            f"positive={positive!r} is the model's negative class: it was trained to predict {known[1]!r}. "
+            f"Say positive={known[1]!r}, or leave it out."
+        )
 
 
 def _first_schema(stream: TableStream, roles: Roles, decimal: str, rows: int) -> Schema:

@@ -122,7 +122,7 @@ class TerminalProgress(_Counting):
         from tqdm import tqdm
 
         super().start(cells, n_rows, finished)
-        form = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}, {postfix}]"
+        form = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         self.bar = tqdm(total=self.total, initial=finished, bar_format=form, dynamic_ncols=True, leave=True)
 
     def update(self, cell: Cell, result: FoldResult) -> None:
