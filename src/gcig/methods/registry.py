@@ -66,7 +66,7 @@ class _Methods(Mapping[str, Method]):
 
 
 # Every candidate is trained on each dataset with several seeds, so there are six at most, twelve for FairX.
-# The defaults lie within their range: "auto" as learning_rate is between 0.002 and 0.004, by the number of rows.
+# The defaults lie within: "auto" as learning_rate is between 0.002 and 0.004, by the number of rows.
 _LEARNING = {"learning_rate": (1e-3, 2e-3, 4e-3)}
 _FEWER = {"learning_rate": (2e-3, 4e-3)}
 
