@@ -83,7 +83,7 @@ def _protocol(found: Collected) -> Chapter:
         "for all methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
         f"{_TUNING[request.tuning]} The rule: {RULE[0].lower()}{RULE[1:]}",
         "Tuning on one split, as in the paper's protocol, sees rows that are later in test folds; nested "
-        "tuning does not. The grids, the rule of the threshold and FairX's brake are the same for all datasets; "
+        "tuning does not. Grids, the rule of the threshold and FairX's brake are the same for all datasets; "
         "they were settled while results of earlier versions on these folds were known.",
     ]
     rows = [
