@@ -914,3 +914,23 @@ def test_training_lowers_the_disparity(activation):
         penalty(problem.module, problem.x, problem.y).backward()
         optimizer.step()
     assert penalty(problem.module, problem.x, problem.y).item() < 0.6 * before
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_row_of_weight_two_counts_as_two(fast):
+    torch.manual_seed(0)
+    x, y = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) % 2
+    net = nn.Sequential(nn.Linear(4, 6), nn.SiLU(), nn.Linear(6, 1)).double()
+    baselines = GroupBaselines.from_data(x, y, torch.arange(12) // 2 % 2)
+    penalty = GCIGPenalty(baselines, fast=fast, n_steps=4 if not fast else "auto")
+    weights = torch.ones(12)
+    weights[:3] = 2
+    twice = torch.cat([torch.arange(12), torch.arange(3)])
+    weighted, repeated = penalty(net, x, y, sample_weight=weights), penalty(net, x[twice], y[twice])
+    torch.testing.assert_close(weighted, repeated)
+    for ours, theirs in zip(
+        torch.autograd.grad(weighted, net.parameters(), allow_unused=True),
+        torch.autograd.grad(repeated, net.parameters(), allow_unused=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)

@@ -32,12 +32,17 @@ __all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
 
 
 def label_row_weights(
-    labels: Tensor, label_weights: str, defined: Tensor | None = None, *, dtype: torch.dtype | None = None
+    labels: Tensor,
+    label_weights: str,
+    defined: Tensor | None = None,
+    *,
+    sample_weight: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """What each row counts in the penalty, shape (n,).
 
     ``"sum"`` adds the means of the labels (the paper's loss), ``"equal"`` averages them, ``"empirical"``
-    is the mean over all rows. Rows that are not `defined` count nothing.
+    is the mean over all rows. Rows that are not `defined` count nothing. `sample_weight` weighs the means.
 
     >>> label_row_weights(torch.tensor([0, 0, 1]), "sum")
     tensor([0.5000, 0.5000, 1.0000])
@@ -49,8 +54,10 @@ def label_row_weights(
         members = indicator(labels, 2, "y").to(dtype)
     if defined is not None:
         members = members * defined.unsqueeze(1)
+    if sample_weight is not None:
+        members = members * sample_weight.to(dtype).unsqueeze(1)
     share = 0.5 if label_weights == "equal" else 1.0
-    return (members * (share / members.sum(0).clamp(min=1))).sum(1)
+    return (members * (share / members.sum(0).clamp(min=torch.finfo(dtype).tiny))).sum(1)
 
 
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
@@ -160,7 +167,14 @@ class GCIGPenalty(nn.Module):
         # What was found out about a module is not worth keeping, and weak references cannot be pickled.
         return {**self.__dict__, "_found": None}
 
-    def forward(self, module: nn.Module, x: Tensor, y: Tensor, groups: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        groups: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         """The penalty of a mini-batch.
 
         Parameters
@@ -172,6 +186,8 @@ class GCIGPenalty(nn.Module):
             Labels, 0 or 1.
         groups : Tensor of shape (n,), optional
             When given, the moving averages of the baselines are updated first, as in Algorithm 1.
+        sample_weight : Tensor of shape (n,), optional
+            What each row counts in its label's mean; the baselines are not weighted.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
@@ -182,19 +198,20 @@ class GCIGPenalty(nn.Module):
         if self.definition.rows < 1:
             chosen = untraced(sample_rows)(y, self.definition.rows, self._generator)
             x, y = x[chosen], y[chosen]
-        loss = self.of_rows(module, x, y)
+            sample_weight = None if sample_weight is None else sample_weight[chosen]
+        loss = self.of_rows(module, x, y, sample_weight)
         return loss * every if every > 1 else loss
 
-    def of_rows(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    def of_rows(self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The penalty of exactly these rows, with the baselines as they are."""
         if not len(x):
             return x.new_zeros(())
         x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
         method = self._method(module, x)
         if _fusible(method) and not self._traceable(method, x, baselines):
-            return untraced(self._fused)(method, x, y, baselines)
+            return untraced(self._fused)(method, x, y, baselines, sample_weight)
         explicit = self._explicit if method.network is not None else untraced(self._explicit)
-        return explicit(module, method, x, y, baselines)
+        return explicit(module, method, x, y, baselines, sample_weight)
 
     def _traceable(self, method: Method, x: Tensor, baselines: Tensor) -> bool:
         """Whether a compiler is at work that makes better code of the explicit chain, and all rows fit."""
@@ -219,7 +236,7 @@ class GCIGPenalty(nn.Module):
             x,
             y,
             self._compared_baselines().to(x.dtype),
-            weight * label_row_weights(y, self.definition.label_weights, dtype=x.dtype),
+            weight * self._weigh(x, y),
             self._secant_rule(method),
             outer,
             n_explained=len(y),
@@ -228,7 +245,14 @@ class GCIGPenalty(nn.Module):
         return found if bool(defined_by_norms(found.norms).all()) else None
 
     def joint_gradient(
-        self, layers: Layers, method: Method, x: Tensor, y: Tensor, outer: Pulled, weight: float
+        self,
+        layers: Layers,
+        method: Method,
+        x: Tensor,
+        y: Tensor,
+        outer: Pulled,
+        weight: float,
+        sample_weight: Tensor | None = None,
     ) -> tuple[Objective, Gradient] | None:
         """What `joint` computes, and its gradient, outside any graph: the cheapest way to train.
 
@@ -246,7 +270,7 @@ class GCIGPenalty(nn.Module):
             x,
             y,
             self._compared_baselines().to(x.dtype),
-            label_row_weights(y, self.definition.label_weights, dtype=x.dtype).mul_(weight),
+            self._weigh(x, y, sample_weight).mul_(weight),
             self._secant_rule(method),
             outer,
             self._scratch,
@@ -296,19 +320,37 @@ class GCIGPenalty(nn.Module):
     def _draw_pair(self, n_groups: int) -> Tensor:
         return torch.randperm(n_groups, generator=self._generator)[:2]
 
-    def _fused(self, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
+    def _weigh(
+        self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None, defined: Tensor | None = None
+    ) -> Tensor:
+        """What each row's disparity counts."""
+        return label_row_weights(
+            y, self.definition.label_weights, defined, sample_weight=sample_weight, dtype=x.dtype
+        )
+
+    def _fused(
+        self, method: Method, x: Tensor, y: Tensor, baselines: Tensor, sample_weight: Tensor | None
+    ) -> Tensor:
         network = method.network
         assert network is not None
         rule = self._secant_rule(method)
 
         def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
-            weights = label_row_weights(y, self.definition.label_weights, defined, dtype=x.dtype)
+            weights = self._weigh(x, y, sample_weight, defined)
             penalty, _, norms = secant_penalty(network, x, y, baselines, weights, rule, scratch=self._scratch)
             return penalty, norms
 
         return self._over_defined(compute)
 
-    def _explicit(self, module: nn.Module, method: Method, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
+    def _explicit(
+        self,
+        module: nn.Module,
+        method: Method,
+        x: Tensor,
+        y: Tensor,
+        baselines: Tensor,
+        sample_weight: Tensor | None,
+    ) -> Tensor:
         indicator(y, 2, "y")  # refuses other labels, before they are used to index
         by_group = baselines.transpose(0, 1)
         found = self._probe(module, by_group[0]) if method.network is None else Probe(0, False)
@@ -318,18 +360,15 @@ class GCIGPenalty(nn.Module):
         chunks = plan_chunks(method, by_group, self.max_bytes, found.n_bytes)
         explain = _Explain(module, method, chunks, x, y, by_group, self.definition, self.score)
         if len(x) > chunks.rows:
-            return untraced(self._chunked)(explain)
+            return untraced(self._chunked)(explain, sample_weight)
         disparities, norms = explain(slice(0, len(x)))
         defined = defined_by_norms(norms)
         self.n_undefined += (~defined).sum()
-        weights = label_row_weights(y, self.definition.label_weights, defined, dtype=x.dtype)
-        return torch.dot(disparities, weights)
+        return torch.dot(disparities, self._weigh(x, y, sample_weight, defined))
 
-    def _chunked(self, explain: "_Explain") -> Tensor:
+    def _chunked(self, explain: "_Explain", sample_weight: Tensor | None) -> Tensor:
         def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
-            weights = label_row_weights(
-                explain.labels, self.definition.label_weights, defined, dtype=explain.inputs.dtype
-            )
+            weights = self._weigh(explain.inputs, explain.labels, sample_weight, defined)
 
             def share(rows: slice) -> tuple[Tensor, Tensor]:
                 disparities, norms = explain(rows)

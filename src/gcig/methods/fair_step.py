@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ class FairStep:
         inputs, table = self.data.inputs.index_select(0, rows), self.table.of(rows)
         weights = self.control.values(self.epoch)
         loss = self._logit_loss(table, weights["outcome"])
-        explained = self._explained_labels(inputs, rows, table, weights["gcig"])
+        explained = self._explained(inputs, rows, table, weights["gcig"])
         weight = weights["gcig"] * self.settings.penalty_every
         total = self.by_hand(inputs, explained, loss, weight) if self.by_hand is not None else None
         if total is None:
@@ -68,10 +69,10 @@ class FairStep:
         members = table.get("members") if outcome_weight else None
         return LogitLoss(table["targets"][:, 0], weights, members, self.n_groups, outcome_weight)
 
-    def _explained_labels(
+    def _explained(
         self, inputs: Tensor, rows: Tensor, table: Mapping[str, Tensor], weight: float
-    ) -> Tensor | None:
-        """Update the baselines; the labels of the rows that are explained in this step, which come first.
+    ) -> "_Explained | None":
+        """Update the baselines; say which rows are explained in this step, if any.
 
         The batch is in random order, so its first rows are a random part of it.
         """
@@ -85,20 +86,29 @@ class FairStep:
         if not weight or self.n_steps % self.settings.penalty_every:
             return None
         count = math.ceil(self.settings.penalty_rows * len(rows))
-        return self.data.labels.index_select(0, rows[:count])
+        weights = table["weights"][:count, 0] if "weights" in table else None
+        return _Explained(self.data.labels.index_select(0, rows[:count]), weights)
 
     def _by_autograd(
-        self, inputs: Tensor, explained: Tensor | None, loss: LogitLoss, weight: float
+        self, inputs: Tensor, explained: "_Explained | None", loss: LogitLoss, weight: float
     ) -> Tensor:
         self.optimizer.zero_grad()
         total = loss(logits(self.network, inputs))
         if explained is not None:
             assert self.penalty is not None
-            gcig = self.penalty.of_rows(self.network, inputs[: len(explained)], explained)
+            labels, row_weights = explained
+            gcig = self.penalty.of_rows(self.network, inputs[: len(labels)], labels, row_weights)
             loss.terms["gcig"] = gcig.detach()
             total = total + weight * gcig
         total.backward()
         return total.detach()
+
+
+class _Explained(NamedTuple):
+    """The labels, and weights if any, of the rows that are explained: the first of a mini-batch."""
+
+    labels: Tensor
+    weights: Tensor | None
 
 
 class _RowTable:
@@ -166,7 +176,7 @@ class _ByHand:
         return cls(Layers.of(layered), d_weights, d_biases, penalty, method)
 
     def __call__(
-        self, inputs: Tensor, explained: Tensor | None, loss: LogitLoss, weight: float
+        self, inputs: Tensor, explained: _Explained | None, loss: LogitLoss, weight: float
     ) -> Tensor | None:
         """Write the gradient; the total, or None where a row has no attributions."""
         if explained is None:
@@ -175,7 +185,7 @@ class _ByHand:
             assert self.penalty is not None
             assert self.method is not None
             found = self.penalty.joint_gradient(
-                self.layers, self.method, inputs, explained, loss.pulled, weight
+                self.layers, self.method, inputs, explained.labels, loss.pulled, weight, explained.weights
             )
             if found is None:
                 return None
