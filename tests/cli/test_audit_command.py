@@ -20,21 +20,21 @@ ROLES = ["--target", "approved", "--sensitive", "sex"]
 
 
 @pytest.fixture(scope="module")
-def test_csv(tmp_path_factory):
+def held_out_csv(tmp_path_factory):
     path = tmp_path_factory.mktemp("test") / "test.csv"
     make_loans(160, seed=1).to_csv(path, index=False)
     return path
 
 
 @pytest.fixture
-def audit(shell, model, test_csv):
-    def run(*more, subject=model, table=test_csv):
+def audit(shell, model, held_out_csv):
+    def run(*more, subject=model, table=held_out_csv):
         return shell("audit", subject, table, *ROLES, *more)
 
     return run
 
 
-def test_the_verdict_in_words(audit, test_csv):
+def test_the_verdict_in_words(audit, held_out_csv):
     code, out, err = audit("--quiet")
     assert (code, err) == (0, "")
     assert "on 160 rows" in out
@@ -43,8 +43,8 @@ def test_the_verdict_in_words(audit, test_csv):
     assert not any(cell in out for cell in make_loans(160, seed=1)["id"])
 
 
-def test_a_pipe_gets_a_line_and_no_bar(audit, model, test_csv):
-    assert audit("--json")[2] == f"Auditing {model} on {test_csv} ...\n"
+def test_a_pipe_gets_a_line_and_no_bar(audit, model, held_out_csv):
+    assert audit("--json")[2] == f"Auditing {model} on {held_out_csv} ...\n"
 
 
 def test_json_is_the_record_and_nothing_else(audit):
@@ -90,7 +90,7 @@ def test_a_figure_that_is_not_defined_is_inconclusive(audit, monkeypatch):
     assert "not defined" in out.splitlines()[-1]
 
 
-def test_columns_as_in_training(audit, model, test_csv):
+def test_columns_as_in_training(audit, model, held_out_csv):
     import gcig
 
     loans = make_loans(160, seed=1)
@@ -157,8 +157,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_line(shell, model, test_csv, arguments, words):
-    places = {"MODEL": model, "TEST": test_csv}
+def test_what_is_wrong_is_one_line(shell, model, held_out_csv, arguments, words):
+    places = {"MODEL": model, "TEST": held_out_csv}
     code, out, err = shell("audit", *(places.get(word, word) for word in arguments), "--quiet")
     assert (code, out) == (2, "")
     assert err.startswith("gcig: error: ")
