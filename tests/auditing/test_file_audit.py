@@ -10,9 +10,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import gcig
+from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
-from gcig.auditing.fingerprint import hash_file
 from gcig.methods import METHODS
 
 NUMBERS = ["income", "debt", "age", "noise"]

@@ -9,9 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import gcig
+from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, open_model
-from gcig.auditing.fingerprint import hash_file, hash_model, hash_path, hash_table
+from gcig.auditing.fingerprint import hash_model, hash_path, hash_table
 
 TABLE = loans(200)
 X, Y = TABLE[["income", "debt", "age", "noise"]], TABLE["approved"]

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.claims import claim, exclusively
+from gcig.benchmark.run_files import RunError
 
 HOLD = """
 import sys, time

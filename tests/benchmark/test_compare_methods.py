@@ -5,11 +5,11 @@ import pytest
 from small_runs import QUICK, registered, small_table
 
 from gcig._validation import InputError, InputWarning
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.comparison import compare, compare_tables
 from gcig.benchmark.comparison_result import ComparisonResult
 from gcig.benchmark.execution import failure
 from gcig.benchmark.plan import fold_cells
+from gcig.benchmark.run_files import RunError
 from gcig.methods.registry import METHODS
 
 TABLE = small_table()

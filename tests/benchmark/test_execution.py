@@ -5,9 +5,9 @@ import pytest
 import torch
 from small_runs import QUICK, BrokenClassifier, one_cell, registered, small_cells, small_table
 
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.execution import fit_seed, run_cell, split_rows
+from gcig.benchmark.run_files import RunError
 from gcig.core.disparity import Definition
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import evaluate_predictions

@@ -11,10 +11,10 @@ from small_runs import BrokenClassifier, KilledClassifier, registered, small_cel
 
 from gcig._validation import InputError
 from gcig.benchmark import runner
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.execution import failure
 from gcig.benchmark.progress import LineProgress, Silence, progress_for
 from gcig.benchmark.results import results_frame
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_cells
 from gcig.benchmark.store import RunStore
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from small_runs import one_cell, small_store, small_table
 
 from gcig.benchmark import manifest
-from gcig.benchmark.atomic import RunError, RunWarning, read_bounded, write_atomically
 from gcig.benchmark.execution import failure
 from gcig.benchmark.packing import pack_columns, unpack_columns
+from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
 from gcig.benchmark.store import RunStore
 
 CELL = one_cell()
@@ -178,10 +178,10 @@ def test_leftovers_of_a_killed_process_are_swept(tmp_path):
     assert store.get(CELL) == RESULT
 
 
-def test_writing_replaces_whole_files(tmp_path):
-    write_atomically(tmp_path / "new" / "a", b"one")
-    write_atomically(tmp_path / "new" / "a", b"two")
-    assert (tmp_path / "new" / "a").read_bytes() == b"two"
+def test_missing_folders_are_made(tmp_path):
+    write_file(tmp_path / "new" / "newer" / "a", b"one")
+    write_file(tmp_path / "new" / "newer" / "a", "two")
+    assert (tmp_path / "new" / "newer" / "a").read_bytes() == b"two"
 
 
 @given(st.lists(st.floats(allow_nan=False), max_size=20) | st.lists(st.integers(0, 2**31), max_size=20))

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from small_runs import QUICK, BrokenClassifier, registered, small_table
 
 from gcig.benchmark import tuning
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.chosen import chosen_parameters, parameters_for, read_chosen, write_chosen
 from gcig.benchmark.plan import tuning_cells
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_cells
 from gcig.benchmark.selection import Candidate, choose, grid
 from gcig.benchmark.store import RunStore

@@ -148,6 +148,15 @@ def test_held_out_rows_can_be_saved(train, tmp_path, loans):
     assert len(saved) == 60
     assert set(saved["id"]) < set(loans["id"])
     assert saved.columns.tolist() == loans.columns.tolist()
+    assert train("--save-test", tmp_path / "model" / "test.csv", out=tmp_path / "model")[0] == 0
+    assert (tmp_path / "model" / "test.csv").is_file()
+
+
+def test_a_place_for_held_out_rows_is_looked_at_before_training(train, tmp_path):
+    code, out, err, folder = train("--save-test", tmp_path / "nowhere" / "test.csv")
+    assert (code, out) == (2, "")
+    assert "there is no folder" in err
+    assert not folder.exists()
 
 
 def test_options_from_a_file_and_the_command_line_wins(shell, loans_csv, tmp_path):

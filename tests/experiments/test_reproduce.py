@@ -11,7 +11,7 @@ import pytest
 
 import gcig
 from gcig._validation import InputError
-from gcig.benchmark.atomic import RunError
+from gcig.benchmark.run_files import RunError
 from gcig.data.dataset import ProtectedAttribute
 from gcig.experiments import (
     ablation,

@@ -10,12 +10,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gcig._files import hash_file
 from gcig._tables import level_name
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.auditing.engine import Options, run_audit
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
-from gcig.auditing.fingerprint import hash_file, hash_model
+from gcig.auditing.fingerprint import hash_model
 from gcig.auditing.result import AuditResult
 from gcig.auditing.table_audit import (
     assemble,

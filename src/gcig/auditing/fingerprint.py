@@ -9,20 +9,10 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
+from gcig._files import hash_file
 from gcig._validation import check_features
 
-__all__ = ["hash_file", "hash_model", "hash_path", "hash_table"]
-
-_CHUNK = 1 << 20
-
-
-def hash_file(path: str | Path) -> str:
-    """SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while part := file.read(_CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
+__all__ = ["hash_model", "hash_path", "hash_table"]
 
 
 def hash_path(path: str | Path) -> str:

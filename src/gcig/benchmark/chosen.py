@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.atomic import RunError, write_atomically
+from gcig.benchmark.run_files import RunError, write_file
 from gcig.benchmark.table import Table
 
 __all__ = ["FOLDER", "chosen_parameters", "parameters_for", "read_chosen", "write_chosen"]
@@ -54,7 +54,7 @@ def write_chosen(dataset: str, content: Mapping[str, Any], *, folder: Path = FOL
     kept = before.get("methods", {}) if all(before.get(n) == content.get(n) for n in same) else {}
     merged = {**content, "methods": {**kept, **content["methods"]}}
     file = folder / f"{dataset}.json"
-    write_atomically(file, (json.dumps(merged, indent=1, allow_nan=False) + "\n").encode())
+    write_file(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
     return file
 
 

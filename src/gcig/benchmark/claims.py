@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gcig.benchmark.atomic import RunError, disk_error
+from gcig.benchmark.run_files import RunError, disk_error
 
 __all__ = ["claim", "exclusively"]
 

@@ -8,11 +8,11 @@ from typing import Self
 
 import pandas as pd
 
-from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.provenance import write_provenance
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary, write_results
+from gcig.benchmark.run_files import write_file
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.tuning import Choice
 from gcig.methods.registry import METHODS
@@ -35,7 +35,7 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as an SVG file."""
-        write_atomically(Path(path), self.svg.encode())
+        write_file(Path(path), self.svg)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -139,8 +139,8 @@ class ComparisonResult:
         """Write results.csv, summary.csv, pooled.csv and provenance.json into a folder."""
         folder = Path(out)
         write_results(self.frame, folder / "results.csv")
-        write_atomically(folder / "summary.csv", csv_text(self.summary()).encode())
-        write_atomically(folder / "pooled.csv", csv_text(self.pooled()).encode())
+        write_file(folder / "summary.csv", csv_text(self.summary()))
+        write_file(folder / "pooled.csv", csv_text(self.pooled()))
         write_provenance(folder / "provenance.json", self.cells, self.manifest)
 
     def __repr__(self) -> str:

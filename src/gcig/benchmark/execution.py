@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.cell import Cell
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.table import Table
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
 from gcig.methods.registry import METHODS

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import gcig
-from gcig.benchmark.atomic import RunError, RunWarning, read_bounded
 from gcig.benchmark.cell import canonical_json
+from gcig.benchmark.run_files import RunError, RunWarning, read_bounded
 from gcig.methods.registry import METHODS
 
 __all__ = ["Manifest", "code_fingerprints", "installed_versions"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.manifest import Manifest
+from gcig.benchmark.run_files import write_file
 
 __all__ = ["provenance", "write_provenance"]
 
@@ -50,4 +50,4 @@ def provenance(cells: Iterable[Cell], manifest: Manifest) -> dict[str, Any]:
 def write_provenance(path: str | Path, cells: Iterable[Cell], manifest: Manifest) -> None:
     """Write it as JSON."""
     content = provenance(cells, manifest)
-    write_atomically(Path(path), (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+    write_file(Path(path), json.dumps(content, indent=1, allow_nan=False) + "\n")

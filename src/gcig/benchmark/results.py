@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gcig._validation import Groups
-from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import canonical_json
+from gcig.benchmark.run_files import write_file
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import assess
 from gcig.records import Evaluation, FoldResult
@@ -118,7 +118,7 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
 def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:
     """Write results.csv, whole or not at all: equal results give equal bytes."""
     frame = results if isinstance(results, pd.DataFrame) else results_frame(results)
-    write_atomically(Path(path), csv_text(frame).encode())
+    write_file(Path(path), csv_text(frame))
 
 
 def csv_text(frame: pd.DataFrame) -> str:

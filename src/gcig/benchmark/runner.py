@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from gcig._validation import InputError
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.cell import Cell, shard_of
 from gcig.benchmark.execution import failure, run_cell
 from gcig.benchmark.progress import Progress, expected_cost, progress_for
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
 from gcig.benchmark.workers import Work, run_in_workers

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.atomic import RunError, RunWarning, read_bounded, write_atomically
 from gcig.benchmark.cell import Cell, canonical_json
 from gcig.benchmark.claims import claim, exclusively
 from gcig.benchmark.manifest import Manifest
 from gcig.benchmark.packing import pack_columns, unpack_columns
+from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
 from gcig.benchmark.table import Table
 from gcig.records import FoldResult
 
@@ -70,7 +70,7 @@ class RunStore:
             before = Manifest.read(file) if file.exists() else None
             known = now if before is None else before.merged(now, folder)
             if known != before:
-                write_atomically(file, known.to_bytes())
+                write_file(file, known.to_bytes())
             return cls(folder)
 
     @property
@@ -104,7 +104,7 @@ class RunStore:
         """Store a result; it replaces an earlier one."""
         content = {"cell": cell.to_dict(), "result": _plain(result)}
         data = {"sha256": _checksum(content), **content}
-        write_atomically(self._cells / cell.file_name, (json.dumps(data, allow_nan=False) + "\n").encode())
+        write_file(self._cells / cell.file_name, json.dumps(data, allow_nan=False) + "\n")
 
     def claim(self, cell: Cell) -> AbstractContextManager[bool]:
         """Whether this process, and no other, may work on the cell while the block runs."""

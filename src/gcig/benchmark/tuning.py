@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.cell import Cell, canonical_json
 from gcig.benchmark.chosen import FOLDER, write_chosen
 from gcig.benchmark.plan import COMMON, REPEATS, tuning_cells
 from gcig.benchmark.progress import Progress
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_cells
 from gcig.benchmark.selection import RULE, Candidate, choose, grid
 from gcig.benchmark.store import RunStore

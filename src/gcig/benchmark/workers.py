@@ -9,8 +9,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gcig.benchmark.atomic import RunError
 from gcig.benchmark.cell import Cell
+from gcig.benchmark.run_files import RunError
 from gcig.benchmark.table import Table
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult

@@ -112,8 +112,9 @@ def audit(
     With --max-gcig or --max-eo-gap it is a gate. Exit codes: 0 within the limits (or none given), 1 above
     one, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
     """
+    from gcig._files import write_whole
     from gcig.auditing import audit_file
-    from gcig.cli.files import check_folder_of, write_whole
+    from gcig.cli.files import check_folder_of
     from gcig.cli.labelled import split_names
     from gcig.core.disparity import Definition
     from gcig.report.audit_page import audit_page

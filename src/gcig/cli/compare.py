@@ -67,11 +67,11 @@ def compare(
     The folder gets results.csv (a row a fold), summary.csv and report.html. Finished folds are kept there, so
     that a run that was stopped goes on where it was.
     """
+    from gcig._files import hash_file
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
     from gcig.cli.columns import describe_reading
     from gcig.cli.comparing import comparison_table, extent, failures, plain_comparison, write_page
-    from gcig.cli.files import sha256_of
     from gcig.cli.labelled import read_labelled
 
     table = read_labelled(file, **options)
@@ -94,7 +94,7 @@ def compare(
         out,
         found,
         title=f"Methods side by side on {file.name}",
-        data=f"{file.name}, SHA-256 {sha256_of(file)}",
+        data=f"{file.name}, SHA-256 {hash_file(file)}",
     )
     for line in failures(found.results):
         say(f"gcig: warning: failed: {line}")

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gcig._files import write_whole
 from gcig._version import __version__
-from gcig.cli.files import write_whole
 from gcig.cli.layout import format_table, number
 
 if TYPE_CHECKING:

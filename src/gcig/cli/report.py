@@ -39,7 +39,7 @@ def report(path: Path, out: Path | None) -> None:
 
 
 def _written(text: str, path: Path) -> Path:
-    from gcig.cli.files import write_whole
+    from gcig._files import write_whole
 
     write_whole(path, text)
     return path

@@ -11,7 +11,8 @@ from typing import IO, Any
 import click
 import pandas as pd
 
-from gcig.cli.files import check_folder_of, written_whole
+from gcig._files import written_whole
+from gcig.cli.files import check_folder_of
 
 __all__ = ["open_writer"]
 

@@ -77,7 +77,9 @@ def train(
     report.html and report.json. FairX keeps to --max-gcig and --max-eo-gap in training where it can; when the
     held-out rows are above them, the exit code is 1.
     """
+    from gcig._files import written_whole
     from gcig.cli.columns import describe_reading
+    from gcig.cli.files import check_folder_of
     from gcig.cli.held_out import (
         PLAIN,
         check_parameters,
@@ -93,6 +95,8 @@ def train(
 
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
+    if save_test is not None and save_test.parent != out:  # that folder will be made
+        check_folder_of(save_test)
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
     training = {name: options.pop(name) for name in ("lambda_ig", "lambda_fair", "threshold")}
@@ -125,7 +129,8 @@ def train(
     chosen.estimator.classes_ = _as_array(table.classes)
     chosen.estimator.save(out)
     if save_test is not None:
-        table.reading.frame.iloc[rows[1]].to_csv(save_test, index=False)
+        with written_whole(save_test) as beside:
+            table.reading.frame.iloc[rows[1]].to_csv(beside, index=False)
     reasons = broken_limits(chosen.evaluation, **limits)
     document = write_report(out, table, rows, trained, seed=seed, limits=limits, reasons=reasons)
     if as_json:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig._files import hash_file, write_whole
 from gcig._version import __version__
 from gcig.cli.columns import column_readings
-from gcig.cli.files import sha256_of, write_whole
 from gcig.cli.trade_off import cost_and_gain, measures_table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def write_report(
         "versions": {"gcig": __version__},
         "data": {
             "file": table.path.name,
-            "sha256": sha256_of(table.path),
+            "sha256": hash_file(table.path),
             "rows": len(table.labels),
             "columns": [
                 {"name": name, "role": role, "read_as": how} for name, role, how in column_readings(table)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.atomic import RunError, write_atomically
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.claims import exclusively
 from gcig.benchmark.provenance import write_provenance
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
+from gcig.benchmark.run_files import RunError, write_file
 from gcig.benchmark.store import RunStore
 from gcig.experiments.parameters import Parameters
 from gcig.experiments.request import Request
@@ -71,10 +71,10 @@ def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> 
         found = {cell: result for cell in own if (result := done.get(cell) or store.get(cell)) is not None}
         done |= found
         results = list(found.values())
-        write_atomically(out / _file(name), csv_text(results_frame(results)).encode())
+        write_file(out / _file(name), csv_text(results_frame(results)))
         if name == "comparison":
             figures = pooled([result for result in results if result.predictions])
-            write_atomically(out / POOLED, csv_text(figures).encode())
+            write_file(out / POOLED, csv_text(figures))
     write_provenance(out / PROVENANCE, done, store.manifest)
 
 
@@ -82,7 +82,7 @@ def add_request(out: Path, asked: Request) -> Request:
     """Add what is asked for to what was asked for in the folder before, and return all of it."""
     with exclusively(out / "claims" / "request"):
         whole = read_request(out).together(asked) if (out / REQUEST).is_file() else asked
-        write_atomically(out / REQUEST, whole.to_json().encode())
+        write_file(out / REQUEST, whole.to_json())
         return whole
 
 
@@ -130,7 +130,7 @@ def read(out: Path) -> Collected:
 
 def write_json(path: Path, content: Any) -> None:
     """Write plain values, whole or not at all."""
-    write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def read_measured(out: Path, name: str) -> list[dict[str, Any]]:

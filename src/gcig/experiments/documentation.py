@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gcig.benchmark.atomic import write_atomically
+from gcig.benchmark.run_files import write_file
 from gcig.experiments.by_dataset import by_dataset
 from gcig.experiments.chapters import Chapter, chapters
 from gcig.experiments.collection import read
@@ -25,7 +25,7 @@ def write_documentation(run: str | Path, docs_path: str | Path) -> Path:
     figures = os.path.relpath(folder / "figures", page.parent).replace(os.sep, "/")
     found = read(folder)
     text = restructured_text(chapters(found), figures=figures)
-    write_atomically(page, text.encode())
+    write_file(page, text)
     return page
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from gcig.benchmark.atomic import write_atomically
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.chosen import parameters_for
 from gcig.benchmark.plan import common_for
+from gcig.benchmark.run_files import write_file
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
 from gcig.benchmark.tuning import Choice, tune
@@ -60,7 +60,7 @@ class Parameters:
     def write(self, folder: Path) -> None:
         """Write them beside the results."""
         content = {"chosen": self.chosen, **({"nested": list(self.nested)} if self.nested else {})}
-        write_atomically(folder / FILE, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+        write_file(folder / FILE, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Self:

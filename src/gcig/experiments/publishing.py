@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gcig.benchmark.atomic import RunError
+from gcig.benchmark.run_files import RunError
 from gcig.experiments.collection import EXPLANATIONS, MEASURED, POOLED, PROVENANCE, REQUEST, read_request
 from gcig.experiments.documentation import write_documentation
 from gcig.experiments.parameters import FILE as CHOSEN

@@ -4,7 +4,7 @@ import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
-from gcig.benchmark.atomic import RunWarning, write_atomically
+from gcig.benchmark.run_files import RunWarning, write_file
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
 from gcig.experiments.drawing import draw
@@ -40,8 +40,8 @@ def render(run: str | Path) -> Path:
         for chapter in listed:
             for name, figure in chapter.figures.items():
                 for kind in ("svg", "png"):
-                    write_atomically(out / "figures" / f"{name}.{kind}", draw(figure, kind))
-    write_atomically(out / PAGE, html_page(listed, provenance=found.provenance).encode())
+                    write_file(out / "figures" / f"{name}.{kind}", draw(figure, kind))
+    write_file(out / PAGE, html_page(listed, provenance=found.provenance))
     return out / PAGE
 
 
@@ -52,4 +52,4 @@ def _write_table(folder: Path, name: str, table: Table) -> None:
         ("csv", to_csv(table)),
         ("tex", to_latex(table, label=f"tab:{name}")),
     ):
-        write_atomically(folder / f"{name}.{ending}", text.encode())
+        write_file(folder / f"{name}.{ending}", text)

@@ -1,12 +1,11 @@
 """Fitted classifiers to ONNX files, for services that have neither torch nor gcig."""
 
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from gcig._files import write_whole
 from gcig._validation import InputError, InputTypeError
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.randomised import RandomisedClassifier
@@ -63,7 +62,7 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
         raise ImportError(
             "ONNX files are written with onnx, which is not installed: pip install 'gcig[onnx]'."
         ) from error
-    _write(Path(path), classifier_graph(model, opset=opset).SerializeToString())
+    write_whole(path, classifier_graph(model, opset=opset).SerializeToString())
 
 
 def _check_exportable(model: NetworkClassifier) -> None:
@@ -85,13 +84,3 @@ def _check_exportable(model: NetworkClassifier) -> None:
             f"{method.__name__} cannot be written as ONNX: {reason}. Methods that predict by a network and a "
             "threshold can (fairx, unconstrained, lagrangian, adversarial); save() keeps any of them."
         )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write beside the file and rename: whole or not at all."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

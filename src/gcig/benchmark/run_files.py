@@ -1,10 +1,10 @@
-"""Files that are there whole or not at all, and the one error of a run that cannot go on."""
+"""The files of a run, and the one error of a run that cannot go on."""
 
-import os
-import secrets
 from pathlib import Path
 
-__all__ = ["RunError", "RunWarning", "disk_error", "read_bounded", "write_atomically"]
+from gcig._files import write_whole
+
+__all__ = ["RunError", "RunWarning", "disk_error", "read_bounded", "write_file"]
 
 
 class RunError(ValueError):
@@ -15,24 +15,14 @@ class RunWarning(UserWarning):
     """A run can go on, but deserves a look."""
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write beside, flush to the disk, rename: a crash leaves the old file or the new one.
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file whole, in a folder that is made where it is missing.
 
     An error of the disk (full, read-only) is a `RunError`, and what was there before is still whole.
     """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(beside, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+        write_whole(path, content)
     except OSError as error:
         raise disk_error(path, error) from error
 
@@ -52,14 +42,3 @@ def read_bounded(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise RunError(f"{path.name} has more than {limit} bytes: this is not a file that gcig wrote.")
     return data
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last; some systems cannot, and need not."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
