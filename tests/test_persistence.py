@@ -19,8 +19,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcig import persistence
-from gcig.persistence import REPORT_FILES, PersistenceError, check_replaceable, load_folder, save_folder
+from gcig.persistence import (
+    REPORT_FILES,
+    PersistenceError,
+    check_replaceable,
+    load_folder,
+    placing,
+    save_folder,
+)
+from gcig.persistence.manifest import MAX_BYTES
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
 TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}
@@ -197,7 +204,7 @@ def test_kinds_are_short_words(tmp_path, kind):
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
-    monkeypatch.setitem(persistence._MAX_BYTES, "model.json", 100)
+    monkeypatch.setitem(MAX_BYTES, "model.json", 100)
     with pytest.raises(PersistenceError, match=r"model.json would have \d+ bytes; at most 100"):
         save_folder(tmp_path / "m", {"a": "x" * 100}, {}, kind="x")
     assert not any(tmp_path.iterdir())
@@ -210,7 +217,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
 def both_ways(request, monkeypatch):
     """In one step where the system can, and in two where it cannot."""
     if request.param == "rename":
-        monkeypatch.setattr(persistence, "_exchange", lambda *_: False)
+        monkeypatch.setattr(placing, "_exchange", lambda *_: False)
     return request.param
 
 
@@ -349,7 +356,7 @@ while True:
 def test_a_killed_process_leaves_a_whole_model(tmp_path, delay):
     path = tmp_path / "model"
     command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(Path(persistence.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(placing.__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"saved\n"
         time.sleep(delay)
