@@ -149,19 +149,21 @@ def test_only_compas_paper_has_the_leak_and_its_card_describes_it():
 
 
 def test_unknown_name_gets_a_suggestion():
-    with pytest.raises(ValueError, match=r"no dataset 'adlt'\. Did you mean 'adult'\? On offer: adult,"):
+    with pytest.raises(gcig.InputError, match=r"no dataset 'adlt'\. Did you mean 'adult'\? On offer: adult,"):
         gcig.load_dataset("adlt")
 
 
 @pytest.mark.parametrize("sensitive", ["gender", ["sex", "gender"]])
 def test_unknown_attribute_names_those_on_offer(sensitive):
-    with pytest.raises(ValueError, match=r"'german' has no protected attribute 'gender'; on offer: sex, age"):
+    with pytest.raises(
+        gcig.InputError, match=r"'german' has no protected attribute 'gender'; on offer: sex, age"
+    ):
         gcig.load_dataset("german", sensitive)
 
 
 @pytest.mark.parametrize("sensitive", [[], ["sex", "sex"]])
 def test_attributes_are_named_once(sensitive):
-    with pytest.raises(ValueError, match="name each attribute once, of: sex, age"):
+    with pytest.raises(gcig.InputError, match="name each attribute once, of: sex, age"):
         gcig.load_dataset("german", sensitive)
 
 
@@ -254,7 +256,7 @@ def test_declared_rows_are_counted():
 
 def test_dropping_every_input_is_refused():
     gcig.register_dataset(declare(inputs=("sex",)))
-    with pytest.raises(ValueError, match=r"without \['sex'\] dataset 'people' has no inputs left"):
+    with pytest.raises(gcig.InputError, match=r"without \['sex'\] dataset 'people' has no inputs left"):
         gcig.load_dataset("people", include_sensitive=False)
 
 

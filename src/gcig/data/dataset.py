@@ -70,11 +70,13 @@ class Dataset:
         """
         import pandas as pd
 
+        from gcig._validation import InputError
+
         if sensitive is None:
             sensitive = spec.default
         names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
         if not names or len(set(names)) < len(names):
-            raise ValueError(
+            raise InputError(
                 f"sensitive: got {names}; name each attribute once, of: {', '.join(spec.offered)}"
             )
         attributes = [spec.attribute(name) for name in names]
@@ -85,7 +87,7 @@ class Dataset:
             dropped.update(*(each.columns for each in attributes))
         kept = [column for column in input_columns(spec, frame) if column not in dropped]
         if not kept:
-            raise ValueError(
+            raise InputError(
                 f"include_sensitive: without {sorted(dropped)} dataset {spec.name!r} has no inputs left"
             )
         return cls(

@@ -47,7 +47,9 @@ def dataset_spec(name: str) -> DatasetSpec:
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)
     guess = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"name: there is no dataset {name!r}.{guess} On offer: {', '.join(_SPECS)}")
+    from gcig._validation import InputError  # with pandas, which listing the datasets can do without
+
+    raise InputError(f"name: there is no dataset {name!r}.{guess} On offer: {', '.join(_SPECS)}")
 
 
 def load_dataset(

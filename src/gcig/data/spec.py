@@ -150,7 +150,9 @@ class DatasetSpec:
         for attribute in self.protected:
             if attribute.name == name:
                 return attribute
-        raise ValueError(
+        from gcig._validation import InputError  # with pandas, which listing the datasets can do without
+
+        raise InputError(
             f"sensitive: dataset {self.name!r} has no protected attribute {name!r}; "
             f"on offer: {', '.join(self.offered)}"
         )
