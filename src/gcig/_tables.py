@@ -30,7 +30,7 @@ class InputError(ValueError):
     ...     gcig.metrics.equalized_odds_gap([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
     ... except gcig.InputError as error:
     ...     print(error)
-    Only binary classification is supported. ...y has 3 classes (0, 1, 2). Keep two of them...
+    Only binary classification is supported. ...y_true has 3 classes (0, 1, 2). Keep two of them...
     """
 
 

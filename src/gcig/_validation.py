@@ -134,11 +134,14 @@ def check_labels(
     n_rows: int | None = None,
     classes: Sequence[Any] | None = None,
     warning: type[Warning] = InputWarning,
+    name: str = "y",
+    beside: str = "X",
 ) -> Labels:
     """Binary labels as 0 and 1: the two values in sorted order, so that the second is positive.
 
     With ``classes`` (those of training) one class alone is fine, and a label outside them is an error. A
-    column vector is flattened with a ``warning`` of the given category.
+    column vector is flattened with a ``warning`` of the given category. In messages, ``name`` is the argument
+    and ``beside`` the one that has ``n_rows``.
 
     Examples
     --------
@@ -147,32 +150,34 @@ def check_labels(
     ([1, 0, 1], ('no', 'yes'))
     """
     if y is None:
-        raise InputError("This model requires y to be passed, but the target y is None.")
-    frame = to_frame(y, "y", prefix="y", flat=True)
+        raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
+    frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
-        raise InputError(f"y should be a 1d array, got an array of shape {frame.shape} instead.")
+        raise InputError(f"{name} should be a 1d array, got an array of shape {frame.shape} instead.")
     if len(getattr(y, "shape", ())) == 2:
-        text = "A column-vector y was passed when a 1d array was expected: use y.ravel()."
+        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
         warnings.warn(text, warning, stacklevel=2)
-    column = _complete(checked_column(frame.iloc[:, 0], "y"), "y", n_rows, "leave those rows out")
+    column = _complete(checked_column(frame.iloc[:, 0], name), name, n_rows, "leave those rows out", beside)
     if pt.is_float_dtype(column.dtype) and not np.array_equal(column, np.round(column)):
-        raise InputError("Unknown label type: continuous. y must hold two classes, not measurements.")
+        raise InputError(f"Unknown label type: continuous. {name} must hold two classes, not measurements.")
     codes, values = factorise(column)
-    _reject_spellings(values, "y")
+    _reject_spellings(values, name)
     known = values if classes is None else list(classes)
     if classes is None and len(values) != 2:
         if len(values) == 1:
-            raise InputError(f"y has only one class ({values[0]!r}): a classifier needs rows of two.")
+            raise InputError(f"{name} has only one class ({values[0]!r}): a classifier needs rows of two.")
         found = f" ({listed(values)})" if len(values) <= 10 else ""
         raise InputError(
-            "Only binary classification is supported. The type of the target is multiclass: y has "
-            f"{len(values)} classes{found}. Keep two of them, or say which are positive: y = (y == positive)."
+            f"Only binary classification is supported. The type of the target is multiclass: {name} has "
+            f"{len(values)} classes{found}. Keep two of them, or say which are positive: "
+            f"{name} = ({name} == positive)."
         )
     position = {value: code for code, value in enumerate(known)}
     if unknown := [value for value in values if value not in position]:
+        source = "training" if beside == "X" else beside
         types = " and ".join(sorted({type(value).__name__ for value in known}))
         raise InputError(
-            f"y holds {len(unknown)} labels that were not in training ({listed(unknown)}); known are "
+            f"{name} holds {len(unknown)} labels that were not in {source} ({listed(unknown)}); known are "
             f"{listed(known)}, of type {types}."
         )
     lookup = np.array([position[value] for value in values], dtype=np.int64)
@@ -186,11 +191,13 @@ def check_groups(
     min_cell: int | None = None,
     max_groups: int = 50,
     names: Sequence[str] | None = None,
+    beside: str = "X",
 ) -> Groups:
     """Protected groups as codes; several columns are crossed into groups "sex=Female & race=Black".
 
     Groups are sorted. With ``names`` (the groups of training) the codes point into them, one group alone is
-    fine, and a group outside them is an error. ``min_cell`` is the least number of rows of a group.
+    fine, and a group outside them is an error. ``min_cell`` is the least number of rows of a group;
+    ``beside`` is the argument that has ``n_rows``, for messages.
 
     Examples
     --------
@@ -208,7 +215,7 @@ def check_groups(
     for j, attribute in enumerate(map(str, frame.columns)):
         where = f"{what} (column {attribute!r})" if frame.shape[1] > 1 else what
         fix = "leave those rows out, or give them a group of their own (.fillna('unknown'))"
-        column = _complete(checked_column(frame.iloc[:, j], where), where, n_rows, fix)
+        column = _complete(checked_column(frame.iloc[:, j], where), where, n_rows, fix, beside)
         own, values = factorise(column)
         _reject_spellings(values, where)
         levels = [level_name(v) for v in values]
@@ -324,10 +331,12 @@ def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
     return bool(codes.min() < codes.max())
 
 
-def _complete(column: pd.Series[Any], where: str, n_rows: int | None, fix: str) -> pd.Series[Any]:
-    """The column, when it has ``n_rows`` rows and a usable value in each."""
+def _complete(
+    column: pd.Series[Any], where: str, n_rows: int | None, fix: str, beside: str
+) -> pd.Series[Any]:
+    """The column, when it has ``n_rows`` rows, those of ``beside``, and a usable value in each."""
     if n_rows is not None and len(column) != n_rows:
-        found = f"X has {n_rows} rows, {where} has {len(column)}"
+        found = f"{beside} has {n_rows} rows, {where} has {len(column)}"
         raise InputError(f"Found input variables with inconsistent numbers of samples: {found}.")
     if len(column) == 0:
         raise InputError(f"{where} is empty: found array with 0 sample(s) while a minimum of 1 is required.")

@@ -22,6 +22,24 @@ def test_gap_is_the_sum_or_the_larger_difference() -> None:
     assert outcome.equalized_odds_gap(Y, D, sensitive_features=SEX, agg="worst") == 0.5
 
 
+@pytest.mark.parametrize("name", outcome.__all__)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"y_pred": D[:-1]}, "y_true has 8 rows, y_pred has 7"),
+        ({"sensitive_features": SEX[:-1]}, "y_true has 8 rows, sensitive_features has 7"),
+        ({"y_true": [*Y[:-1], 2]}, "y_true has 3 classes"),
+        ({"y_true": None}, "requires y_true to be passed"),
+        ({"y_pred": [*D[:-1], 2]}, r"y_pred holds 1 labels that were not in y_true \(2\); known are 0, 1"),
+        ({"y_pred": [*D[:-1], None]}, "y_pred contains NaN or None in 1 of 8 rows"),
+    ],
+)
+def test_errors_name_the_arguments(name, changed, message) -> None:
+    arguments = {"y_true": Y, "y_pred": D, "sensitive_features": SEX} | changed
+    with pytest.raises(InputError, match=message):
+        getattr(outcome, name)(**arguments)
+
+
 def test_three_groups_use_the_extremes() -> None:
     y = [1] * 12 + [0] * 3
     d = [1] * 4 + [1, 1, 0, 0] + [1, 0, 0, 0] + [0] * 3

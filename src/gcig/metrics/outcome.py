@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from gcig._validation import InputError, Labels, check_groups, check_labels, check_sample_weight
-from gcig.metrics.confusion import Confusion
+from gcig.metrics.confusion import Codes, Confusion
 from gcig.metrics.rates import Aggregate, combine, noise_floor, rates_by_group, ratio, spread, warn_missing
 from gcig.records import GroupRates
 
@@ -157,12 +157,19 @@ def group_rates(
     return {rates.group: rates for rates in rates_by_group(confusion, names)}
 
 
-def check_binary(y: ArrayLike, *, n_rows: int | None = None) -> Labels:
+def check_binary(y: ArrayLike, *, n_rows: int | None = None, name: str = "y_true") -> Labels:
     """Labels of two classes, where 0 and 1 are taken as such even if only one of them occurs."""
     try:
-        return check_labels(y, n_rows=n_rows, classes=(0, 1))
+        return check_labels(y, n_rows=n_rows, classes=(0, 1), name=name)
     except InputError:
-        return check_labels(y, n_rows=n_rows)
+        return check_labels(y, n_rows=n_rows, name=name)
+
+
+def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
+    """Decisions for rows with these labels, in the same classes."""
+    return check_labels(
+        y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", beside="y_true"
+    ).codes
 
 
 def _counted(
@@ -170,10 +177,10 @@ def _counted(
 ) -> tuple[Confusion, tuple[str, ...]]:
     """Checked inputs as counts, with the names of the groups."""
     labels = check_binary(y_true)
-    predictions = check_labels(y_pred, n_rows=len(labels.codes), classes=labels.classes)
-    groups = check_groups(sensitive_features, n_rows=len(labels.codes))
+    decisions = check_decisions(y_pred, labels)
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
-    counts = Confusion.count(labels.codes, predictions.codes, groups.codes, len(groups.names), weights)
+    counts = Confusion.count(labels.codes, decisions, groups.codes, len(groups.names), weights)
     return counts, tuple(groups.names)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gcig._validation import Groups, InputError, check_groups, check_labels, check_sample_weight
+from gcig._validation import Groups, InputError, check_groups, check_sample_weight
 from gcig.metrics.confusion import Codes, Confusion, Floats
-from gcig.metrics.outcome import check_binary
+from gcig.metrics.outcome import check_binary, check_decisions
 from gcig.metrics.rates import (
     calibration_by_group,
     combine,
@@ -58,10 +58,10 @@ def evaluate_predictions(
     if y_pred is not None and y_expected is not None:
         raise InputError("y_pred and y_expected are two ways to give the decisions. Pass one of them.")
     if y_pred is not None:
-        decisions = check_labels(y_pred, n_rows=len(scores), classes=labels.classes).codes
+        decisions = check_decisions(y_pred, labels)
     elif y_expected is not None:
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
-    groups = check_groups(sensitive_features, n_rows=len(labels.codes))
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
     return assess(
         labels.codes,

@@ -87,7 +87,7 @@ def _sampled(n_rows: int, limit: int | None) -> NDArray[np.bool_] | None:
 def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None) -> Labels:
     """Labels in the classes of the model, or as 0 and 1."""
     if classes is None:
-        return check_binary(y, n_rows=n_rows)
+        return check_binary(y, n_rows=n_rows, name="y")
     known = tuple(classes.tolist())
     try:
         return check_labels(y, n_rows=n_rows, classes=known)

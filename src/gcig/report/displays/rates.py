@@ -63,9 +63,11 @@ class GroupRatesDisplay:
         >>> display.rates["selection rate"]["f"].value
         0.0
         """
-        labels = check_labels(y_true)
-        decided = check_labels(y_pred, n_rows=len(labels.codes), classes=labels.classes).codes
-        groups = check_groups(sensitive_features, n_rows=len(labels.codes))
+        labels = check_labels(y_true, name="y_true")
+        decided = check_labels(
+            y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", beside="y_true"
+        ).codes
+        groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
         rows = [
             _rates(name, labels.codes[groups.codes == code], decided[groups.codes == code])
             for code, name in enumerate(groups.names)
