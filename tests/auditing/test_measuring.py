@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from gcig.auditing.batches import Batch, Outputs
+from gcig.adapters import Outputs
+from gcig.auditing.batches import Batch
 from gcig.auditing.measuring import audit_groups, audit_outcome, wilson
 from gcig.auditing.outcome_tally import OutcomeTally
 from gcig.metrics import evaluate_predictions

@@ -1,5 +1,6 @@
 import math
 import warnings
+from functools import wraps
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +9,13 @@ import pytest
 import torch
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from gcig._validation import InputError, InputWarning
 from gcig.core.disparity import Definition
+from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import evaluate, evaluate_predictions, gcig_score
 from gcig.records import Evaluation
@@ -234,13 +238,13 @@ class Estimator:
         torch.manual_seed(0)
         self.explained_score = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1), nn.Flatten(0))
         self.baselines_ = np.random.default_rng(5).normal(size=(2, 3, 3)).astype(np.float32)
-        self.seen_groups = None
+        self.seen_groups = []
 
     def encode(self, X):
         return np.asarray(X, dtype=np.float32)
 
     def predict(self, X, *, sensitive_features=None):
-        self.seen_groups = sensitive_features
+        self.seen_groups.append(sensitive_features)
         return (self.predict_proba(X)[:, 1] > 0.5).astype(int)
 
     def predict_proba(self, X):
@@ -275,7 +279,7 @@ class TestGcigEstimator:
     def test_groups_reach_a_predict_that_takes_them(self) -> None:
         model = Estimator()
         evaluate(model, self.X, self.y, sensitive_features=self.groups, n_bootstrap=0)
-        np.testing.assert_array_equal(model.seen_groups, self.groups)
+        np.testing.assert_array_equal(model.seen_groups, [self.groups])
 
     def test_unknown_group_is_an_error(self) -> None:
         with pytest.raises(InputError, match="'d'"):
@@ -290,6 +294,33 @@ class TestGcigEstimator:
 
     def test_one_group_alone_can_be_explained(self) -> None:
         assert gcig_score(Estimator(), self.X, self.y, sensitive_features=["a"] * 90) > 0
+
+
+@pytest.mark.parametrize("method", ["unconstrained", "hardt", "dir"])
+@pytest.mark.parametrize("threshold", [None, 0.4])
+@pytest.mark.parametrize("piped", [False, True])
+def test_rows_are_encoded_once(sample, monkeypatch, method, threshold, piped) -> None:
+    """Also where a method draws its decisions, or needs the groups to encode."""
+    X, y, sex = sample
+    estimator = METHODS[method].estimator(hidden_sizes=(4,), max_epochs=2, random_state=0)
+    model = estimator.fit(X, y, sensitive_features=sex)
+    if piped:
+        model = Pipeline(
+            [("same", FunctionTransformer(feature_names_out="one-to-one").fit(X)), ("model", estimator)]
+        )
+    scores = estimator.predict_proba(X, sensitive_features=sex)[:, 1]
+    encoded, encode = [], type(estimator).encode
+
+    @wraps(encode)
+    def counted(self, X, **more):
+        encoded.append(len(X))
+        return encode(self, X, **more)
+
+    monkeypatch.setattr(type(estimator), "encode", counted)
+    result = evaluate(model, X, y, sensitive_features=sex, threshold=threshold, n_bootstrap=0)
+    assert encoded == [len(X)]
+    assert "encode" not in vars(estimator)  # it is as it was
+    assert result.auc == evaluate_predictions(y, scores, sensitive_features=sex).auc
 
 
 def test_what_is_odd_about_the_rows_is_said_once(sample):

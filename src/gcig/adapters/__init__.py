@@ -1,6 +1,6 @@
 """Any model as a score that can be explained: what evaluation and audits need of it, and nothing else."""
 
-from gcig.adapters.base import AdaptedModel
+from gcig.adapters.base import AdaptedModel, Outputs
 from gcig.adapters.choosing import adapt
 from gcig.adapters.explainers import Budget, Explainer, GradientExplainer, Reasons
 from gcig.adapters.onnx import OnnxClassifier
@@ -13,6 +13,7 @@ __all__ = [
     "Explainer",
     "GradientExplainer",
     "OnnxClassifier",
+    "Outputs",
     "Reasons",
     "ShapleyExplainer",
     "adapt",

@@ -2,20 +2,35 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from gcig._validation import InputError
 from gcig.adapters.explainers import Explainer, GradientExplainer
 from gcig.adapters.rows import Rows, to_tensor
 from gcig.core.modes import evaluating
 
-__all__ = ["AdaptedModel", "DifferentiableModel"]
+__all__ = ["AdaptedModel", "DifferentiableModel", "Outputs"]
 
 CHUNK_ROWS = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a model says of some rows.
+
+    Attributes
+    ----------
+    scores : (m,) probabilities of label 1, or scores where the model gives no probabilities.
+    decisions : (m,) 0 or 1, or the chance of 1 where the model draws its decisions.
+    """
+
+    scores: Rows
+    decisions: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +86,29 @@ class AdaptedModel(ABC):
     @abstractmethod
     def logits(self, encoded: Rows) -> Rows:
         """The explained score of encoded rows, (n,)."""
+
+    def answer(
+        self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
+    ) -> Outputs:
+        """Scores and decisions for rows that are ``encoded`` already.
+
+        ``threshold``, a probability, takes the place of the model's own rule.
+        """
+        if threshold is not None and not self.probabilistic:
+            name = type(self.model).__name__
+            raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
+        known = self._knowing(encoded)
+        if self.probabilistic:
+            scores = known.predict_proba(X, sensitive_features)[:, 1]
+        else:
+            scores = self.logits(encoded)
+        if threshold is not None:
+            return Outputs(scores, (scores >= threshold).astype(np.float64))
+        return Outputs(scores, known.expected_predictions(X, sensitive_features))
+
+    def _knowing(self, encoded: Rows) -> Self:  # noqa: ARG002 (most models predict without what explains them)
+        """The model for one table whose rows encode to these, so that they need not be encoded again."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

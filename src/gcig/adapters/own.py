@@ -1,7 +1,8 @@
 """Estimators of this package."""
 
-from dataclasses import dataclass
-from typing import Any
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,12 @@ class GcigModel(DifferentiableModel):
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
         """What the estimator's network sees."""
         return np.asarray(call_with_groups(self.model.encode, X, sensitive_features))
+
+    def _knowing(self, encoded: Rows) -> Self:
+        """With a copy of the estimator that gives these rows when it is to encode."""
+        model = copy(self.model)
+        model.encode = lambda X, *, sensitive_features=None: encoded  # noqa: ARG005 (one table)
+        return replace(self, model=model)
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Decisions of the estimator, with the groups where it takes them."""

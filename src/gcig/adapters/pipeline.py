@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from gcig._validation import check_features
-from gcig.adapters.base import DifferentiableModel
+from gcig.adapters.base import DifferentiableModel, Outputs
 from gcig.adapters.linear import LinearModel
 from gcig.adapters.own import GcigModel
 from gcig.adapters.rows import Rows, default_names
@@ -190,6 +190,12 @@ class DifferentiablePipeline(DifferentiableModel):
     def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
         """The chances of a last step that draws its decisions; else the decisions."""
         return self.last.expected_predictions(self._transform(X), sensitive_features)
+
+    def answer(
+        self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
+    ) -> Outputs:
+        """Scores and decisions of the last step, with the steps before it applied once."""
+        return self.last.answer(self._transform(X), sensitive_features, encoded=encoded, threshold=threshold)
 
 
 def _encoded_names(model: Pipeline, names: tuple[str, ...], origin: Origin) -> tuple[str, ...]:

@@ -7,27 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gcig._validation import InputError
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, Outputs
 from gcig.metrics.confusion import Codes, Floats
 
-__all__ = ["Batch", "EncodedRows", "Outputs", "Rows", "Source", "TableSource"]
+__all__ = ["Batch", "EncodedRows", "Rows", "Source", "TableSource"]
 
 Rows = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """What a model says of some rows.
-
-    Attributes
-    ----------
-    scores : (m,) probabilities of label 1, or scores where the model gives no probabilities.
-    decisions : (m,) 0 or 1, or the chance of 1 where the model draws its decisions.
-    """
-
-    scores: Rows
-    decisions: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +67,7 @@ class Batch:
 
     def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
         """Scores and decisions; ``threshold`` overrides the model's own rule."""
-        if not adapted.probabilistic:
-            if threshold is not None:
-                name = type(adapted.model).__name__
-                raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
-            decided = adapted.expected_predictions(self.table, self.sensitive)
-            return Outputs(adapted.logits(self.inputs), decided)
-        scores = adapted.predict_proba(self.table, self.sensitive)[:, 1]
-        if threshold is not None:
-            return Outputs(scores, (scores >= threshold).astype(np.float64))
-        return Outputs(scores, adapted.expected_predictions(self.table, self.sensitive))
+        return adapted.answer(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
 
 
 class Source(Protocol):

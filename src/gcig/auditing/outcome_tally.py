@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gcig.auditing.batches import Batch, Outputs
+from gcig.adapters import Outputs
+from gcig.auditing.batches import Batch
 from gcig.auditing.score_counts import ScoreCounts
 from gcig.metrics.confusion import Codes, Confusion, Floats, quotient
 from gcig.records.audit import SMALLEST_CELL

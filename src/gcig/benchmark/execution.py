@@ -133,16 +133,13 @@ def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float,
     """Of each row: where it is in the table, label, group, score, and decision (or the chance of it)."""
     X, y, groups = table.rows(rows)
     adapted = adapt(model, X)
-    if adapted.probabilistic:
-        scores = adapted.predict_proba(X, groups)[:, 1]
-    else:
-        scores = adapted.logits(adapted.encode(X, groups))
+    outputs = adapted.answer(X, groups, encoded=adapted.encode(X, groups))
     columns = {
         "position": rows,
         "label": y.to_numpy(),
         "group": table.groups.codes[rows],
-        "score": scores,
-        "prediction": adapted.expected_predictions(X, groups),
+        "score": outputs.scores,
+        "prediction": outputs.decisions,
     }
     return {name: tuple(np.asarray(values, dtype=np.float64).tolist()) for name, values in columns.items()}
 

@@ -1,17 +1,16 @@
 """GCIG of a model, and one record of everything that is measured of it."""
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gcig._validation import Groups, InputError, InputWarning
+from gcig._validation import Groups
 from gcig.adapters import AdaptedModel, adapt
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
-from gcig.metrics.confusion import Codes, Floats
+from gcig.metrics.confusion import Floats
 from gcig.metrics.label_weights import combine_labels, label_means, label_sums, mean_interval
 from gcig.metrics.predictions import assess
 from gcig.metrics.procedural import Disparities, measure
@@ -105,19 +104,14 @@ def evaluate(
     """
     adapted = adapt(model, X, score=score, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight)
-    with warnings.catch_warnings():
-        # Models encode the rows again to predict: what is odd about them was said above.
-        warnings.simplefilter("ignore", InputWarning)
-        scores, predictions, cut = _predict(
-            adapted, X, sensitive_features, sample.explained.inputs, threshold
-        )
+    outputs = adapted.answer(X, sensitive_features, encoded=sample.explained.inputs, threshold=threshold)
     evaluation = assess(
         sample.labels.codes,
-        scores,
-        predictions,
+        outputs.scores,
+        outputs.decisions,
         sample.groups,
         sample.explained.weights,
-        threshold=cut,
+        threshold=adapted.threshold if threshold is None else threshold,
         probabilistic=adapted.probabilistic,
     )
     definition = Definition() if definition is None else definition
@@ -183,19 +177,3 @@ def _by_group(sums: Floats, groups: Groups, label_weights: str) -> dict[str, flo
 
 def _named(names: tuple[str, ...], values: Floats) -> dict[str, float]:
     return dict(zip(names, values.tolist(), strict=True))
-
-
-def _predict(
-    adapted: AdaptedModel, X: Any, sensitive_features: Any, encoded: Rows, threshold: float | None
-) -> tuple[Rows, Codes | Floats, float]:
-    """Scores, decisions (or their chances), and the threshold between them."""
-    if not adapted.probabilistic:
-        if threshold is not None:
-            name = type(adapted.model).__name__
-            raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
-        decided = adapted.expected_predictions(X, sensitive_features)
-        return adapted.logits(encoded), decided, adapted.threshold
-    scores = adapted.predict_proba(X, sensitive_features)[:, 1]
-    if threshold is not None:
-        return scores, (scores >= threshold).astype(np.int64), threshold
-    return scores, adapted.expected_predictions(X, sensitive_features), adapted.threshold
