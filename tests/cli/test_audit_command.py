@@ -114,6 +114,7 @@ def test_pages_and_cards(audit, tmp_path, shell):
     _, out, _ = audit("--json", "--quiet")
     (tmp_path / "audit.json").write_text(out)
     assert shell("report", tmp_path / "audit.json")[1] == f"Report:  {page}\n"
+    assert json.loads(shell("report", tmp_path / "audit.json", "--json")[1])["result"] == json.loads(out)
 
 
 @pytest.fixture(scope="module")

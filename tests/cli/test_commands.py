@@ -18,6 +18,7 @@ PUT_TOGETHER = {
     "Input X contains": lambda: check_features({"age": [float("inf")]}),
     "Input y contains": lambda: check_labels(["a", None]),
     "Input sensitive_features contains": lambda: check_groups(["a", None], n_rows=2),
+    "y holds ": lambda: check_labels(["a", "c"], classes=("a", "b")),
     "sensitive_features holds ": lambda: check_groups(["a", "c"], n_rows=2, names=("a", "b")),
 }
 

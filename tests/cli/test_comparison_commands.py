@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -59,6 +60,20 @@ def test_report_draws_a_run_again(shell, run, tmp_path):
     assert len((run / "report.html").read_text()) > 0.8 * len(page)
     assert shell("report", run, "--out", tmp_path / "other.html")[0] == 0
     assert (tmp_path / "other.html").read_text() == (run / "report.html").read_text()
+
+
+def test_report_prints_what_the_command_of_the_run_prints(shell, loans_csv, run, model, tmp_path):
+    arguments = ["--drop", "id", "--out", run, *ONE, "--json", "-q"]
+    compared = json.loads(shell("compare", loans_csv, *ROLES, *arguments)[1])
+    code, out, err = shell("report", run, "--json")
+    assert (code, err) == (0, "")
+    page = str(run / "report.html")
+    expected = {"schema": 1, "kind": "report", "source": str(run), "page": page, "result": compared}
+    assert json.loads(out) == expected
+    other = tmp_path / "other.html"
+    found = json.loads(shell("report", model, "--out", other, "--json")[1])
+    assert found["page"] == str(other)
+    assert found["result"] == json.loads((model / "report.json").read_text())
 
 
 def test_shards_come_together_in_one_folder(shell, loans_csv, run, tmp_path):
@@ -137,6 +152,27 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
     }
 
 
+PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
+
+
+@pytest.mark.parametrize("command", ["reproduce", "report"])
+def test_a_reproduction_as_json(shell, monkeypatch, command):
+    page = PUBLISHED / "index.html"
+    monkeypatch.setattr(f"gcig.experiments.reproduce.{command}", lambda *_, **__: page)
+    code, out, err = shell(command, *(["--out"] if command == "reproduce" else []), PUBLISHED, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    if command == "report":
+        assert (found["kind"], found["source"], found["page"]) == ("report", str(PUBLISHED), str(page))
+        found = found["result"]
+    assert (found["schema"], found["kind"], found["page"]) == (1, "reproduction", str(page))
+    rows = pd.read_csv(PUBLISHED / "results.csv")
+    assert found["finished"]["comparison"] + found["failed"]["comparison"] == len(rows)
+    assert set(found["request"]["datasets"]) == set(rows["dataset"])
+    assert {check["dataset"] for check in found["checks"]} == {*found["request"]["datasets"], "all"}
+    assert all(check["met"] in (True, False, None) for check in found["checks"])
+
+
 @pytest.mark.filterwarnings("default")
 def test_demo_says_what_it_did_and_where_the_page_is(shell, tmp_path):
     out = tmp_path / "demo"
@@ -149,6 +185,11 @@ def test_demo_says_what_it_did_and_where_the_page_is(shell, tmp_path):
     assert "FairX" in printed
     assert f"Report:  {out / 'report.html'}" in printed
     assert "German Credit" in (out / "report.html").read_text()
+    code, printed, err = shell("demo", *quick, "--out", out, "--json", "--quiet")
+    assert (code, err) == (0, "")
+    found = json.loads(printed)
+    assert found["page"] == str(out / "report.html")
+    assert [row["method"] for row in found["summary"]] == ["unconstrained", "fairx"]
 
 
 @pytest.mark.slow

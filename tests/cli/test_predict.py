@@ -1,4 +1,5 @@
 import io
+import json
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,34 @@ def test_standard_input(shell, model, loans_csv, standard_input):
     expected = shell("predict", model, loans_csv)[1]
     standard_input(loans_csv.read_bytes())
     assert shell("predict", model, "-")[1] == expected
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_json_says_where_the_predictions_are(shell, model, loans_csv, tmp_path, quiet):
+    path = tmp_path / "decisions.csv"
+    code, out, err = shell(
+        "predict", model, loans_csv, "--out", path, "--rows-at-once", 100, "--json", *quiet
+    )
+    assert code == 0
+    assert ("240 rows written" in err) == (not quiet)
+    written = as_frame(path.read_text())["decision"]
+    assert json.loads(out) == {
+        "schema": 1,
+        "kind": "predictions",
+        "model": str(model),
+        "method": "fairx",
+        "file": str(loans_csv),
+        "out": str(path),
+        "rows": 240,
+        "positive": "yes",
+        "decisions": {name: int((written == name).sum()) for name in ("no", "yes")},
+    }
+
+
+def test_json_needs_a_file_for_the_predictions(shell, model, loans_csv):
+    code, out, err = shell("predict", model, loans_csv, "--json")
+    assert (code, out) == (2, "")
+    assert "--json needs --out" in err
 
 
 def test_methods_that_need_the_group_get_it(shell, repaired, loans_csv, loans):

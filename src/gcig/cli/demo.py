@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from gcig.cli.frame import Command, say
-from gcig.cli.options import PATH, jobs_option, quiet_option, seed_option
+from gcig.cli.options import PATH, jobs_option, json_option, quiet_option, seed_option
 from gcig.cli.types import DATASET, METHOD, IntRange, names_of
 
 __all__ = ["demo"]
@@ -40,6 +41,7 @@ __all__ = ["demo"]
     help="Where the page goes.",
 )
 @quiet_option
+@json_option
 def demo(
     dataset: str,
     sensitive: str | None,
@@ -50,6 +52,7 @@ def demo(
     jobs: int,
     out: Path,
     quiet: bool,
+    as_json: bool,
 ) -> None:
     """Compare FairX with six other methods on a shipped dataset, and write a page about it.
 
@@ -57,7 +60,7 @@ def demo(
     """
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
-    from gcig.cli.comparing import comparison_table, write_page
+    from gcig.cli.comparing import comparison_table, failures, plain_comparison, write_page
     from gcig.data.card import format_groups
     from gcig.data.registry import load_dataset
     from gcig.methods.registry import METHODS
@@ -85,6 +88,11 @@ def demo(
     )
     found.save(out)
     page = write_page(out, found, title=f"Methods side by side on {spec.title}", data=spec.title)
+    for line in failures(found.results):
+        say(f"gcig: warning: failed: {line}")
+    if as_json:
+        click.echo(json.dumps(plain_comparison(found, page.resolve()), indent=2))
+        return
     click.echo(comparison_table(found))
     click.echo(
         "GCIG is how much the reasons for a decision depend on the group that someone is compared with;\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli.frame import Command, say
-from gcig.cli.options import PATH, file_argument, quiet_option, table_options
+from gcig.cli.options import PATH, file_argument, json_option, quiet_option, table_options
 from gcig.cli.types import IntRange
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ ADDED = ("probability", "decision")
 )
 @table_options
 @quiet_option
+@json_option
 def predict(
     model: Path,
     file: Path,
@@ -62,6 +65,7 @@ def predict(
     sensitive: Sequence[str],
     rows_at_once: int,
     quiet: bool,
+    as_json: bool,
     **how: str | None,
 ) -> None:
     """Predict with a model that `gcig train` or save() wrote.
@@ -69,7 +73,8 @@ def predict(
     Writes, for every row of FILE in its order, the columns that --id or --keep name, then probability (of the
     positive class) and decision (the model's). Columns that the model does not know are ignored. Cells of the
     input are handed through unchanged; when one could be taken for a formula by a spreadsheet, a warning says
-    so. FILE may be - for standard input.
+    so. FILE may be - for standard input. With --out, --json prints where they are and how many rows got each
+    decision.
     """
     import gcig
     from gcig.cli.predicting import check_plan, predicted_parts
@@ -77,7 +82,10 @@ def predict(
     from gcig.cli.table_writing import open_writer
     from gcig.data.streaming import open_stream
 
+    if as_json and out is None:
+        raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
     estimator = gcig.load(model)
+    decisions: Counter[str] = Counter()
     with _as_file(file) as path:
         stream = open_stream(path, **how)
         passed = check_plan(estimator, stream, ids=ids, keep=keep, sensitive=sensitive, out=out)
@@ -88,9 +96,12 @@ def predict(
         with open_writer(out) as write, progress(stream.n_rows, "Predicting", shown=long) as advance:
             for part in parts:
                 write(part)
+                decisions.update(part["decision"].tolist())
                 advance(len(part))
     if out is not None and not quiet:
         say(f"{stream.n_rows:,} rows written to {out}.")
+    if as_json:
+        click.echo(json.dumps(_summary(estimator, model, file, out, decisions), indent=2))
 
 
 def _as_file(path: Path) -> Any:
@@ -100,6 +111,25 @@ def _as_file(path: Path) -> Any:
     from gcig.cli.files import standard_input_as_file
 
     return standard_input_as_file()
+
+
+def _summary(
+    estimator: Any, model: Path, file: Path, out: Path | None, decisions: Mapping[str, int]
+) -> dict[str, Any]:
+    from gcig._tables import level_name
+
+    classes = [level_name(value) for value in estimator.classes_.tolist()]
+    return {
+        "schema": 1,
+        "kind": "predictions",
+        "model": str(model),
+        "method": estimator.method_key,
+        "file": str(file),
+        "out": str(out),
+        "rows": sum(decisions.values()),
+        "positive": classes[1],
+        "decisions": {name: decisions.get(name, 0) for name in classes},
+    }
 
 
 def _remark(estimator: Any, stream: TableStream, sensitive: Sequence[str]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from gcig.cli.frame import Command
-from gcig.cli.options import PATH
+from gcig.cli.options import PATH, json_option
 
 __all__ = ["report"]
 
@@ -19,23 +20,36 @@ __all__ = ["report"]
 @click.option(
     "--out", type=PATH, metavar="FILE.html", help="Write the page there instead of into the folder."
 )
-def report(path: Path, out: Path | None) -> None:
+@json_option
+def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Draw the page of a run again, without running anything.
 
     PATH is the folder of `gcig compare` or `gcig reproduce` (also one that is not finished, or whose shards
-    were copied together), a model of `gcig train`, or the JSON of `gcig audit`.
+    were copied together), a model of `gcig train`, or the JSON of `gcig audit`. --json prints where the page
+    is, and as "result" what that command prints with --json.
     """
     if not path.exists():
         raise click.ClickException(
             f"There is no {path}: name the folder of a run, a model or an audit's JSON."
         )
     if path.is_file():
-        page = _written(_audit_page(path), out or path.with_suffix(".html"))
+        drawn = _draw_audit(path, out)
     elif (path / "model.json").is_file():
-        page = _written(_training_page(path), out or path / "report.html")
+        drawn = _draw_training(path, out)
     else:
-        page = _run_page(path, out)
-    click.echo(f"Report:  {page}")
+        drawn = _draw_run(path, out)
+    if as_json:
+        described = {"schema": 1, "kind": "report", "source": str(path), "page": str(drawn.page)}
+        click.echo(json.dumps({**described, "result": drawn.result()}, indent=2))
+    else:
+        click.echo(f"Report:  {drawn.page}")
+
+
+class _Drawn(NamedTuple):
+    """A page, and what the command that it is about prints with ``--json``."""
+
+    page: Path
+    result: Callable[[], Mapping[str, Any]]
 
 
 def _written(text: str, path: Path) -> Path:
@@ -45,17 +59,18 @@ def _written(text: str, path: Path) -> Path:
     return path
 
 
-def _audit_page(path: Path) -> str:
+def _draw_audit(path: Path, out: Path | None) -> _Drawn:
     from gcig.records import AuditRecord
     from gcig.report.audit_page import audit_page
 
     data = _json_object(path)
     if "verdict" not in data:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
-    return audit_page(AuditRecord.from_dict(data))
+    page = audit_page(AuditRecord.from_dict(data))
+    return _Drawn(_written(page, out or path.with_suffix(".html")), lambda: data)
 
 
-def _training_page(folder: Path) -> str:
+def _draw_training(folder: Path, out: Path | None) -> _Drawn:
     from gcig.cli.train_report import report_page
 
     path = folder / "report.json"
@@ -63,12 +78,14 @@ def _training_page(folder: Path) -> str:
         raise click.ClickException(
             f"{folder} is a model without a report.json: only `gcig train` writes one. Use `gcig audit`."
         )
+    document = _json_object(path)
     try:
-        return report_page(_json_object(path))
+        page = report_page(document)
     except (KeyError, TypeError, IndexError) as error:
         raise click.ClickException(
             f"{path} is not as `gcig train` wrote it: {error!r} is missing."
         ) from error
+    return _Drawn(_written(page, out or folder / "report.html"), lambda: document)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -81,11 +98,12 @@ def _json_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def _run_page(folder: Path, out: Path | None) -> Path:
+def _draw_run(folder: Path, out: Path | None) -> _Drawn:
     """The page and the tables of a comparison or of a reproduction."""
     from gcig.benchmark.comparison_result import ComparisonResult
     from gcig.benchmark.store import RunStore
-    from gcig.cli.comparing import write_page
+    from gcig.cli.comparing import plain_comparison, write_page
+    from gcig.cli.reproducing import plain_reproduction
     from gcig.experiments.reproduce import report as draw
 
     if (folder / "manifest.json").is_file():
@@ -96,9 +114,13 @@ def _run_page(folder: Path, out: Path | None) -> Path:
                 raise click.ClickException(f"{folder}: no fold is finished yet, so there is nothing to draw.")
             found.save(folder)
             names = ", ".join(sorted({result.dataset for result in found.results}))
-            page = write_page(folder, found, title=f"Methods side by side on {names}")
-            return page if out is None else _written(page.read_text("utf-8"), out)
+            page = _copied(write_page(folder, found, title=f"Methods side by side on {names}"), out)
+            return _Drawn(page, lambda: plain_comparison(found, page))
     elif not (folder / "request.json").is_file():
         raise click.ClickException(f"{folder} is no run: name a folder that `gcig compare` or another wrote.")
-    drawn = draw(folder)
-    return drawn if out is None else _written(drawn.read_text("utf-8"), out)
+    page = _copied(draw(folder), out)
+    return _Drawn(page, lambda: plain_reproduction(folder, page))
+
+
+def _copied(page: Path, out: Path | None) -> Path:
+    return page if out is None else _written(page.read_text("utf-8"), out)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from gcig.cli.frame import Command
-from gcig.cli.options import PATH, quiet_option, run_options, shard_option
+from gcig.cli.options import PATH, json_option, quiet_option, run_options, shard_option
 from gcig.cli.types import DATASET, names_of
 
 __all__ = ["reproduce"]
@@ -40,6 +41,7 @@ __all__ = ["reproduce"]
 @shard_option
 @run_options
 @quiet_option
+@json_option
 def reproduce(
     out: Path,
     datasets: list[str] | None,
@@ -53,6 +55,7 @@ def reproduce(
     nested: bool,
     retry_failed: bool,
     quiet: bool,
+    as_json: bool,
 ) -> None:
     """Run the paper's experiments and write its tables and figures, beside the paper's numbers.
 
@@ -60,6 +63,7 @@ def reproduce(
     the ablation, in about half an hour on two cores. Parameters are those that came with the package, unless
     --tune or --nested.
     """
+    from gcig.cli.reproducing import plain_reproduction
     from gcig.experiments.reproduce import reproduce as run
 
     page = run(
@@ -76,4 +80,7 @@ def reproduce(
         progress=not quiet,
         retry_failed=retry_failed,
     )
-    click.echo(f"Report:  {page}")
+    if as_json:
+        click.echo(json.dumps(plain_reproduction(out, page), indent=2))
+    else:
+        click.echo(f"Report:  {page}")

@@ -62,10 +62,7 @@ def chapters(found: Collected) -> list[Chapter]:
 
 
 def _checks(found: Collected) -> Chapter:
-    judged = checks.checks(found.frames["comparison"], found.pooled, found.frames["ablation"])
-    asked = [check for check in judged if check.dataset in found.request.datasets]
-    if len(found.request.datasets) >= len(comparison.DATASETS):
-        asked += [check for check in judged if check.dataset == "all"]
+    asked = checks.asked_checks(found)
     if not asked:
         return Chapter("What was reached", ())
     unmet = sum(check.met is False for check in asked)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gcig.experiments import comparison
+from gcig.experiments.collection import Collected
 from gcig.experiments.paper import printed
 from gcig.experiments.summary import finished
 from gcig.report import numerals
 from gcig.report.tables import Cell, Mark, Table, Value
 
-__all__ = ["Check", "checks", "tables"]
+__all__ = ["Check", "asked_checks", "checks", "tables"]
 
 # dataset: least plain GCIG over FairX's, most AUC below plain
 RATIO = {"german": 2.0, "compas-paper": 3.0, "compas": 2.0, "adult": 3.0, "bank": 1.8}
@@ -49,6 +51,15 @@ def checks(
         found += _utility(name, rows)
         found += _outcome(name, rows, pooled)
     return [*found, _time(measured, ablation)]
+
+
+def asked_checks(found: Collected) -> list[Check]:
+    """The claims on the datasets that were asked for; that on all of them only where all were."""
+    judged = checks(found.frames["comparison"], found.pooled, found.frames["ablation"])
+    datasets = set(found.request.datasets)
+    if len(datasets) >= len(comparison.DATASETS):
+        datasets.add("all")
+    return [check for check in judged if check.dataset in datasets]
 
 
 def tables(found: Sequence[Check], explanations: Mapping[str, str] | None = None) -> dict[str, Table]:
