@@ -159,6 +159,25 @@ def test_calls_are_bounded_and_chunks_do_not_matter() -> None:
     assert sum(sizes) == 20 + 3 * 2 * 20 * (2 * 10 - 1)
 
 
+@pytest.mark.parametrize("columns", [3, 12])
+@pytest.mark.parametrize("random", [False, True])
+def test_rows_are_counted_as_they_are_explained(columns: int, random: bool) -> None:
+    """Whether coalitions are enumerated or sampled; what is counted adds up to the rows."""
+    rows, counted = np.random.default_rng(0).normal(size=(40, columns)), []
+    shapley_values(
+        lambda x: x.sum(axis=1),
+        rows,
+        lambda u: np.zeros((2, *u.shape)),
+        n_pairs=4,
+        random=random,
+        rng=np.random.default_rng(0),
+        max_points=500,
+        advance=counted.append,
+    )
+    assert sum(counted) == pytest.approx(40)
+    assert len(counted) > 1
+
+
 def test_groups_share_orders_and_draws() -> None:
     """Equal references get equal values to the last bit, so that no noise passes for disparity."""
     rows, reference = RNG.normal(size=(5, 12)), RNG.normal(size=12)

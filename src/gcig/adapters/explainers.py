@@ -6,6 +6,7 @@ so that the block of a categorical column holds the cell's frequencies.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,9 @@ from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
 from gcig.core.modes import evaluating
 
-__all__ = ["Budget", "Explainer", "GradientExplainer", "Reasons"]
+__all__ = ["Advance", "Budget", "Explainer", "GradientExplainer", "Reasons"]
+
+Advance = Callable[[float], object]
 
 
 class Reasons(NamedTuple):
@@ -74,8 +77,13 @@ class Explainer(ABC):
     budget: ClassVar[Budget] = Budget()
 
     @abstractmethod
-    def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
-        """Explain encoded rows (n, p) against one reference (p,) for each group: (groups, p)."""
+    def attribute(
+        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+    ) -> Reasons:
+        """Explain encoded rows (n, p) against one reference (p,) for each group: (groups, p).
+
+        ``advance`` is called with the number of rows done since it was called last; in the end that is n.
+        """
 
     @abstractmethod
     def resolve(
@@ -103,7 +111,9 @@ class GradientExplainer(Explainer):
 
     module: nn.Module
 
-    def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
+    def attribute(
+        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+    ) -> Reasons:
         """One attribution for each encoded column."""
         starts = to_tensor(references, self.module)
         with evaluating(self.module), torch.no_grad():
@@ -114,6 +124,8 @@ class GradientExplainer(Explainer):
                 rule=definition.rule,
                 n_steps=definition.n_steps,
             )
+        if advance is not None:
+            advance(len(rows))
         return Reasons(found.values, found.residual)
 
     def resolve(

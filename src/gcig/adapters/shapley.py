@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters.cells import TableCells
-from gcig.adapters.explainers import Budget, Explainer, Reasons
+from gcig.adapters.explainers import Advance, Budget, Explainer, Reasons
 from gcig.adapters.rows import Rows
 from gcig.core.disparity import Definition
 from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
@@ -56,7 +56,9 @@ class ShapleyExplainer(Explainer):
     probabilistic: bool = True
     seed: int = 0
 
-    def attribute(self, rows: Rows, references: Rows, definition: Definition) -> Reasons:
+    def attribute(
+        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+    ) -> Reasons:
         """One value for each original column; ``n_steps`` is the number of antithetic pairs."""
         seen = _Seen()
 
@@ -79,6 +81,7 @@ class ShapleyExplainer(Explainer):
             levels=self._levels(typical),
             rng=np.random.default_rng(self.seed),
             max_points=MAX_POINTS,
+            advance=advance,
         )
         residual = np.abs(found.values.sum(axis=2) - found.change)
         replicates = None if found.replicates is None else seen.without_rounding(found.replicates)

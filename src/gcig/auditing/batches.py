@@ -88,8 +88,13 @@ class Source(Protocol):
         """Names of the protected attributes."""
         ...
 
-    def batches(self, step: str) -> Iterator[Batch]:
-        """All rows in order; ``step`` says what for, to whoever watches."""
+    @property
+    def n_rows(self) -> int:
+        """Rows of all batches."""
+        ...
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows in order."""
         ...
 
 
@@ -102,6 +107,11 @@ class TableSource:
     group_names: tuple[str, ...]
     attributes: tuple[str, ...]
 
-    def batches(self, step: str) -> Iterator[Batch]:  # noqa: ARG002 (there is nothing to watch)
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return len(self.batch)
+
+    def batches(self) -> Iterator[Batch]:
         """The batch."""
         yield self.batch

@@ -5,25 +5,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gcig.adapters import AdaptedModel
-from gcig.auditing.baseline_sums import BaselineSums
-from gcig.auditing.batches import EncodedRows, Rows, Source
+from gcig.auditing.batches import EncodedRows, Source
 from gcig.auditing.block_bootstrap import Draws
+from gcig.auditing.first_pass import FirstPass, first_pass
 from gcig.auditing.listed_rows import list_rows
 from gcig.auditing.measuring import audit_groups, audit_outcome
 from gcig.auditing.outcome_tally import OutcomeTally
 from gcig.auditing.procedural import NOT_COMPARED, UNDEFINED, Measured
 from gcig.auditing.reasons import Explaining
-from gcig.auditing.reservoir import Reservoir
 from gcig.auditing.row_tally import RowTally
 from gcig.auditing.shuffling import compare_shuffles, mean_disparities
-from gcig.auditing.stability import check_stability, median_baselines
+from gcig.auditing.stability import check_stability
+from gcig.auditing.watching import Watch, no_bars, watched
 from gcig.core.disparity import Definition
 from gcig.metrics.confusion import Codes, Floats
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 
 __all__ = ["Findings", "Options", "run_audit"]
 
-SAMPLE_ROWS = 4096
 N_RESAMPLES = 100  # draws in which the baselines are estimated again
 N_BINS = 24
 TOP_ROWS = 20
@@ -65,16 +64,22 @@ class Findings:
     left_out: tuple[str, ...]
 
 
-def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, options: Options) -> Findings:
+def run_audit(
+    adapted: AdaptedModel,
+    source: Source,
+    reference: Source | None,
+    options: Options,
+    watch: Watch = no_bars,
+) -> Findings:
     """Audit the rows of a source; baselines come from the reference, the model or the rows themselves."""
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.random_state).spawn(4)]
-    first = _first_pass(adapted, source, reference, options, rngs[0])
+    first = first_pass(adapted, source, reference, options.max_rows_explained, rngs[0], watch)
     if len(first.compared) < 2:
-        return _without_reasons(adapted, source, first, options, rngs[3])
+        return _without_reasons(adapted, source, first, options, rngs[3], watch)
     baselines = next(iter(first.baselines.values()))
     explaining = Explaining.prepare(adapted, baselines, options.definition, first.probe)
-    tally, outcome = _second_pass(explaining, source, first, options, rngs[1])
-    measured = _compare_with_chance(tally, source, first, options, rngs[2])
+    tally, outcome = _second_pass(explaining, source, first, options, rngs[1], watch)
+    measured = _compare_with_chance(tally, source, first, options, rngs[2], watch)
     names, n_of_group, n_of_label = source.group_names, outcome.n_rows.sum(axis=1), outcome.shown.sum(axis=0)
     procedural = measured.record((int(n_of_label[0]), int(n_of_label[1])))
     procedural = replace(
@@ -98,12 +103,17 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
 
 
 def _without_reasons(
-    adapted: AdaptedModel, source: Source, first: "_FirstPass", options: Options, rng: np.random.Generator
+    adapted: AdaptedModel,
+    source: Source,
+    first: FirstPass,
+    options: Options,
+    rng: np.random.Generator,
+    watch: Watch,
 ) -> Findings:
     """What the decisions alone say, where there are too few rows to compare reasons."""
     names = source.group_names
     outcome = OutcomeTally(len(names), probabilistic=adapted.probabilistic)
-    for batch in source.batches("decisions"):
+    for batch in watched(source, "decisions", watch):
         outcome.add(batch, batch.predict(adapted, options.threshold))
     return Findings(
         outcome=audit_outcome(outcome, options.n_bootstrap, rng),
@@ -117,85 +127,13 @@ def _without_reasons(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _FirstPass:
-    """What one pass over the rows leaves.
-
-    Attributes
-    ----------
-    sums : of the rows that the baselines are estimated on.
-    compared : groups with enough of these rows, as positions among all groups.
-    baselines : where they come from -> (2, compared groups, p); the first are used.
-    sample : audited rows in random order.
-    probe : the first of them, on which everything that is costly is tried.
-    limit : how many rows are explained; None for all.
-    """
-
-    sums: BaselineSums
-    compared: list[int]
-    baselines: dict[str, Floats]
-    sample: EncodedRows
-    probe: EncodedRows
-    n_rows: int
-    limit: int | None
-
-    @property
-    def means(self) -> Floats:
-        """Baselines of the rows that were summed."""
-        return self.sums.means[:, self.compared]
-
-    @property
-    def explains_all(self) -> bool:
-        """Whether every row is explained."""
-        return self.limit is None or self.n_rows <= self.limit
-
-    def left_out(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Groups that are not compared."""
-        return tuple(name for g, name in enumerate(names) if g not in self.compared)
-
-
-def _first_pass(
-    adapted: AdaptedModel,
+def _second_pass(
+    explaining: Explaining,
     source: Source,
-    reference: Source | None,
+    first: FirstPass,
     options: Options,
     rng: np.random.Generator,
-) -> _FirstPass:
-    """Sums for the baselines, and a sample of the audited rows."""
-    budget, names = adapted.explainer.budget, source.group_names
-    limit = budget.rows if options.max_rows_explained is None else options.max_rows_explained
-    sums = BaselineSums(len(names), rng)
-    sampled = Reservoir(max(SAMPLE_ROWS, limit or 0), rng)
-    typical = sampled if reference is None else Reservoir(SAMPLE_ROWS, rng)
-    for batch in source.batches("baselines"):
-        sampled.add(batch.rows)
-        if reference is None:
-            sums.add(batch.inputs, batch.labels, batch.groups)
-    if reference is not None:
-        for batch in reference.batches("reference"):
-            typical.add(batch.rows)
-            sums.add(batch.inputs, batch.labels, batch.groups)
-    own = None if reference is not None else adapted.baselines
-    compared = _comparable(sums.counts, own)
-    means = sums.means[:, compared]
-    baselines = {"means": means}
-    if own is not None:
-        trained = np.asarray(own, dtype=np.float64)[:, compared]
-        baselines = {"means of the training rows": trained, "means of the audited rows": means}
-    baselines["medians"] = median_baselines(_recoded(typical.rows, compared), means)
-    return _FirstPass(
-        sums=sums,
-        compared=compared,
-        baselines=baselines,
-        sample=sampled.rows,
-        probe=sampled.rows[: min(budget.probe_rows, limit or sampled.n_seen)],
-        n_rows=sampled.n_seen,
-        limit=limit,
-    )
-
-
-def _second_pass(
-    explaining: Explaining, source: Source, first: _FirstPass, options: Options, rng: np.random.Generator
+    watch: Watch,
 ) -> tuple[RowTally, OutcomeTally]:
     """Reasons of all rows, or of a sample, and decisions of all."""
     tally = RowTally(
@@ -208,17 +146,27 @@ def _second_pass(
     )
     adapted = explaining.adapted
     outcome = OutcomeTally(len(source.group_names), probabilistic=adapted.probabilistic)
-    for batch in source.batches("attributions"):
+    if first.explains_all:
+        with watch("attributions", source.n_rows) as advance:
+            for batch in source.batches():
+                outcome.add(batch, batch.predict(adapted, options.threshold))
+                tally.add(batch.rows, advance)
+        return tally, outcome
+    for batch in watched(source, "decisions", watch):
         outcome.add(batch, batch.predict(adapted, options.threshold))
-        if first.explains_all:
-            tally.add(batch.rows)
-    if not first.explains_all:
-        tally.add(first.sample[: first.limit])
+    few = first.sample[: first.limit]
+    with watch("attributions", len(few)) as advance:
+        tally.add(few, advance)
     return tally, outcome
 
 
 def _compare_with_chance(
-    tally: RowTally, source: Source, first: _FirstPass, options: Options, rng: np.random.Generator
+    tally: RowTally,
+    source: Source,
+    first: FirstPass,
+    options: Options,
+    rng: np.random.Generator,
+    watch: Watch,
 ) -> Measured:
     """Shuffled and resampled baselines, on a sample of the rows."""
     explaining = tally.explaining
@@ -228,30 +176,20 @@ def _compare_with_chance(
     n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
     shuffled = first.sums.shuffle(n_shuffles)[:, :, first.compared]
     resampled = first.sums.resample(min(N_RESAMPLES, options.n_bootstrap))[:, :, first.compared]
-    null = compare_shuffles(coarse, few, first.means, shuffled)
+    with watch("chance", (1 + len(shuffled) + len(resampled)) * len(few)) as advance:
+        null = compare_shuffles(coarse, few, first.means, shuffled, advance)
+        shift = mean_disparities(coarse, few, resampled, advance) - null.observed
     original = explaining.definition.columns == "original"
     return Measured(
         tally,
         Draws(tally.blocks.n_blocks, options.n_bootstrap, rng),
         null,
-        shift=mean_disparities(coarse, few, resampled) - null.observed,
+        shift=shift,
         own_baselines="means" not in first.baselines,
         groups=tuple(source.group_names[g] for g in first.compared),
         columns=adapted.original_names if original else adapted.columns,
         classes=(str(source.classes[0]), str(source.classes[1])),
     )
-
-
-def _comparable(counts: Codes, own: Rows | None) -> list[int]:
-    """Groups with enough reference rows of both labels.
-
-    Where fewer than two have them, all groups that a model brings baselines of: what chance alone gives is
-    then hardly known, but the reasons are.
-    """
-    kept = np.flatnonzero((counts >= SMALLEST_CELL).all(axis=0))
-    if len(kept) < 2 and own is not None:
-        kept = np.flatnonzero(np.isfinite(own).all(axis=(0, 2)))
-    return [int(g) for g in kept]
 
 
 def _edges(explaining: Explaining, probe: EncodedRows) -> Floats:
@@ -273,10 +211,3 @@ def _histogram(tally: RowTally, names: tuple[str, ...], n_rows: Codes) -> dict[s
         for g, name in enumerate(names)
         if n_rows[g] >= SMALLEST_CELL
     }
-
-
-def _recoded(rows: EncodedRows, compared: list[int]) -> EncodedRows:
-    """Group codes that count the compared groups only; others get -1."""
-    lookup = np.full(max([*compared, int(rows.groups.max())]) + 1, -1)
-    lookup[compared] = np.arange(len(compared))
-    return replace(rows, groups=lookup[rows.groups])

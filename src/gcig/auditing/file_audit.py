@@ -1,10 +1,7 @@
 """Auditing a file of any length."""
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from gcig.auditing.table_audit import (
     resolve_model,
     telling_columns,
 )
+from gcig.auditing.watching import bars, no_bars
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
 from gcig.data.batches import find_decimal, read_batches
@@ -80,7 +78,6 @@ def audit_file(
     sensitive : the protected columns; several are crossed.
     drop : columns that are no inputs. They matter where the model does not know its columns.
     keep_sensitive : whether the protected columns are inputs as well; likewise.
-    progress : whether a bar is shown on standard error.
     separator, decimal, encoding : how a CSV file is written; by default that is found out.
     rows_at_once : rows of a batch.
     in_memory_rows : a file with no more rows is read as a whole.
@@ -115,6 +112,7 @@ def audit_file(
     whole = stream.n_rows <= in_memory_rows
     rows = stream.n_rows if whole else rows_at_once
     schema = _first_schema(stream, roles, mark, rows)
+    watch = bars if progress else no_bars
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # the same would be said of every batch
         while True:
@@ -123,11 +121,9 @@ def audit_file(
             )
             _check_positive(positive, adapted.classes)
             given, names = given_reference(adapted, reference)
-            source = FileSource(
-                stream, roles, schema, adapted, mark, rows, _bar if progress else _no_bar, names
-            )
+            source = FileSource(stream, roles, schema, adapted, mark, rows, names)
             try:
-                findings = run_audit(adapted, source, given, options)
+                findings = run_audit(adapted, source, given, options, watch)
                 break
             except SchemaGrew as grew:
                 schema = grew.schema
@@ -193,20 +189,3 @@ def _first_schema(stream: TableStream, roles: Roles, decimal: str, rows: int) ->
         if len(schema.groups) > 1 and len(schema.targets) > 1:
             break
     return schema
-
-
-@contextmanager
-def _no_bar(step: str, total: int) -> Iterator[Callable[[int], object]]:  # noqa: ARG001 (the bar's interface)
-    yield lambda _rows: None
-
-
-@contextmanager
-def _bar(step: str, total: int) -> Iterator[Callable[[int], object]]:
-    try:
-        tqdm = import_module("tqdm").tqdm
-    except ImportError:
-        print(f"{step} of {total:,} rows ...", file=sys.stderr)
-        yield lambda _rows: None
-        return
-    with tqdm(total=total, desc=step, unit="rows", unit_scale=True, file=sys.stderr) as bar:
-        yield bar.update

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,6 @@ from gcig.data.streaming import TableStream
 
 __all__ = ["FileSource", "Roles", "Schema", "SchemaGrew"]
 
-Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 _MOST_LEVELS = 1001  # one more than any model may have, so that too many are noticed
 
 
@@ -131,7 +129,6 @@ class FileSource:
     adapted: AdaptedModel
     decimal: str
     rows_at_once: int
-    watch: Watch
     names: tuple[str, ...] | None = None  # of the groups, where the model or a reference knows them
 
     @property
@@ -156,17 +153,20 @@ class FileSource:
         """The protected columns."""
         return self.roles.sensitive
 
-    def batches(self, step: str) -> Iterator[Batch]:
+    @property
+    def n_rows(self) -> int:
+        """Rows of the file."""
+        return self.stream.n_rows
+
+    def batches(self) -> Iterator[Batch]:
         """All rows in order, as long as they hold what the schema says."""
         schema, start = self.schema, 0
         classes, names = self.classes, self.group_names
-        with self.watch(step, self.stream.n_rows) as advance:
-            for frame in self.frames():
-                schema = schema.grown(frame, self.roles)
-                if schema is self.schema:
-                    yield self._batch(frame, start, classes, names)
-                start += len(frame)
-                advance(len(frame))
+        for frame in self.frames():
+            schema = schema.grown(frame, self.roles)
+            if schema is self.schema:
+                yield self._batch(frame, start, classes, names)
+            start += len(frame)
         if schema is not self.schema:
             raise SchemaGrew(schema)
 

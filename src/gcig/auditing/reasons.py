@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gcig.adapters import AdaptedModel, Reasons
+from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.auditing.batches import EncodedRows
 from gcig.core.disparity import Definition, column_disparity, disparity, normalise, sum_blocks
 from gcig.core.numerics import vector_norm
@@ -87,9 +87,12 @@ class Explaining:
         _, groups, p = self.baselines.shape
         return int(max(1, _BYTES_AT_ONCE // (8 * groups * max(p, len(self.adapted.columns)))))
 
-    def explain(self, rows: NDArray[np.floating[Any]], label: int) -> RowReasons:
+    def explain(
+        self, rows: NDArray[np.floating[Any]], label: int, advance: Advance | None = None
+    ) -> RowReasons:
         """Explain encoded rows of one label."""
-        reasons = self.adapted.explainer.attribute(rows, self.baselines[label], self.definition)
+        explainer = self.adapted.explainer
+        reasons = explainer.attribute(rows, self.baselines[label], self.definition, advance=advance)
         kinds = by_columns(self.adapted, reasons.values.double().cpu())
         norm, eps = self.definition.norm, self.definition.eps
         values = kinds[self.definition.columns]

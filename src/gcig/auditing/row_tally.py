@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from gcig.adapters import Advance
 from gcig.auditing.batches import EncodedRows
 from gcig.auditing.block_bootstrap import Blocks
 from gcig.auditing.reasons import Explaining, RowReasons, by_columns
@@ -70,14 +71,14 @@ class RowTally:
         self.residual = self.difference = self.clipped = 0.0
         self.n_explained = 0
 
-    def add(self, rows: EncodedRows) -> None:
+    def add(self, rows: EncodedRows, advance: Advance | None = None) -> None:
         """Explain rows and add them up."""
         size = self.explaining.rows_at_once
         for label in range(2):
             index = np.flatnonzero(rows.labels == label)
             for start in range(0, len(index), size):
                 part = rows[index[start : start + size]]
-                self._add(part, self.explaining.explain(part.inputs, label), label)
+                self._add(part, self.explaining.explain(part.inputs, label, advance), label)
 
     def _add(self, rows: EncodedRows, found: RowReasons, label: int) -> None:
         weights = np.ones(len(rows)) if rows.weights is None else rows.weights

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gcig.adapters import Advance
 from gcig.auditing.batches import EncodedRows
 from gcig.auditing.reasons import Explaining, by_columns
 from gcig.core.disparity import disparity
@@ -49,23 +50,31 @@ class Null:
         return float((1 + reached) / (1 + len(valid)))
 
 
-def compare_shuffles(explaining: Explaining, rows: EncodedRows, observed: Floats, shuffled: Floats) -> Null:
+def compare_shuffles(
+    explaining: Explaining,
+    rows: EncodedRows,
+    observed: Floats,
+    shuffled: Floats,
+    advance: Advance | None = None,
+) -> Null:
     """Compare baselines (2, groups, p) with shuffled ones (shuffles, 2, groups, p) on some rows."""
-    values = mean_disparities(explaining, rows, np.concatenate([observed[None], shuffled]))
+    values = mean_disparities(explaining, rows, np.concatenate([observed[None], shuffled]), advance)
     return Null(float(values[0]), values[1:])
 
 
-def mean_disparities(explaining: Explaining, rows: EncodedRows, baselines: Floats) -> Floats:
+def mean_disparities(
+    explaining: Explaining, rows: EncodedRows, baselines: Floats, advance: Advance | None = None
+) -> Floats:
     """GCIG of the rows under each of several sets of baselines (sets, 2, groups, p): shape (sets,).
 
-    NaN for a set in which a cell has no baseline.
+    NaN for a set in which a cell has no baseline. ``advance`` counts each row once for every set.
     """
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     sums = np.zeros((len(baselines), 2, 2))
     for label in range(2):
         own = rows.labels == label
         if own.any():
-            spread = _disparities(explaining, rows.inputs[own], baselines[:, label])
+            spread = _disparities(explaining, rows.inputs[own], baselines[:, label], advance)
             defined = np.isfinite(spread)
             sums[:, label, 0] = np.where(defined, spread, 0.0) @ weights[own]
             sums[:, label, 1] = defined @ weights[own]
@@ -73,7 +82,12 @@ def mean_disparities(explaining: Explaining, rows: EncodedRows, baselines: Float
     return np.where(missing, np.nan, combine_labels(sums, explaining.definition.label_weights))
 
 
-def _disparities(explaining: Explaining, inputs: NDArray[np.floating[Any]], references: Floats) -> Floats:
+def _disparities(
+    explaining: Explaining,
+    inputs: NDArray[np.floating[Any]],
+    references: Floats,
+    advance: Advance | None,
+) -> Floats:
     """(sets, n) disparity of rows of one label under references (sets, groups, p); all sets at once."""
     sets, groups, p = references.shape
     definition = explaining.definition
@@ -81,7 +95,9 @@ def _disparities(explaining: Explaining, inputs: NDArray[np.floating[Any]], refe
     out = np.full((sets, len(inputs)), np.nan)
     for start in range(0, sets, at_once):
         some = np.nan_to_num(references[start : start + at_once])
-        found = explaining.adapted.explainer.attribute(inputs, some.reshape(-1, p), definition)
+        found = explaining.adapted.explainer.attribute(
+            inputs, some.reshape(-1, p), definition, advance=_times(len(some), advance)
+        )
         values = by_columns(explaining.adapted, found.values.double().cpu())[definition.columns]
         for i, of_set in enumerate(values.view(len(some), groups, *values.shape[1:])):
             norms = of_set.abs().sum(-1)
@@ -89,3 +105,8 @@ def _disparities(explaining: Explaining, inputs: NDArray[np.floating[Any]], refe
             vanish = norms <= 1e-8 * explaining.scale[definition.columns]
             out[start + i] = np.where(vanish.any(0).numpy(), np.nan, spread.numpy())
     return out
+
+
+def _times(count: int, advance: Advance | None) -> Advance | None:
+    """Counts each row several times."""
+    return None if advance is None else lambda rows: advance(count * rows)

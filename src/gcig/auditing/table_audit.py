@@ -28,6 +28,7 @@ from gcig.auditing.fingerprint import hash_model, hash_path, hash_table
 from gcig.auditing.opening import open_model
 from gcig.auditing.result import AuditResult
 from gcig.auditing.verdict import write_verdict
+from gcig.auditing.watching import bars, no_bars
 from gcig.core.disparity import Definition
 from gcig.core.modes import Score
 from gcig.metrics.sample import Reference, check_sample_labels, reference_table
@@ -51,6 +52,7 @@ def audit(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
+    progress: bool = False,
     score: Score | None = None,
     name: str | None = None,
     trust_pickle: bool = False,
@@ -74,6 +76,7 @@ def audit(
     random_state : seed of everything that is drawn.
     max_rows_explained : explain a random sample of so many rows. Default: all rows where the model has
         gradients, 1,000 where it has none.
+    progress : whether bars are shown on standard error.
     score : for a torch module with several outputs, a function from its output to the logit.
     name : what the model is called in the report.
     trust_pickle : whether a model may be opened by running the code that its file holds.
@@ -111,7 +114,7 @@ def audit(
     with warnings.catch_warnings():
         # What encoding and prediction warn of was said when the rows were encoded above.
         warnings.simplefilter("ignore", InputWarning)
-        findings = run_audit(adapted, source, given, options)
+        findings = run_audit(adapted, source, given, options, bars if progress else no_bars)
     subject = describe(
         adapted,
         findings,

@@ -25,6 +25,7 @@ __all__ = ["MAX_POINTS", "Levels", "ShapleyValues", "is_exact", "shapley_values"
 Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 Draw = Callable[[Floats], Floats]
+Advance = Callable[[float], object]
 
 MAX_POINTS = 65_536
 _FEWEST_DRAWS = 8  # of categories, where all coalitions are enumerated
@@ -79,6 +80,7 @@ def shapley_values(
     rng: np.random.Generator,
     levels: Sequence[Levels] = (),
     max_points: int = MAX_POINTS,
+    advance: Advance | None = None,
 ) -> ShapleyValues:
     """Shapley values of many rows at once.
 
@@ -98,6 +100,9 @@ def shapley_values(
         What is drawn depends on `rng` and the shape of `rows` alone.
     levels : sequence of Levels
         Columns whose draws are controlled for; each level costs one evaluation a row.
+    advance : callable, optional
+        Called every now and then with the number of rows done since, which need not be whole: each of d draws
+        of a row is 1/d of it.
 
     Examples
     --------
@@ -118,10 +123,15 @@ def shapley_values(
     uniforms = _spread_evenly(n_draws, n, c, rng)
     main = [_main_effects(value, rows, each, max_points) for each in levels]
     parts, starts = [], []
+
+    def done(n_rows: int) -> None:
+        if advance is not None:
+            advance(n_rows / n_draws)
+
     for own in uniforms:
         orders = None if enumerated else rng.random((n, c)).argsort(axis=1)
         references = draw(own)
-        values, start = _by_chunks(value, rows, references, orders, at_end, max_points)
+        values, start = _by_chunks(value, rows, references, orders, at_end, max_points, done)
         for each, effects in zip(levels, main, strict=True):
             excess = _excess(each, effects, references[..., each.column])
             values[..., each.column] += excess
@@ -138,7 +148,13 @@ def shapley_values(
 
 
 def _by_chunks(
-    value: Value, rows: Floats, starts: Floats, orders: Any, at_end: Floats, max_points: int
+    value: Value,
+    rows: Floats,
+    starts: Floats,
+    orders: Any,
+    at_end: Floats,
+    max_points: int,
+    done: Callable[[int], None],
 ) -> tuple[Floats, Floats]:
     """One replicate: values (groups, n, columns) and the score (groups, n) at the references."""
     n, c = rows.shape
@@ -153,6 +169,7 @@ def _by_chunks(
         else:
             found = _walk(value, rows[part], starts[:, part], orders[part], at_end[part], max_points)
         values[:, part], start[:, part] = found
+        done(len(rows[part]))
     return values, start
 
 
