@@ -11,8 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.fused import Scratch, SecantRule, secant_penalty
 from gcig.core.layered import LayeredNetwork
-from gcig.core.objective_pass import secant_objective
+from gcig.core.objective_pass import objective_gradient, secant_objective
 from gcig.core.secant import sharpness
+from gcig.core.secant_pass import Layers
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.SiLU,
@@ -58,8 +59,8 @@ def recognise(net: nn.Module) -> LayeredNetwork:
     return network
 
 
-def plain_disparity(net: nn.Sequential, inputs: Tensor, references: Tensor, rule: SecantRule) -> Tensor:
-    """The disparities (n,) by ordinary operations, one segment at a time; references (groups, n, columns)."""
+def plain_attributions(net: nn.Sequential, inputs: Tensor, references: Tensor, rule: SecantRule) -> Tensor:
+    """By ordinary operations, one segment at a time; references and attributions (groups, n, columns)."""
     network = recognise(net)
     total = torch.zeros_like(references)
     for k in range(rule.n_segments):
@@ -77,7 +78,12 @@ def plain_disparity(net: nn.Sequential, inputs: Tensor, references: Tensor, rule
         for weight, slope in zip(reversed(network.weights[:-1]), reversed(slopes), strict=True):
             chain = (slope * chain) @ weight
         total = total + chain / rule.n_segments
-    attributions = (inputs - references) * total
+    return (inputs - references) * total
+
+
+def plain_disparity(net: nn.Sequential, inputs: Tensor, references: Tensor, rule: SecantRule) -> Tensor:
+    """The disparities (n,)."""
+    attributions = plain_attributions(net, inputs, references, rule)
     order = 1 if rule.norm == "l1" else 2
     norms = torch.linalg.vector_norm(attributions, order, dim=-1, keepdim=True)
     points = attributions / (norms + rule.eps)
@@ -296,6 +302,52 @@ def test_objective_over_activations(kind: Callable[[], nn.Module]) -> None:
     for bias in (True, False):
         for n_explained in (0, 6):
             joint(make_problem(kind, bias=bias), SecantRule(2, "l2"), n_explained)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("n_segments", [1, 2])
+@pytest.mark.parametrize(("groups", "count"), [(2, 11), (3, 4)])
+def test_another_term_of_the_attributions(norm: str, n_segments: int, groups: int, count: int) -> None:
+    net, inputs, labels, baselines, weights = make_problem(groups=groups)
+    rule = SecantRule(n_segments, norm)
+    factors = torch.randn(groups, count, COLUMNS, dtype=torch.float64)
+
+    def inner(attributions: Tensor) -> Tensor:
+        # One that couples rows and groups.
+        return (factors * attributions).sum().tanh() + attributions.square().mean()
+
+    def pulled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        def pull(values: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                leaf = values.clone().requires_grad_()
+                value = function(leaf)
+            return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+        return pull
+
+    layers = Layers.of(recognise(net))
+    found, parts = objective_gradient(
+        layers,
+        inputs,
+        labels[:count],
+        baselines,
+        weights[:count],
+        rule,
+        pulled(torch.sum),
+        Scratch(),
+        pulled(inner),
+    )
+    references = baselines[labels[:count]].transpose(0, 1)
+    attributions = plain_attributions(net, inputs[:count], references, rule)
+    penalty = plain_penalty((net, inputs[:count], labels[:count], baselines, weights[:count]), rule)
+    outer = net(inputs).sum()
+    total = outer + penalty + inner(attributions)
+    torch.testing.assert_close(found.total, total.detach(), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(found.outer, outer.detach(), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(found.penalty, penalty.detach(), rtol=1e-11, atol=1e-13)
+    expected = dict(zip((name for name, _ in net.named_parameters()), gradient(total, net), strict=True))
+    assert_same(parts.weights, [part for name, part in expected.items() if name.endswith("weight")])
+    assert_same(parts.biases, [part for name, part in expected.items() if name.endswith("bias")])
 
 
 def test_objective_without_gradient() -> None:

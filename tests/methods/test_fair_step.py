@@ -11,7 +11,7 @@ from gcig.core.flat import FlatAdamW, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.fair_settings import FairTraining
 from gcig.methods.fair_step import FairStep
-from gcig.methods.weights import Fixed, WeightControl
+from gcig.methods.weights import Fixed, Limits, WeightControl
 from gcig.models.mlp import MLP
 from gcig.training import Loop
 
@@ -24,19 +24,40 @@ def make_data(n_groups=2):
     return GroupedBatch(inputs, labels, groups)
 
 
-def run_steps(network, *, by_hand, lambda_ig=0.3, lambda_fair=0.1, weights=None, n_groups=2, every=1):
+def run_steps(
+    network,
+    *,
+    by_hand,
+    lambda_ig=0.3,
+    lambda_fair=0.1,
+    weights=None,
+    n_groups=2,
+    every=1,
+    targets=None,
+    least_columns=None,
+):
     data = make_data(n_groups)
+    # One rule for both ways: "auto" would be a faster one in the pass by hand.
+    method = {"rule": "secant", "n_steps": 1}
     settings = FairTraining(
-        Loop(1, 48), lambda_ig=lambda_ig, lambda_fair=lambda_fair, penalty_rows=0.5, penalty_every=every
+        Loop(1, 48),
+        lambda_ig=lambda_ig,
+        lambda_fair=lambda_fair,
+        penalty_rows=0.5,
+        penalty_every=every,
+        **method,
     )
     penalty = None
     if settings.explains:
-        penalty = GCIGPenalty(GroupBaselines.from_data(data.inputs, data.labels, data.groups, rate=0.05))
+        baselines = GroupBaselines.from_data(data.inputs, data.labels, data.groups, rate=0.05)
+        penalty = GCIGPenalty(baselines, **method)
     control = WeightControl({"gcig": Fixed(lambda_ig), "outcome": Fixed(lambda_fair)})
+    if least_columns is not None:
+        control.limits, control.short_of_columns = Limits(columns=least_columns), True
     terms = []
     with flat_parameters(network) as parameters:
         optimizer = FlatAdamW(parameters, learning_rate=1e-2, weight_decay=1e-3)
-        step = FairStep(network, penalty, optimizer, data, weights, settings, control, n_groups)
+        step = FairStep(network, penalty, optimizer, data, weights, settings, control, n_groups, targets)
         assert (step.by_hand is not None) or not by_hand
         if not by_hand:
             step.by_hand = None
@@ -54,6 +75,14 @@ CASES = [
     {"weights": torch.rand(96, generator=torch.Generator().manual_seed(0)) + 0.1},
     {"n_groups": 3},
     {"every": 2},
+    {"targets": torch.rand(96, generator=torch.Generator().manual_seed(1))},
+    {"least_columns": 4.0},
+    {"least_columns": 4.0, "every": 2},
+    {
+        "least_columns": 4.0,
+        "n_groups": 3,
+        "weights": torch.rand(96, generator=torch.Generator().manual_seed(0)),
+    },
 ]
 
 
@@ -71,6 +100,45 @@ def test_by_hand_and_by_autograd_take_the_same_steps(case, activation):
             assert_close(value, theirs[name], rtol=1e-4, atol=1e-6)
     assert_close(parameters, expected, rtol=1e-3, atol=1e-5)
     assert_close(baselines, expected_baselines)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_floor_of_columns_is_a_term_of_the_total(by_hand):
+    torch.manual_seed(0)
+    terms, _, _ = run_steps(MLP(5, (8, 4)), by_hand=by_hand, least_columns=5.0)
+    for each in terms:
+        assert each.keys() == {"prediction", "outcome", "gcig", "columns", "total"}
+        assert each["columns"] > 0  # there are five: fewer than are wanted
+        expected = each["prediction"] + 0.1 * each["outcome"] + 0.3 * (each["gcig"] + 0.5 * each["columns"])
+        assert_close(each["total"], expected)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_network_with_enough_columns_takes_the_steps_it_takes_without_a_floor(by_hand):
+    found = []
+    for least in (None, 0.5):
+        torch.manual_seed(0)
+        found.append(run_steps(MLP(5, (8, 4)), by_hand=by_hand, least_columns=least))
+    assert all(each["columns"].abs() < 1e-5 for each in found[1][0])
+    assert_close(found[0][1], found[1][1], rtol=1e-6, atol=1e-8)
+
+
+def test_where_nothing_is_explained_there_is_no_floor():
+    terms, _, _ = run_steps(MLP(5, (8, 4)), by_hand=True, lambda_ig=0.0, least_columns=5.0)
+    assert all("columns" not in each for each in terms)
+
+
+def test_predictions_are_trained_towards_targets_and_rows_explained_under_their_labels():
+    labels = make_data().labels.float()
+    found = []
+    for targets in (None, labels, 1 - labels):
+        torch.manual_seed(0)
+        found.append(run_steps(MLP(5, (8, 4)), by_hand=True, targets=targets))
+    assert_close(found[0], found[1], rtol=0, atol=0)
+    first, other = found[0][0][0], found[2][0][0]
+    assert first["prediction"] != other["prediction"]
+    assert first["gcig"] == other["gcig"]
+    assert first["outcome"] == other["outcome"]
 
 
 def test_a_network_with_frozen_parameters_goes_through_autograd():
