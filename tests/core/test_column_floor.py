@@ -51,6 +51,15 @@ def test_single_zeros_have_no_pull_and_the_others_that_of_autograd() -> None:
     assert (expected[1][attributions == 0] == 0).all()
 
 
+def test_a_column_that_says_nothing_has_no_pull_and_the_others_that_of_those_alone() -> None:
+    floor, attributions = ColumnFloor(9.0, 1.0), make_attributions()
+    attributions[..., 4] = 0
+    expected = by_autograd(floor, attributions[..., :4])
+    for value, pulled in (floor.pulled(attributions), by_autograd(floor, attributions)):
+        torch.testing.assert_close((value, pulled[..., :4]), expected, rtol=1e-10, atol=1e-14)
+        assert not pulled[..., 4].any()
+
+
 def test_no_attributions_at_all_are_no_nan() -> None:
     value, gradient = ColumnFloor(3.0, 2.0).pulled(torch.zeros(2, 4, 3))
     assert float(value) == pytest.approx(2 * math.log(3), rel=1e-5)

@@ -107,9 +107,11 @@ def test_a_floor_of_columns_is_a_term_of_the_total(by_hand):
     torch.manual_seed(0)
     terms, _, _ = run_steps(MLP(5, (8, 4)), by_hand=by_hand, least_columns=5.0)
     for each in terms:
-        assert each.keys() == {"prediction", "outcome", "gcig", "columns", "total"}
-        assert each["columns"] > 0  # there are five: fewer than are wanted
-        expected = each["prediction"] + 0.1 * each["outcome"] + 0.3 * (each["gcig"] + 0.5 * each["columns"])
+        assert each.keys() == {"prediction", "outcome", "gcig", "column_shortfall", "total"}
+        assert each["column_shortfall"] > 0  # there are five: fewer than are wanted
+        expected = (
+            each["prediction"] + 0.1 * each["outcome"] + 0.3 * (each["gcig"] + 0.5 * each["column_shortfall"])
+        )
         assert_close(each["total"], expected)
 
 
@@ -119,13 +121,13 @@ def test_a_network_with_enough_columns_takes_the_steps_it_takes_without_a_floor(
     for least in (None, 0.5):
         torch.manual_seed(0)
         found.append(run_steps(MLP(5, (8, 4)), by_hand=by_hand, least_columns=least))
-    assert all(each["columns"].abs() < 1e-5 for each in found[1][0])
+    assert all(each["column_shortfall"].abs() < 1e-5 for each in found[1][0])
     assert_close(found[0][1], found[1][1], rtol=1e-6, atol=1e-8)
 
 
 def test_where_nothing_is_explained_there_is_no_floor():
     terms, _, _ = run_steps(MLP(5, (8, 4)), by_hand=True, lambda_ig=0.0, least_columns=5.0)
-    assert all("columns" not in each for each in terms)
+    assert all("column_shortfall" not in each for each in terms)
 
 
 def test_predictions_are_trained_towards_targets_and_rows_explained_under_their_labels():

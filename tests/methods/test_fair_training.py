@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from gcig.core.disparity import Definition
 from gcig.data.encoding import TableEncoder
 from gcig.losses.equalized_odds import OUTCOME_LOSSES
 from gcig.methods.fair_settings import FairTraining
+from gcig.methods.fair_step import FairStep
 from gcig.methods.fair_training import train_fairly
 from gcig.methods.judge import binary_auc, measure
 from gcig.metrics import equalized_odds_gap, gcig_score
@@ -33,12 +35,17 @@ ROWS = batch()
 N_INPUTS = ROWS.inputs.shape[1]
 TRAINING, HELD = ROWS[torch.arange(0, 300)], ROWS[torch.arange(300, 400)]
 SETTINGS = FairTraining(Loop(max_epochs=4, batch_size=32), learning_rate=0.02)
+PLAINLY = replace(SETTINGS, loop=Loop(max_epochs=40, batch_size=32))  # as teachers of few rows are trained
 
 
-def trained(settings=SETTINGS, *, seed=0, data=TRAINING, validation=None, network=None, **options):
+def trained(
+    settings=SETTINGS, *, seed=0, data=TRAINING, validation=None, network=None, is_trained=False, **options
+):
     generator = seeded_generator(seed)
     network = network or make_mlp(N_INPUTS, (8, 4), generator=generator)
-    found = train_fairly(network, data, settings, generator=generator, validation=validation, **options)
+    found = train_fairly(
+        network, data, settings, generator=generator, validation=validation, trained=is_trained, **options
+    )
     return network, found
 
 
@@ -104,14 +111,17 @@ def test_validation_adds_metrics_and_a_plain_network_to_compare_with():
     expected = {
         "val_log_loss",
         "val_auc",
+        "val_auc_lost",
         "val_eo_gap",
         "val_gcig",
         "val_columns",
         "val_outcome",
+        "weight_gcig",
+        "weight_outcome",
         "completeness",
     }
     assert set(found.outcome.history[0].metrics) == expected
-    assert {"auc", "gcig", "columns"} <= set(found.plain)
+    assert set(found.plain) == {"auc", "gcig", "columns", "outcome_gap", "soft_outcome_gap", "completeness"}
     assert found.plain["auc"] > 0.85
 
 
@@ -163,11 +173,88 @@ def test_equal_seeds_give_equal_bits():
 
 
 def test_a_kept_epoch_comes_with_its_own_weights():
-    settings = replace(SETTINGS, max_gcig=0.01, allowed_drop=1.0, loop=Loop(max_epochs=8, batch_size=32))
+    settings = replace(SETTINGS, max_gcig=0.01, max_auc_drop=1.0, loop=Loop(max_epochs=8, batch_size=32))
     _, found = trained(settings, validation=HELD)
     epoch = found.outcome.history[found.outcome.best_epoch - 1]
     expected = epoch.terms["prediction"] + found.weights["gcig"] * epoch.terms["gcig"]
     assert epoch.terms["total"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_teacher_is_the_network_that_plain_training_gives():
+    network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
+    plain, _ = trained(PLAINLY, validation=HELD, network=deepcopy(network))
+    _, found = trained(replace(SETTINGS, lambda_ig=0.3, lambda_fair=0.1), validation=HELD, network=network)
+    assert found.plain == measure(plain, HELD, TRAINING, SETTINGS, 2)
+
+
+def test_a_student_starts_as_its_teacher_and_learns_its_probabilities_on_many_rows(monkeypatch):
+    taught = []
+
+    class Recorded(FairStep):
+        def __init__(self, network, penalty, optimizer, data, weights, *rest):
+            start = [parameter.detach().clone() for parameter in network.parameters()]
+            taught.append((start, data, weights, rest[-1]))
+            super().__init__(network, penalty, optimizer, data, weights, *rest)
+
+    monkeypatch.setattr("gcig.methods.fair_training.FairStep", Recorded)
+    weights = torch.rand(300, generator=torch.Generator().manual_seed(0)) + 0.5
+    weights /= weights.mean()
+    network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
+    plain, _ = trained(PLAINLY, validation=HELD, network=deepcopy(network), weights=weights)
+    settings = replace(SETTINGS, lambda_ig=0.3, lambda_fair=0.1)
+    trained(settings, validation=HELD, network=network, weights=weights)
+    _, (untaught, few, _, nothing), (start, many, spread, targets) = taught
+    assert nothing is None
+    assert torch.equal(few.inputs, TRAINING.inputs)
+    assert not torch.equal(untaught[0], start[0])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(start, plain.parameters(), strict=True))
+    assert len(many) == len(spread) == len(targets) == 8000
+    assert torch.equal(many.inputs[:300], TRAINING.inputs)
+    assert torch.equal(spread[:300], weights)
+    assert float(spread.mean()) == pytest.approx(1, abs=0.05)
+    torch.testing.assert_close(targets, scores_of(plain, many).sigmoid())
+
+
+def test_a_large_table_has_a_teacher_of_as_many_epochs(monkeypatch):
+    monkeypatch.setattr("gcig.methods.fair_training._FILLED", 300)
+    network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
+    plain, _ = trained(SETTINGS, validation=HELD, network=deepcopy(network))
+    _, found = trained(replace(SETTINGS, lambda_fair=0.1), validation=HELD, network=network)
+    assert found.plain == measure(plain, HELD, TRAINING, SETTINGS, 2)
+
+
+def test_a_network_that_predicts_already_is_its_own_teacher():
+    given, _ = trained(PLAINLY, validation=HELD)
+    before = measure(given, HELD, TRAINING, SETTINGS, 2)
+    settings = replace(SETTINGS, lambda_ig=0.3, lambda_fair=0.1)
+    for already in (True, None):
+        network, found = trained(settings, validation=HELD, network=deepcopy(given), is_trained=already)
+        assert found.plain == before
+        assert not torch.equal(scores_of(network), scores_of(given))
+
+
+def test_a_network_that_does_not_predict_yet_is_trained_plainly_first():
+    network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
+    _, found = trained(replace(SETTINGS, lambda_fair=0.1), validation=HELD, network=network, is_trained=None)
+    assert found.plain["auc"] > 0.8
+
+
+def test_without_rows_held_out_nobody_is_taught():
+    settings = replace(SETTINGS, lambda_ig=0.3, lambda_fair=0.1)
+    _, found = trained(settings)
+    assert found.plain == {}
+    assert found.weights == {"gcig": 0.3, "outcome": 0.1}
+    assert not found.braked
+
+
+def test_a_floor_of_columns_joins_in_where_validation_is_short_of_them(monkeypatch):
+    monkeypatch.setattr("gcig.methods.fair_training._COLUMNS", 2.0)  # more than there are
+    settings = replace(SETTINGS, lambda_ig=0.3)
+    _, found = trained(settings, validation=HELD)
+    first, *later = [epoch.terms for epoch in found.outcome.history]
+    assert "column_shortfall" not in first
+    assert all(terms["column_shortfall"] > 0 for terms in later)
+    assert found.braked
 
 
 def test_moving_averages_stay_near_the_means_and_are_not_them():
@@ -240,7 +327,9 @@ def test_any_network_is_trained(layers):
     start = {name: value.clone() for name, value in network.state_dict().items()}
     settings = replace(SETTINGS, lambda_ig=0.2, lambda_fair=0.1)
     _, found = trained(settings, network=network, validation=HELD)
-    assert found.outcome.history[-1].terms["prediction"] < found.outcome.history[0].terms["prediction"]
+    last = found.outcome.history[-1].metrics
+    assert last["val_auc"] > 0.8
+    assert last["val_gcig"] < found.plain["gcig"]
     assert all(not torch.equal(value, start[name]) for name, value in network.state_dict().items())
 
 

@@ -1,4 +1,4 @@
-"""What an epoch is worth: AUC where a network is trained plainly, fairness within limits where it is taught."""
+"""What an epoch is worth: its AUC to a plain network, fairness within limits to one that is taught."""
 
 import math
 
@@ -122,15 +122,16 @@ def test_where_no_epoch_keeps_to_the_limits_the_one_that_loses_least_is_best():
     assert worth(epoch(0.05))[0] < worth(epoch(0.05, columns=3.5))[0]
 
 
-def test_bounds_come_before_all():
+def test_bounds_come_before_fairness_and_limits_before_bounds():
     weights = control(gcig=Bounded(0.05, target=0.5, start=0), outcome=Bounded(0.2, target=0.1, start=0))
-    met, unmet, both = worth(
-        epoch(0.9, 1.0, gcig=0.05, outcome=0.2),
+    met, unmet, both, broken = worth(
+        epoch(0.03, 4.0, gcig=0.05, outcome=0.2, left=(3.0, 3.0)),
         epoch(gcig=0.06, outcome=0.2, left=(0.0, 0.0)),
         epoch(gcig=0.06, outcome=0.3, left=(0.0, 0.0)),
+        epoch(0.031, gcig=0.05, outcome=0.2, left=(0.0, 0.0)),
         weights=weights,
     )
-    assert met < unmet < both
+    assert met < unmet < both < broken
     nearer, farther = worth(epoch(gcig=0.06), epoch(gcig=0.2), weights=weights)
     assert nearer < farther
 
@@ -138,8 +139,8 @@ def test_bounds_come_before_all():
 def test_columns_are_judged_by_the_fewer_of_now_and_lately():
     settings = FairTraining(Loop(max_epochs=16, batch_size=32), lambda_ig=0.5, lambda_fair=0.1)
     judge, weights = make_judge(settings), control()
-    assert judge._criterion(epoch(columns=9.0), weights) < 10
-    assert judge._criterion(epoch(columns=3.9), weights) > 10
+    assert judge._criterion(epoch(columns=9.0), weights) < 1000
+    assert judge._criterion(epoch(columns=3.9), weights) > 1000
 
 
 def test_a_taught_network_is_compared_with_its_teacher():
@@ -148,8 +149,14 @@ def test_a_taught_network_is_compared_with_its_teacher():
     lost, teacher = found.metrics["val_auc_lost"], judge.teacher.measured
     assert 0 < lost < 0.01
     gcig, outcome = found.metrics["val_gcig"], found.metrics["val_outcome"]
-    assert found.criterion == pytest.approx((gcig / teacher["gcig"] + outcome / teacher["outcome"]) / 2)
-    assert weights.past.keys() == {1}  # the weights have heard of it
+    assert found.criterion == pytest.approx(
+        (gcig / teacher["gcig"] + outcome / teacher["soft_outcome_gap"]) / 2
+    )
+    assert 1 in weights.past  # the weights have heard of it
+    used = {
+        name.removeprefix("weight_"): v for name, v in found.metrics.items() if name.startswith("weight_")
+    }
+    assert used == weights.values(1) == {"gcig": 0.5, "outcome": 0.1}
 
 
 def test_the_teacher_itself_has_everything_left():
@@ -158,6 +165,11 @@ def test_the_teacher_itself_has_everything_left():
     assert found.criterion == pytest.approx(1.0)
     assert found.metrics["val_auc_lost"] == 0
     assert found.eligible
+    assert make_judge().start(control(Limits(0.03))) == pytest.approx(1.0)
+
+
+def test_a_plain_network_may_not_be_returned_to_before_it_is_trained():
+    assert Judge(ROWS, ROWS, SETTINGS, 2).start(control()) is None
 
 
 def test_a_slight_gap_of_the_teacher_is_no_measure():
@@ -169,7 +181,7 @@ def test_a_slight_gap_of_the_teacher_is_no_measure():
         "val_eo_gap": 0.0,
         "val_outcome": 0.01,
     }
-    judge.teacher.measured["outcome"] = 0.001
+    judge.teacher.measured["soft_outcome_gap"] = 0.001
     assert judge._compare(metrics, judge.teacher).left["outcome"] == pytest.approx(0.5)
 
 

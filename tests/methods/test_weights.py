@@ -101,7 +101,7 @@ def test_without_limits_everything_holds():
     none = Limits()
     assert none.hold(1.0, 0.0)
     assert not none.are_near(1.0)
-    assert not 0.0 < none.wanted_columns
+    assert not none.wanted_columns > 0.0
 
 
 def test_what_could_not_be_measured_breaks_no_limit():
@@ -202,23 +202,34 @@ def test_nothing_is_lowered_without_limits():
     assert (weights.n_braked, weights.short_of_columns) == (0, False)
 
 
-def test_columns_that_are_lost_lower_all_weights_until_they_come_back():
+def test_columns_that_are_lost_count_as_auc_does():
     weights = control()
     weights.observe(1, measured(columns=5.0))
-    assert (weights.n_braked, weights.short_of_columns) == (0, False)
-    weights.observe(2, measured(columns=3.6, left=(0.1, 0.9)))
-    assert weights.values(3) == pytest.approx({"gcig": 0.9, "outcome": 0.09})
-    weights.observe(3, measured(columns=3.8))  # they rise
-    assert weights.values(4)["gcig"] == pytest.approx(0.9)
-    weights.observe(4, measured(columns=1.0))
-    assert weights.values(5)["gcig"] == pytest.approx(0.63)
+    assert weights.n_braked == 0
+    weights.observe(2, measured(columns=3.9))
+    assert weights.values(3) == pytest.approx({"gcig": 0.7, "outcome": 0.07})
+    weights.observe(3, measured(columns=3.9, left=(0.1, 0.9)))
+    assert weights.values(4) == pytest.approx({"gcig": 0.49, "outcome": 0.07})
+    weights.observe(4, measured(columns=4.1))
+    assert weights.values(5)["gcig"] == pytest.approx(0.49 * 1.05)
     assert weights.n_braked == 2
 
 
-def test_columns_come_before_auc():
+def test_a_network_that_loses_far_too_much_is_lost_until_it_is_not():
+    weights, found = control(), []
+    for number, auc_lost in enumerate([0.0, 0.031, 0.3, 0.0], start=1):
+        weights.observe(number, measured(auc_lost))
+        found.append(weights.lost)
+    assert found == [False, False, True, False]
+    assert weights.n_braked == 2
+
+
+def test_where_a_term_that_has_done_enough_hardly_weighs_all_are_lowered():
     weights = control()
-    weights.observe(1, measured(NEAR, columns=3.6, left=(0.9, 0.1)))
-    assert weights.values(2) == pytest.approx({"gcig": 0.9, "outcome": 0.09})
+    for epoch in range(1, 20):
+        weights.observe(epoch, measured(NEAR, left=(0.3, 0.9)))
+    assert weights.brakes["gcig"] < 0.2
+    assert weights.brakes["outcome"] < 1
 
 
 def test_once_short_of_columns_is_remembered():
@@ -258,6 +269,7 @@ def test_the_weights_of_a_past_epoch_are_those_it_was_trained_with():
         weights.observe(epoch, measured(lost, gcig=0.5))
     assert [weights.values(epoch) for epoch in (1, 2, 3)] == used
     assert weights.values(4) not in used
+    assert weights.values(0) == {"gcig": 0.0, "outcome": 0.0}  # before training there are none
 
 
 # --- The error of an AUC -----------------------------------------------------------------------------
