@@ -30,7 +30,7 @@ for _ in range(10):
         loss.backward()
         optimizer.step()
 
-repaired = gcig.FairXClassifier.from_module(network, lambda_ig=0.3, max_epochs=15, random_state=0)
+repaired = gcig.FairXClassifier.from_module(network, max_epochs=15, random_state=0)
 repaired.fit(rows, labels, sensitive_features=race)
 print(repaired.changes_.round(3))
 

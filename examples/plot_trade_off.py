@@ -3,7 +3,7 @@
 
 The weight of the GCIG term is a dial. Each point is a network trained with another weight on a part of
 the Adult census data; collapsed ones would be hollow. The dashed line joins those that no other one beats.
-Above 0.3 nothing more is gained here: where AUC falls, FairX lowers the weight by itself.
+High weights gain little: where AUC is lost, FairX lowers them by itself.
 """
 
 import gcig

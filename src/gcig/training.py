@@ -22,6 +22,7 @@ __all__ = [
     "Epoch",
     "Loop",
     "Outcome",
+    "Validate",
     "Validation",
     "batches",
     "isolated_seed",
@@ -54,7 +55,7 @@ class Validation:
     metrics : mapping
         What the history keeps.
     eligible : bool
-        Whether this epoch may be the one that is returned to (not while weights are still being raised).
+        Whether this epoch may be the one that is returned to.
     """
 
     criterion: float
@@ -229,7 +230,9 @@ def train(
     generator: torch.Generator,
     device: torch.device,
     validate: Validate | None = None,
+    start: float | None = None,
     progress: bool = False,
+    stage: str = "",
 ) -> Outcome:
     """Run epochs until the end or until patience is exhausted, and go back to the best one.
 
@@ -244,6 +247,10 @@ def train(
         Whose learning rate follows the schedule.
     validate : callable, optional
         Takes the epoch's number; without it the last epoch is kept.
+    start : float, optional
+        What the state is worth before the first epoch, where that may be returned to, as epoch 0.
+    progress, stage : bool, str
+        Whether to show it, and what it is called.
 
     Raises
     ------
@@ -253,8 +260,8 @@ def train(
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
     good = _snapshot(state)
-    best, best_epoch, best_criterion, waited = good, 0, math.inf, 0
-    with _progress_bar(loop.max_epochs, shown=progress) as show:
+    best, best_epoch, best_criterion, waited = good, 0, math.inf if start is None else start, 0
+    with _progress_bar(loop.max_epochs, stage, shown=progress) as show:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
             terms = _run_epoch(step, batches(n_rows, loop.batch_size, generator, device))
@@ -275,9 +282,10 @@ def train(
                 waited += 1
             if loop.patience is not None and waited >= loop.patience:
                 break
-    if best_epoch:
+    if best_epoch or start is not None:
         state.load_state_dict(best)
-    return Outcome(tuple(history), best_epoch or len(history))
+        return Outcome(tuple(history), best_epoch)
+    return Outcome(tuple(history), len(history))
 
 
 def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
@@ -327,9 +335,9 @@ _ON_THE_BAR = ("total", "val_auc", "val_gcig")  # more would not leave room for 
 
 
 @contextmanager
-def _progress_bar(total: int, *, shown: bool) -> Iterator[Show]:
+def _progress_bar(total: int, stage: str, *, shown: bool) -> Iterator[Show]:
     """A bar on a terminal, plain lines in a pipe; always on standard error."""
-    bar = _terminal_bar(total) if shown else None
+    bar = _terminal_bar(total, stage) if shown else None
     done = 0
 
     def show(values: Mapping[str, float]) -> None:
@@ -340,7 +348,7 @@ def _progress_bar(total: int, *, shown: bool) -> Iterator[Show]:
             bar.set_postfix(shown_here, refresh=False)
             bar.update()
         elif shown:
-            print(f"epoch {done}/{total}: {_describe(values)}", file=sys.stderr, flush=True)
+            print(f"{stage} epoch {done}/{total}: {_describe(values)}".lstrip(), file=sys.stderr, flush=True)
 
     try:
         yield show
@@ -349,7 +357,7 @@ def _progress_bar(total: int, *, shown: bool) -> Iterator[Show]:
             bar.close()
 
 
-def _terminal_bar(total: int) -> Any:
+def _terminal_bar(total: int, stage: str) -> Any:
     """A bar of tqdm, where that is installed and someone can see it."""
     if not sys.stderr.isatty():
         return None
@@ -358,4 +366,6 @@ def _terminal_bar(total: int) -> Any:
     except ImportError:
         return None
     # It goes when training is over: stopped early, it would stand at less than 100 % for ever.
-    return tqdm(total=total, unit="epoch", file=sys.stderr, dynamic_ncols=True, leave=False)
+    return tqdm(
+        total=total, desc=stage or None, unit="epoch", file=sys.stderr, dynamic_ncols=True, leave=False
+    )

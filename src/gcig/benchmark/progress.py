@@ -27,7 +27,7 @@ _COST = {
     "agarwal": 7.0,
     "lagrangian": 2.0,
     "adversarial": 3.0,
-    "fairx": 4.0,
+    "fairx": 6.0,
 }
 _USUAL_COST = 3.0
 _SECONDS_BETWEEN_LINES = 5.0

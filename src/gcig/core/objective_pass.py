@@ -21,14 +21,14 @@ __all__ = ["Objective", "Pulled", "objective_gradient", "prediction_gradient", "
 
 Outer = Callable[[Tensor], Tensor]
 Pulled = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""A loss on the logits (rows,), as its value and its gradient."""
+"""A term of the logits (rows,), or of the attributions (groups, n, columns): its value and its gradient."""
 
 
 class Objective(NamedTuple):
     """A value that carries the gradient of all parameters, and its parts, which are detached.
 
-    `total` is `outer` plus `penalty`. `disparity` has the shape (n,), `norms` (groups, n), where n is the
-    number of explained rows.
+    `total` is `outer` plus `penalty`, plus a term of the attributions where there is one. `disparity` has
+    the shape (n,), `norms` (groups, n), where n is the number of explained rows.
     """
 
     total: Tensor
@@ -70,11 +70,16 @@ def objective_gradient(
     rule: SecantRule,
     outer: Pulled,
     scratch: Scratch,
+    inner: Pulled | None = None,
 ) -> tuple[Objective, Gradient]:
-    """What `secant_objective` computes, with the gradient beside it instead of in a graph."""
-    gradient, parts = _explain(layers, _Batch(inputs, labels, baselines, weights), rule, scratch, outer)
+    """What `secant_objective` computes, with the gradient beside it instead of in a graph.
+
+    `inner` is another term, of the attributions.
+    """
+    batch = _Batch(inputs, labels, baselines, weights)
+    gradient, parts, rest = _explain(layers, batch, rule, scratch, outer, inner)
     assert gradient is not None
-    return Objective(parts[0] + parts[1], *parts), gradient
+    return Objective(parts[0] + parts[1] + rest, *parts), gradient
 
 
 def secant_objective(
@@ -153,7 +158,7 @@ class _SecantObjective(torch.autograd.Function):
         pulled = _Differentiated(outer)
         with torch.autocast(batch.inputs.device.type, enabled=False):
             if len(batch.labels):
-                ctx.gradient, parts = _explain(layers, batch, rule, scratch, pulled, wanted=wanted)
+                ctx.gradient, parts, _ = _explain(layers, batch, rule, scratch, pulled, wanted=wanted)
             else:
                 loss, ctx.gradient = prediction_gradient(layers, batch.inputs, pulled)
                 none = loss.new_zeros(batch.baselines.shape[1], 0)
@@ -177,17 +182,19 @@ def _explain(
     rule: SecantRule,
     scratch: Scratch,
     outer: Pulled,
+    inner: Pulled | None = None,
     *,
     wanted: bool = True,
-) -> tuple[Gradient | None, _Parts]:
-    """Gradient, where it is wanted, and parts of the objective where rows are explained."""
+) -> tuple[Gradient | None, _Parts, Tensor | float]:
+    """Gradient, where it is wanted, parts of the objective where rows are explained, and the inner term."""
     work = SecantPass(layers, batch.inputs, batch.labels, batch.baselines, rule, scratch)
     work.propagate()
     loss, d_logits = outer(work.logits())
     comparison = work.compare()
-    gradient = work.pull(comparison, batch.weights, d_logits) if wanted else None
+    rest, d_attributions = (0.0, None) if inner is None else inner(comparison.attributions)
+    gradient = work.pull(comparison, batch.weights, d_logits, d_attributions) if wanted else None
     penalty = torch.dot(comparison.disparity, batch.weights)
-    return gradient, (loss, penalty, comparison.disparity, comparison.norms)
+    return gradient, (loss, penalty, comparison.disparity, comparison.norms), rest
 
 
 class _Differentiated:

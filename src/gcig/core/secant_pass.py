@@ -209,9 +209,21 @@ class SecantPass:
         arrays.attributions.mul_(arrays.deltas)
         return compare(arrays.attributions, self.rule.norm, self.rule.eps, arrays.spread, arrays.work)
 
-    def pull(self, comparison: Comparison, d_disparity: Tensor, d_logits: Tensor | None = None) -> Gradient:
-        """The parameter gradient, from those of the disparities (n,) and of the logits (n + plain,)."""
-        pull_compare(comparison, d_disparity, self.rule.norm, self.arrays.work).mul_(self.arrays.deltas)
+    def pull(
+        self,
+        comparison: Comparison,
+        d_disparity: Tensor,
+        d_logits: Tensor | None = None,
+        d_attributions: Tensor | None = None,
+    ) -> Gradient:
+        """The parameter gradient, from those of the disparities (n,) and of the logits (n + plain,).
+
+        `d_attributions` is that of another term of the attributions, shape (groups, n, columns).
+        """
+        pulled = pull_compare(comparison, d_disparity, self.rule.norm, self.arrays.work)
+        if d_attributions is not None:
+            pulled.add_(d_attributions)
+        pulled.mul_(self.arrays.deltas)
         d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
         d_biases = self._pull_nodes(d_secants, d_logits, d_weights)
         return Gradient(d_weights, d_biases)

@@ -80,8 +80,8 @@ def _protocol(found: Collected) -> Chapter:
         "for all methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
         f"{_TUNING[request.tuning]} The rule: {RULE[0].lower()}{RULE[1:]}",
         "Tuning on one split, as in the paper's protocol, sees rows that are later in test folds; nested "
-        "tuning does not. Grids, the rule of the threshold and FairX's brake are the same for all datasets; "
-        "they were settled while results of earlier versions on these folds were known.",
+        "tuning does not. Grids, the rule of the threshold and FairX's training are the same for all "
+        "datasets; they were settled while results of earlier versions on these folds were known.",
     ]
     rows = [
         (dataset, METHODS[method].label if method in METHODS else method, _words(parameters))
@@ -140,8 +140,9 @@ def _on_request(found: Collected) -> list[Chapter]:
         Chapter(
             "RQ3: sensitivity to the weights",
             (
-                "Each weight in turn, the other at 1. As published: the weights act to the last epoch. With "
-                "the brake, our default: they are lowered where AUC falls on held-out training rows.",
+                "Each weight in turn, the other at 1. As published: trained on labels, the weights act to "
+                "the last epoch. Taught, our default: the network keeps the predictions of a plain one, and "
+                "weights are lowered where AUC is lost on training rows held out.",
             ),
             sensitivity.tables(frames["sensitivity"], datasets=swept, expected=request.expected),
             sensitivity.figures(frames["sensitivity"], datasets=swept),

@@ -61,7 +61,7 @@ def measure(
         seconds = _in_turn(
             {
                 "plain": lambda: fit({"lambda_ig": 0.0}),
-                **{name: _fit(fit, {"lambda_ig": 0.3, **changes}) for name, (changes, _) in RULES.items()},
+                **{name: _fit(fit, {"lambda_ig": 0.5, **changes}) for name, (changes, _) in RULES.items()},
             },
             rounds,
         )

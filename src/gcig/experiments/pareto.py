@@ -33,7 +33,7 @@ GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "adversarial": tuple({"alpha": alpha} for alpha in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
     "fairx": tuple(
         {"lambda_ig": ig, "lambda_fair": fair}
-        for ig, fair in ((0.05, 0.05), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2), (0.5, 0.5), (1.0, 1.0))
+        for ig, fair in ((0.05, 0.05), (0.1, 0.1), (0.25, 0.1), (0.5, 0.15), (1.0, 0.3), (2.0, 1.0))
     ),
 }
 _METRICS = ("auc", "eo_gap", "gcig")

@@ -1,8 +1,8 @@
 """RQ3, sensitivity: each weight of FairX in turn, the other at 1.
 
-Two training schemes are swept. *As published*: the weights act to the last epoch, whatever happens to the
-ranking. *With the brake*, our default: a part of the training rows is held out, and weights are lowered where
-AUC falls on it.
+Two training schemes are swept. *As published*: trained on labels, the weights act to the last epoch, whatever
+happens to the ranking. *Taught*, our default: the network keeps the predictions of a plain one, and weights
+are lowered where AUC is lost on training rows held out.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
 # name -> what it changes of the parameters
-SCHEMES: dict[str, dict[str, Any]] = {"as published": {"early_stopping": False}, "with the brake": {}}
+SCHEMES: dict[str, dict[str, Any]] = {"as published": {"early_stopping": False}, "taught": {}}
 _METRICS = ("auc", "f1", "eo_gap", "gcig")
 
 

@@ -253,6 +253,7 @@ class GCIGPenalty(nn.Module):
         outer: Pulled,
         weight: float,
         sample_weight: Tensor | None = None,
+        inner: Pulled | None = None,
     ) -> tuple[Objective, Gradient] | None:
         """What `joint` computes, and its gradient, outside any graph: the cheapest way to train.
 
@@ -264,6 +265,8 @@ class GCIGPenalty(nn.Module):
             From `joint_method`; both are found once and used for all steps.
         outer : callable
             Maps logits to a loss and to the loss's gradient.
+        inner : callable, optional
+            Maps attributions to another term of the loss and to its gradient.
         """
         objective, gradient = objective_gradient(
             layers,
@@ -274,6 +277,7 @@ class GCIGPenalty(nn.Module):
             self._secant_rule(method),
             outer,
             self._scratch,
+            inner,
         )
         return (objective, gradient) if bool(defined_by_norms(objective.norms).all()) else None
 

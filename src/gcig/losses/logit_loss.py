@@ -56,7 +56,7 @@ class LogitLoss:
     Parameters
     ----------
     targets : Tensor of shape (n,)
-        Labels as floats.
+        Labels as floats, or probabilities.
     weights : Tensor of shape (n,), optional
         What each row counts in the cross-entropy.
     members : Tensor of shape (n, conditions x groups), optional

@@ -7,7 +7,7 @@ from gcig.training import Loop
 
 __all__ = ["FairTraining"]
 
-_SETTLED = 0.25  # the share of the epochs after which validation decides about brake, bounds and return
+_SETTLED = 0.25  # the share of the epochs in which weights are raised, and plain training is not yet judged
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class FairTraining:
     penalty_rows: float = 0.25
     penalty_every: int = 1
     ema_rate: float = 0.05
-    allowed_drop: float = 0.005
-    cut: float = 0.0  # the logit from which a row is decided positive, where outcomes are measured
+    max_auc_drop: float = 0.015
+    cut: float | None = 0.0  # the logit from which a row is decided positive; None for the best by F1
     progress: bool = False
 
     @property
@@ -45,5 +45,5 @@ class FairTraining:
 
     @property
     def settled(self) -> int:
-        """The first epoch that validation may brake at or return to."""
+        """The epoch at which weights have been raised, and from which plain training may be returned to."""
         return math.ceil(_SETTLED * self.loop.max_epochs)

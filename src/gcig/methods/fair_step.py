@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from gcig.core.attribution import attributions
 from gcig.core.baselines import CellSums
 from gcig.core.batch import GroupedBatch
+from gcig.core.column_floor import ColumnFloor
+from gcig.core.disparity import defined_rows
 from gcig.core.flat import FlatAdamW, clip_norm
 from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
@@ -25,10 +28,13 @@ from gcig.methods.weights import WeightControl
 
 __all__ = ["FairStep"]
 
+_COLUMN_WEIGHT = 0.5  # of the columns that are missing, beside GCIG
+
 
 class FairStep:
     """The step function of fair training; `epoch` is set by whoever counts them.
 
+    Predictions are trained towards labels, or towards `targets` where a teacher gave probabilities.
     Networks that are layered and without dropout take a pass by hand, which computes all terms and their
     gradient at once; others go through autograd.
     """
@@ -43,10 +49,12 @@ class FairStep:
         settings: FairTraining,
         control: WeightControl,
         n_groups: int,
+        targets: Tensor | None = None,
     ) -> None:
         self.network, self.penalty, self.optimizer = network, penalty, optimizer
         self.data, self.settings, self.control, self.n_groups = data, settings, control, n_groups
-        self.table = _RowTable(data, weights, settings, n_groups, with_cells=penalty is not None)
+        targets = data.labels if targets is None else targets
+        self.table = _RowTable(data, targets, weights, settings, n_groups, with_cells=penalty is not None)
         self.by_hand = _ByHand.of(network, penalty, data.inputs[:1])
         self.epoch, self.n_steps = 1, 0
 
@@ -57,9 +65,10 @@ class FairStep:
         loss = self._logit_loss(table, weights["outcome"])
         explained = self._explained(inputs, rows, table, weights["gcig"])
         weight = weights["gcig"] * self.settings.penalty_every
-        total = self.by_hand(inputs, explained, loss, weight) if self.by_hand is not None else None
+        floor = self._column_floor(weight)
+        total = self.by_hand(inputs, explained, loss, weight, floor) if self.by_hand is not None else None
         if total is None:
-            total = self._by_autograd(inputs, explained, loss, weight)
+            total = self._by_autograd(inputs, explained, loss, weight, floor)
         clip_norm(self.optimizer.param_groups[0]["params"], self.settings.clip_norm)
         self.optimizer.step()
         return {**loss.terms, "total": total}
@@ -89,8 +98,19 @@ class FairStep:
         weights = table["weights"][:count, 0] if "weights" in table else None
         return _Explained(self.data.labels.index_select(0, rows[:count]), weights)
 
+    def _column_floor(self, weight: float) -> ColumnFloor | None:
+        """What keeps the network from living on few columns, where validation says that it begins to."""
+        if not self.control.short_of_columns:
+            return None
+        return ColumnFloor(self.control.limits.wanted_columns, _COLUMN_WEIGHT * weight)
+
     def _by_autograd(
-        self, inputs: Tensor, explained: "_Explained | None", loss: LogitLoss, weight: float
+        self,
+        inputs: Tensor,
+        explained: "_Explained | None",
+        loss: LogitLoss,
+        weight: float,
+        floor: ColumnFloor | None,
     ) -> Tensor:
         self.optimizer.zero_grad()
         total = loss(logits(self.network, inputs))
@@ -100,8 +120,27 @@ class FairStep:
             gcig = self.penalty.of_rows(self.network, inputs[: len(labels)], labels, row_weights)
             loss.terms["gcig"] = gcig.detach()
             total = total + weight * gcig
+            if floor is not None:
+                short = floor(self._attributions(inputs[: len(labels)], labels))
+                loss.terms["column_shortfall"] = short.detach() / floor.weight
+                total = total + short
         total.backward()
         return total.detach()
+
+    def _attributions(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        assert self.penalty is not None
+        found = attributions(
+            self.network,
+            inputs,
+            self.penalty.baselines.of(labels),
+            rule=self.settings.rule,
+            n_steps=self.settings.n_steps,
+            tolerance=1e-2,
+            create_graph=True,
+        )
+        values = found.values.flatten(2)
+        defined = defined_rows(values)
+        return values[:, defined] if bool(defined.any()) else values
 
 
 class _Explained(NamedTuple):
@@ -117,13 +156,14 @@ class _RowTable:
     def __init__(
         self,
         data: GroupedBatch,
+        targets: Tensor,
         weights: Tensor | None,
         settings: FairTraining,
         n_groups: int,
         *,
         with_cells: bool,
     ) -> None:
-        columns = {"targets": data.labels.unsqueeze(1)}
+        columns = {"targets": targets.unsqueeze(1)}
         if weights is not None:
             columns["weights"] = weights.unsqueeze(1)
         if with_cells:
@@ -176,7 +216,12 @@ class _ByHand:
         return cls(Layers.of(layered), d_weights, d_biases, penalty, method)
 
     def __call__(
-        self, inputs: Tensor, explained: _Explained | None, loss: LogitLoss, weight: float
+        self,
+        inputs: Tensor,
+        explained: _Explained | None,
+        loss: LogitLoss,
+        weight: float,
+        floor: ColumnFloor | None,
     ) -> Tensor | None:
         """Write the gradient; the total, or None where a row has no attributions."""
         if explained is None:
@@ -185,12 +230,22 @@ class _ByHand:
             assert self.penalty is not None
             assert self.method is not None
             found = self.penalty.joint_gradient(
-                self.layers, self.method, inputs, explained.labels, loss.pulled, weight, explained.weights
+                self.layers,
+                self.method,
+                inputs,
+                explained.labels,
+                loss.pulled,
+                weight,
+                explained.weights,
+                inner=None if floor is None else floor.pulled,
             )
             if found is None:
                 return None
             objective, gradient = found
             loss.terms["gcig"] = objective.penalty / weight
             total = objective.total
+            if floor is not None:
+                rest = total - objective.outer - objective.penalty
+                loss.terms["column_shortfall"] = rest / floor.weight
         gradient.copy_to(self.d_weights, self.d_biases)
         return total

@@ -1,8 +1,13 @@
 """Algorithm 1: cross-entropy + lambda_ig x GCIG + lambda_fair x outcome fairness, on one network.
 
+Where rows are held out, a teacher is trained first: the same network, plainly. The network then starts as
+the teacher and learns its probabilities, so that what changes are the reasons; the weights are watched on the
+rows held out. Where none are, it is trained on labels with the weights as they are, as published.
+
 Torch only: estimators hand over encoded tensors and get a trained network back.
 """
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -16,14 +21,28 @@ from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.fair_settings import FairTraining
 from gcig.methods.fair_step import FairStep
 from gcig.methods.judge import Judge, measure
-from gcig.methods.weights import Bounded, Fixed, Floor, WeightControl, auc_tolerance
-from gcig.training import DivergenceError, Outcome, Validation, one_thread, train
+from gcig.methods.made_up_rows import fill_up
+from gcig.methods.teacher import Teacher
+from gcig.methods.weights import Bounded, Fixed, Limits, WeightControl, standard_error_of_auc
+from gcig.training import DivergenceError, Outcome, Validate, Validation, one_thread, train
 
 __all__ = ["TrainedNetwork", "train_fairly"]
 
-_PROBE = 0.25  # the share of the epochs that the plain network, whose AUC is the measure, is trained for
-_WITNESSES = 256  # training rows whose completeness is told where no rows are held out
+_FILLED, _WITNESSED = 8_000, 2_000  # rows that small tables are filled up to, to train on and to compare on
+_PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom it teaches in few epochs
+_RAMP = 5  # epochs at least
+_EXPLAINED = 256  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
+_ENOUGH = {"gcig": 0.4, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What a network is trained on."""
+
+    rows: GroupedBatch
+    weights: Tensor | None = None
+    targets: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -39,9 +58,9 @@ class TrainedNetwork:
     weights : dict
         The weights of the terms in that epoch.
     braked : bool
-        Whether they had to be lowered because AUC fell.
+        Whether they had to be lowered because too much AUC or too many columns were lost.
     plain : dict
-        Validation AUC, GCIG and effective columns of the same network trained plainly for a few epochs.
+        What the network was like when its predictions began to be kept, on validation rows.
     """
 
     outcome: Outcome
@@ -60,6 +79,7 @@ def train_fairly(
     weights: Tensor | None = None,
     validation: GroupedBatch | None = None,
     n_groups: int | None = None,
+    trained: bool | None = False,
 ) -> TrainedNetwork:
     """Train a network in place.
 
@@ -73,71 +93,84 @@ def train_fairly(
         Weights of the rows in the cross-entropy, with mean one.
     validation : GroupedBatch, optional
         Rows that early stopping, the brake and the bounds look at.
+    trained : bool or None
+        Whether the network predicts already, so that what it predicts now is to be kept; None to find out.
     """
     n_groups = n_groups or int(data.groups.max()) + 1
-    judge = None
-    floor = Floor()
-    plain: dict[str, float] = {}
+    lesson, judge = _Lesson(data, weights), None
     if validation is not None:
         judge = Judge(validation, data, settings, n_groups)
-        if settings.explains or settings.constrains:
-            plain = _probe_plain(network, data, settings, generator, weights, judge)
-            tolerance = auc_tolerance(plain["auc"], *judge.counts, allowed=settings.allowed_drop)
-            floor = Floor(plain["auc"] - tolerance, _COLUMNS * plain["columns"])
-    control = _weight_control(settings, floor)
-    outcome, penalty = _run(network, data, settings, control, generator, weights, judge, n_groups)
+    if judge is not None and (settings.explains or settings.constrains):
+        if not trained:
+            _train_plainly(network, lesson, settings, judge, generator, unless_as_good=trained is None)
+        teacher = _make_teacher(network, data, settings, judge, generator)
+        lesson, judge = _teach(teacher, lesson, generator), replace(judge, teacher=teacher)
+    control = _weight_control(settings, judge)
+    outcome, penalty = _run(network, lesson, settings, control, generator, judge, n_groups)
     return TrainedNetwork(
         outcome=outcome,
         ema_baselines=None if penalty is None else penalty.baselines.values.clone(),
         weights=control.values(outcome.best_epoch),
         braked=control.n_braked > 0,
-        plain=plain,
+        plain=judge.teacher.measured if judge is not None and judge.teacher is not None else {},
     )
 
 
-def _probe_plain(
+def _train_plainly(
     network: nn.Module,
-    data: GroupedBatch,
+    lesson: _Lesson,
     settings: FairTraining,
-    generator: torch.Generator,
-    weights: Tensor | None,
     judge: Judge,
-) -> dict[str, float]:
-    """Train a copy plainly for a few epochs: the AUC and the columns that fairness is measured against."""
-    twin = deepcopy(network)
-    epochs = max(3, round(_PROBE * settings.loop.max_epochs))
-    plainly = replace(
-        settings,
-        loop=replace(settings.loop, max_epochs=epochs, patience=None),
-        lambda_ig=0.0,
-        lambda_fair=0.0,
-        max_gcig=None,
-        max_eo_gap=None,
-        progress=False,
-    )
-    judge = replace(judge, settings=plainly, recent=[])
-    control = _weight_control(plainly, Floor())
+    generator: torch.Generator,
+    *,
+    unless_as_good: bool,
+) -> None:
+    """Train a network without any fairness term, in place; go back where it was as good before."""
+    before, auc = deepcopy(network.state_dict()), judge.auc(network)
+    enough = min(_PLAIN_EPOCHS, math.ceil(settings.loop.max_epochs * _FILLED / len(lesson.rows)))
+    loop = replace(settings.loop, max_epochs=max(settings.loop.max_epochs, enough))
+    plainly = replace(settings, loop=loop, lambda_ig=0.0, lambda_fair=0.0, max_gcig=None, max_eo_gap=None)
+    control, judge = _weight_control(plainly, None), replace(judge, settings=plainly)
     try:
-        outcome, _ = _run(twin, data, plainly, control, generator, weights, judge, judge.n_groups)
-    except DivergenceError as error:  # it is the twin that was put back: the network itself is not trained
-        raise DivergenceError(f"without any fairness term, {error}") from error
-    last = [epoch.metrics["val_auc"] for epoch in outcome.history][-3:]
-    found = measure(twin, judge.rows, data, plainly, judge.n_groups)
-    return {**found, "auc": sum(last) / len(last)}
+        _run(network, lesson, plainly, control, generator, judge, judge.n_groups, stage="plain")
+    except DivergenceError as error:
+        raise DivergenceError(f"without any fairness term, {error}", error.outcome) from error
+    if unless_as_good and auc >= judge.auc(network) - standard_error_of_auc(auc, *judge.counts) / 4:
+        network.load_state_dict(before)
+
+
+def _make_teacher(
+    network: nn.Module, data: GroupedBatch, settings: FairTraining, judge: Judge, generator: torch.Generator
+) -> Teacher:
+    """Keep a network as it is, and measure it."""
+    measured = measure(network, judge.rows, data, settings, judge.n_groups)
+    return Teacher(
+        deepcopy(network),
+        measured,
+        witnesses=fill_up(judge.rows, _WITNESSED, generator).rows.inputs,
+        error=standard_error_of_auc(measured["auc"], *judge.counts),
+    )
+
+
+def _teach(teacher: Teacher, lesson: _Lesson, generator: torch.Generator) -> _Lesson:
+    """The teacher's probabilities instead of labels, for many rows."""
+    filled = fill_up(lesson.rows, _FILLED, generator)
+    weights = None if lesson.weights is None else lesson.weights[filled.origins]
+    return _Lesson(filled.rows, weights, teacher.probabilities(filled.rows.inputs))
 
 
 def _run(
     network: nn.Module,
-    data: GroupedBatch,
+    lesson: _Lesson,
     settings: FairTraining,
     control: WeightControl,
     generator: torch.Generator,
-    weights: Tensor | None,
     judge: Judge | None,
-    n_groups: int | None,
+    n_groups: int,
+    stage: str = "",
 ) -> tuple[Outcome, GCIGPenalty | None]:
+    data = lesson.rows
     device = data.inputs.device
-    n_groups = n_groups or int(data.groups.max()) + 1
     penalty = _penalty(data, settings, n_groups) if settings.explains else None
     state = nn.ModuleDict({"network": network})
     if penalty is not None:
@@ -147,16 +180,14 @@ def _run(
         optimizer = FlatAdamW(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        step = FairStep(network, penalty, optimizer, data, weights, settings, control, n_groups)
-        witness = Judge(data[:_WITNESSES], data, settings, n_groups)
+        step = FairStep(
+            network, penalty, optimizer, data, lesson.weights, settings, control, n_groups, lesson.targets
+        )
+        validate = _judged(network, control, judge) if judge is not None else _told(network, data, settings)
 
-        def validate(epoch: int) -> Validation:
+        def end_epoch(epoch: int) -> Validation:
             step.epoch = epoch + 1
-            if judge is not None:
-                return judge(network, control, epoch)
-            # Nothing is held out, so nothing is judged; whether the attributions add up is still told.
-            metrics = {"completeness": witness.explain(network)["completeness"]} if settings.explains else {}
-            return Validation(criterion=-epoch, metrics=metrics)
+            return validate(epoch)
 
         outcome = train(
             step,
@@ -166,10 +197,39 @@ def _run(
             loop=settings.loop,
             generator=generator,
             device=device,
-            validate=validate,
+            validate=end_epoch,
+            start=None if judge is None else judge.start(control),
             progress=settings.progress,
+            stage=stage,
         )
     return outcome, penalty
+
+
+def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validate:
+    """Validation on rows held out; a network that is lost goes back to where it was not."""
+    kept = deepcopy(network.state_dict())
+
+    def validate(epoch: int) -> Validation:
+        nonlocal kept
+        found = judge(network, control, epoch)
+        if control.lost:
+            network.load_state_dict(kept)
+        else:
+            kept = deepcopy(network.state_dict())
+        return found
+
+    return validate
+
+
+def _told(network: nn.Module, data: GroupedBatch, settings: FairTraining) -> Validate:
+    """Where nothing is held out, nothing is judged; whether the attributions add up is still told."""
+    judge = Judge(data[:_EXPLAINED], data, settings, int(data.groups.max()) + 1)
+
+    def validate(epoch: int) -> Validation:
+        metrics = {"completeness": judge.explain(network)["completeness"]} if settings.explains else {}
+        return Validation(criterion=-epoch, metrics=metrics)
+
+    return validate
 
 
 def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGPenalty:
@@ -186,14 +246,17 @@ def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGP
     )
 
 
-def _weight_control(settings: FairTraining, floor: Floor) -> WeightControl:
-    start = settings.settled
+def _weight_control(settings: FairTraining, judge: Judge | None) -> WeightControl:
     weights: dict[str, Fixed | Bounded] = {
-        "gcig": _weight(settings.lambda_ig, settings.max_gcig, start),
-        "outcome": _weight(settings.lambda_fair, settings.max_eo_gap, start),
+        "gcig": _weight("gcig", settings.lambda_ig, settings.max_gcig, settings.settled),
+        "outcome": _weight("outcome", settings.lambda_fair, settings.max_eo_gap, settings.settled),
     }
-    return WeightControl(weights, floor, start)
+    if judge is None or judge.teacher is None:
+        return WeightControl(weights)
+    columns = judge.teacher.measured["columns"] if settings.explains else 0.0
+    limits = Limits(settings.max_auc_drop, _COLUMNS * columns)
+    return WeightControl(weights, limits, ramp=max(_RAMP, settings.settled))
 
 
-def _weight(weight: float, bound: float | None, start: int) -> Fixed | Bounded:
-    return Fixed(weight) if bound is None else Bounded(bound, weight or 0.1, start)
+def _weight(term: str, weight: float, bound: float | None, start: int) -> Fixed | Bounded:
+    return Fixed(weight, _ENOUGH[term]) if bound is None else Bounded(bound, weight or 0.1, start)

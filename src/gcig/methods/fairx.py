@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import pandas as pd
@@ -27,13 +26,16 @@ from gcig.methods.guards import (
     warn_of_bound,
     warn_of_collapse,
     warn_of_columns,
+    warn_of_limits,
 )
-from gcig.methods.judge import measure
+from gcig.methods.judge import decision_cut, measure
 from gcig.methods.prepared import TrainingData
-from gcig.methods.threshold import best_f1_threshold, logit_of
+from gcig.methods.threshold import logit_of
 from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
 
 __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier"]
+
+_SERIOUS = 10  # epochs, with fewer nobody expects much
 
 
 class FairXClassifier(NetworkClassifier):
@@ -44,10 +46,17 @@ class FairXClassifier(NetworkClassifier):
     GCIG is how much an individual's integrated-gradients explanation changes when the reference is one
     group's or another's typical member with the same label. Groups are needed to fit, never to predict.
 
+    A part of the rows is held out. The same network is trained plainly first; then it keeps these predictions
+    (the cross-entropy is that to the plain network's probabilities, also for rows made up between rows of the
+    same label and group: an epoch has 8,000 rows at least) while its reasons change. A further term keeps it
+    from living on few columns, once it begins to. With ``early_stopping=False`` nothing is held out, and the
+    network is trained on labels with constant weights, as in the paper.
+
     Parameters
     ----------
     lambda_ig : float
-        Weight of the GCIG term.
+        Weight of the GCIG term. It is raised from nothing, and eased where the term has done its share and
+        costs AUC.
     lambda_fair : float
         Weight of the outcome term.
     outcome : {"equalized_odds", "equal_opportunity", "demographic_parity"}
@@ -68,13 +77,13 @@ class FairXClassifier(NetworkClassifier):
     learning_rate, weight_decay, clip_norm : float
         Of AdamW; ``learning_rate="auto"`` grows with the batch. It is lowered along a cosine.
     early_stopping : bool
-        Whether a part of the training data is held out. It decides which epoch is kept (the fairest whose
-        AUC is within a tolerance of the plain network's), when to stop, and when weights are too high.
+        Whether a part of the training data is held out. It decides which epoch is kept (the fairest that
+        loses little AUC and few columns), when to stop, and when weights are too high.
     patience, validation_fraction : int, float
         Of early stopping.
     max_auc_drop : float
-        How far validation AUC may fall below the plain network's, beside a quarter of its standard error,
-        before the weights are lowered.
+        How much AUC may be lost against the plain network, by its own probabilities and by the labels of
+        the rows held out. The weights are lowered before that.
     norm, rule, n_steps : str, str, int or "auto"
         The definition of GCIG in training; see `gcig.Definition`.
     penalty_rows, penalty_every : float, int
@@ -86,7 +95,7 @@ class FairXClassifier(NetworkClassifier):
         The probability from which a row is predicted positive; ``"f1"`` chooses it on validation data.
     class_weight : None, "balanced" or dict
     warm_start : bool
-        Whether another `fit` goes on from the present network.
+        Whether another `fit` goes on from the present network, whose predictions are then kept.
     device : str
         ``"auto"`` takes a CUDA device where there is one.
     random_state : int, RandomState or None
@@ -96,21 +105,24 @@ class FairXClassifier(NetworkClassifier):
     Attributes
     ----------
     history_ : DataFrame
-        One row an epoch: every term of the loss, and on validation data completeness and metrics.
+        One row an epoch: every term of the loss (``prediction`` is the cross-entropy to the plain network's
+        probabilities, ``column_shortfall`` is there once columns are held), the weights, and on validation
+        data completeness and metrics. ``val_auc_lost`` is what `max_auc_drop` bounds.
     n_epochs_ : int
-        The epoch whose network was kept.
+        The epoch whose network was kept; 0 is the plain network, where fairness would have cost too much.
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
-        AUC, GCIG, outcome gap and effective columns of the plainly trained network on validation data; of
-        the network that was given where it is repaired (`from_module`).
+        AUC, GCIG, effective columns and outcome gap (of decisions and, soft, of probabilities) of the
+        plainly trained network on validation data; of the network that was given where it is repaired
+        (`from_module`). Empty where nothing was held out or no fairness term is on.
     validation_ : dict
         The same of the trained network, with outcomes decided at its threshold; on the training data where
         none are held out.
     changes_ : DataFrame
         The two side by side.
     braked_ : bool
-        Whether the weights had to be lowered because AUC fell.
+        Whether the brake had to act because much AUC or many columns were lost, in any epoch.
     collapsed_ : bool
         Whether it stopped predicting: AUC under 0.55, or one class for 99.5 % of the rows.
     changed_columns_ : bool
@@ -134,8 +146,8 @@ class FairXClassifier(NetworkClassifier):
     def __init__(
         self,
         *,
-        lambda_ig: float = 0.3,
-        lambda_fair: float = 0.2,
+        lambda_ig: float = 0.5,
+        lambda_fair: float = 0.15,
         outcome: str = "equalized_odds",
         max_gcig: float | None = None,
         max_eo_gap: float | None = None,
@@ -152,7 +164,7 @@ class FairXClassifier(NetworkClassifier):
         early_stopping: bool = True,
         patience: int = 20,
         validation_fraction: float = 0.15,
-        max_auc_drop: float = 0.005,
+        max_auc_drop: float = 0.015,
         norm: str = "l1",
         rule: str = "auto",
         n_steps: int | str = "auto",
@@ -272,8 +284,8 @@ class FairXClassifier(NetworkClassifier):
             penalty_rows=definition.rows,
             penalty_every=definition.every,
             ema_rate=self.ema_rate,
-            allowed_drop=self.max_auc_drop,
-            cut=0.0 if self.threshold == "f1" else logit_of(float(self.threshold)),
+            max_auc_drop=self.max_auc_drop,
+            cut=None if self.threshold == "f1" else logit_of(float(self.threshold)),
             progress=self.verbose,
         )
 
@@ -286,6 +298,7 @@ class FairXClassifier(NetworkClassifier):
         settings = self._settings(len(data.training))
         repairing = self.module is not None and self.preprocessing == "none"
         before = self._measure(network, data, settings)[0] if repairing else None
+        continuing = hasattr(self, "module_")  # warm_start
         trained = train_fairly(
             network,
             data.training,
@@ -294,6 +307,7 @@ class FairXClassifier(NetworkClassifier):
             weights=data.weights,
             validation=data.validation,
             n_groups=data.n_groups,
+            trained=True if continuing else None if repairing else False,
         )
         self._record(trained.outcome)
         self.weights_ = trained.weights
@@ -311,12 +325,9 @@ class FairXClassifier(NetworkClassifier):
         rows = data.validation if data.validation is not None else data.training
         with evaluating(network), torch.no_grad():
             scores = logits(network, rows.inputs)
-        if self.threshold == "f1":
-            settings = replace(
-                settings, cut=logit_of(best_f1_threshold(torch.sigmoid(scores.double()), rows.labels))
-            )
+        cut = decision_cut(scores, rows.labels, settings)
         found = measure(network, rows, data.training, settings, data.n_groups)
-        return found, inspect_predictions(scores, rows.labels, cut=settings.cut)
+        return found, inspect_predictions(scores, rows.labels, cut=cut)
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
         """Mark and say aloud what is wrong with the trained network."""
@@ -324,6 +335,8 @@ class FairXClassifier(NetworkClassifier):
         self.collapsed_ = verdict.collapsed
         self.changed_columns_ = columns_changed(columns, plain_columns)
         level = 5  # from here to the caller of fit
+        if trained.plain and trained.outcome.best_epoch == 0 and self.max_epochs >= _SERIOUS:
+            warn_of_limits(self.max_auc_drop, stacklevel=level)
         if self.collapsed_:
             heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
             warn_of_collapse(verdict, heaviest, self.plain_.get("auc", math.nan), stacklevel=level)

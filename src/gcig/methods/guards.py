@@ -20,6 +20,7 @@ __all__ = [
     "warn_of_bound",
     "warn_of_collapse",
     "warn_of_columns",
+    "warn_of_limits",
 ]
 
 LOWEST_AUC = 0.55
@@ -158,6 +159,17 @@ def warn_of_columns(now: float, plain: float, weight: float, *, stacklevel: int)
         f"the model now lives on {now:.1f} effective columns, the plain network on {plain:.1f}: part of the "
         f"low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, if it should use more of the table.",
         CollapseWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def warn_of_limits(max_auc_drop: float, *, stacklevel: int) -> None:
+    """No epoch kept enough: the plain network was kept."""
+    warnings.warn(
+        f"no epoch lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns: the network is the "
+        "plainly trained one, as unfair as that is. Give more max_epochs, a larger max_auc_drop, or lower "
+        "weights.",
+        BoundWarning,
         stacklevel=stacklevel + 1,
     )
 

@@ -1,6 +1,7 @@
 """What an epoch is worth on validation rows: early stopping, the brake and the bounds look at it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,13 +16,16 @@ from gcig.core.disparity import defined_rows, disparity, effective_columns
 from gcig.core.modes import evaluating, logits
 from gcig.losses.equalized_odds import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fair_settings import FairTraining
-from gcig.methods.weights import Floor, WeightControl
+from gcig.methods.teacher import Teacher
+from gcig.methods.threshold import best_f1_threshold, logit_of
+from gcig.methods.weights import Measured, WeightControl
 from gcig.training import Validation
 
-__all__ = ["Judge", "binary_auc", "measure"]
+__all__ = ["Judge", "binary_auc", "decision_cut", "measure"]
 
 _VALIDATION_ROWS = 2048
-_LEAST = 0.05  # the weight in the criterion of a term that is trained for by a bound
+_PRICE = 4.0  # of AUC in the criterion: a hundredth costs as much as four of the plain network's unfairness
+_SLIGHT = 0.02  # an outcome gap of the plain network that is taken as this much: parts of nothing are noise
 
 
 def binary_auc(scores: Tensor, labels: Tensor) -> float:
@@ -44,17 +48,18 @@ def binary_auc(scores: Tensor, labels: Tensor) -> float:
 class Judge:
     """What an epoch is worth on validation rows.
 
-    The criterion looks at utility and fairness: among the epochs that keep the AUC of the plain network, less
-    a tolerance, and half of its effective columns, the one with the lowest weighted sum of GCIG and outcome
-    gap; where there is none, the one with the highest AUC and most columns. Bounds come before both. Epochs
-    before training has settled do not count.
+    Of a plain network: its AUC. Of one that is taught, utility and fairness: among the epochs that keep to
+    the limits of `WeightControl`, the one with the least of the teacher's GCIG and outcome gap left, plus a
+    price of the AUC that was lost; bounds come before that. An epoch that breaks the limits is worth less
+    than the teacher itself, which is epoch 0.
     """
 
     rows: GroupedBatch
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
-    recent: list[tuple[float, float, float]] = field(default_factory=list)
+    teacher: Teacher | None = None
+    recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -76,6 +81,12 @@ class Judge:
         return means.of(self.rows.labels[:_VALIDATION_ROWS])
 
     @torch.no_grad()
+    def auc(self, network: nn.Module) -> float:
+        """Of a network on the validation rows."""
+        with evaluating(network):
+            return binary_auc(logits(network, self.rows.inputs), self.rows.labels)
+
+    @torch.no_grad()
     def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
         """Measure an epoch, let the weights react, and say what it is worth."""
         with evaluating(network):
@@ -85,41 +96,72 @@ class Judge:
         metrics = {
             "val_log_loss": float(binary_cross_entropy_with_logits(scores, targets)),
             "val_auc": auc,
-            "val_eo_gap": _hard_gap(scores - self.settings.cut, self.membership),
+            "val_eo_gap": _hard_gap(
+                scores - decision_cut(scores, self.rows.labels, self.settings), self.membership
+            ),
         }
-        unfairness, columns = 0.0, math.inf
+        if self.teacher is None:
+            return Validation(-self._smooth(auc)[0], metrics, eligible=epoch >= self.settings.settled)
+        metrics["val_auc_lost"] = self.teacher.auc_lost(network, auc)
         if self.settings.explains:
             found = self.explain(network)
-            columns = found["columns"]
             metrics |= {
                 "val_gcig": found["gcig"],
                 "completeness": found["completeness"],
-                "val_columns": columns,
+                "val_columns": found["columns"],
             }
-            unfairness += 2 * max(self.settings.lambda_ig, _LEAST) * found["gcig"]
         if self.settings.constrains:
             metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
-            unfairness += max(self.settings.lambda_fair, _LEAST) * metrics["val_outcome"]
-        measured = {"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]}
-        unmet = [measured[name] for name, weight in control.weights.items() if not weight.met(measured[name])]
-        criterion = self._criterion(auc, columns, unfairness, control.floor) + 10 * len(unmet) + sum(unmet)
-        control.observe(epoch, auc, columns, measured)
-        settled = epoch >= self.settings.settled
-        return Validation(criterion, metrics, eligible=settled)
+        metrics |= {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
+        measured = self._compare(metrics, self.teacher)
+        criterion = self._criterion(measured, control)
+        control.observe(epoch, measured)
+        return Validation(criterion, metrics)
 
-    def _criterion(self, auc: float, columns: float, unfairness: float, floor: Floor) -> float:
-        """Among epochs that keep enough the fairest; otherwise the one that keeps most.
+    def start(self, control: WeightControl) -> float | None:
+        """What the teacher itself is worth, which a network starts as."""
+        if self.teacher is None:
+            return None
+        found = self.teacher.measured
+        metrics = {
+            "val_auc_lost": 0.0,
+            "val_gcig": found["gcig"],
+            "val_columns": found["columns"],
+            "val_eo_gap": found["outcome_gap"],
+            "val_outcome": found["soft_outcome_gap"],
+        }
+        return self._criterion(self._compare(metrics, self.teacher), control)
 
-        All are means of the last epochs: one epoch's AUC on a few rows is mostly noise.
-        """
-        self.recent.append((auc, columns, unfairness))
+    def _compare(self, metrics: Mapping[str, float], teacher: Teacher) -> Measured:
+        """An epoch's metrics against the teacher's."""
+        left = {"gcig": math.inf, "outcome": math.inf}  # terms that are not used have nothing to do
+        if self.settings.explains:
+            left["gcig"] = metrics["val_gcig"] / max(teacher.measured["gcig"], 1e-12)
+        if self.settings.constrains:
+            left["outcome"] = metrics["val_outcome"] / max(teacher.measured["soft_outcome_gap"], _SLIGHT)
+        return Measured(
+            auc_lost=metrics["val_auc_lost"],
+            columns=metrics.get("val_columns", math.inf),
+            values={"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]},
+            left=left,
+        )
+
+    def _criterion(self, measured: Measured, control: WeightControl) -> float:
+        """Of a taught network; see the class."""
+        limits, values = control.limits, measured.values
+        parts = [part for part in measured.left.values() if part < math.inf]
+        lost, columns, left = self._smooth(measured.auc_lost, measured.columns, sum(parts) / len(parts))
+        columns = min(columns, measured.columns)  # they fall quickly, and are hardly noise
+        if not limits.hold(lost, columns):
+            return 1000 + lost + max(0.0, limits.columns - columns)
+        unmet = [values[name] for name, weight in control.weights.items() if not weight.met(values[name])]
+        return left + _PRICE * max(0.0, lost - limits.small) + 100 * len(unmet) + sum(unmet)
+
+    def _smooth(self, *values: float) -> list[float]:
+        """Means of the last epochs: one epoch's AUC on a few rows is mostly noise."""
+        self.recent.append(values)
         window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
-        auc, columns, unfairness = (sum(values) / len(window) for values in zip(*window, strict=True))
-        trained_plainly = not (self.settings.explains or self.settings.constrains)
-        if not trained_plainly and floor.holds(auc, columns):
-            return unfairness
-        lost = 0.0 if floor.keeps_columns(columns) else 1 - columns / floor.columns
-        return 1 + (1 - auc) + lost
+        return [sum(column) / len(window) for column in zip(*window, strict=True)]
 
     @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:
@@ -146,12 +188,26 @@ class Judge:
 def measure(
     network: nn.Module, rows: GroupedBatch, training: GroupedBatch, settings: FairTraining, n_groups: int
 ) -> dict[str, float]:
-    """AUC, outcome gap, GCIG, completeness and effective columns of a network on some rows."""
+    """What a network is like on some rows.
+
+    AUC, the outcome gap of decisions and that of probabilities, GCIG, completeness and effective columns.
+    """
     judge = Judge(rows, training, settings, n_groups)
     with evaluating(network):
         scores = logits(network, rows.inputs)
-    gap = _hard_gap(scores - settings.cut, judge.membership)
-    return {"auc": binary_auc(scores, rows.labels), "outcome_gap": gap, **judge.explain(network)}
+    return {
+        "auc": binary_auc(scores, rows.labels),
+        "outcome_gap": _hard_gap(scores - decision_cut(scores, rows.labels, settings), judge.membership),
+        "soft_outcome_gap": float(rate_disparity(scores, judge.membership)),
+        **judge.explain(network),
+    }
+
+
+def decision_cut(scores: Tensor, labels: Tensor, settings: FairTraining) -> float:
+    """The logit from which a row is decided positive."""
+    if settings.cut is not None:
+        return settings.cut
+    return logit_of(best_f1_threshold(torch.sigmoid(scores.double()), labels))
 
 
 def _hard_gap(scores: Tensor, membership: Tensor) -> float:

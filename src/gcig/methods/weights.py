@@ -1,33 +1,49 @@
 """How the weights of the fairness terms move during training.
 
 A weight that a model cannot bear makes it collapse: it stops predicting, and its reasons are then equal
-because it has none; or it flees to one column, whose reasons are the same for everyone. So AUC and effective
-columns are watched on validation data, and where they fall too far below those of the same network trained
-plainly, a brake lowers all weights until they recover. Where the user gave a bound instead of a
+because it has none; or it flees to one column, whose reasons are the same for everyone. So the AUC that is
+lost and the effective columns that are left are watched on validation data, against the same network trained
+plainly. Weights are raised slowly. A term that has done its share is eased as soon as it costs AUC; where
+nearly too much is lost, a brake lowers these first, then all. Where the user gave a bound instead of a
 weight, the weight is a multiplier that grows while the bound is not met.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Bounded", "Fixed", "Floor", "WeightControl", "auc_tolerance"]
+__all__ = ["Bounded", "Fixed", "Limits", "Measured", "WeightControl", "standard_error_of_auc"]
+
+_LOWER, _RAISE = 0.7, 1.05  # quickly down, slowly up again
+# Parts of the AUC that may be lost: what does not matter, where the brake acts, and what is beyond repair.
+_SMALL, _NEAR, _FAR = 1 / 3, 0.85, 2.0
+_WANTED = 1.2  # times the columns that must be kept are wanted
+_NEGLIGIBLE = 0.05  # a brake at which a term costs nothing any more
 
 
-def auc_tolerance(auc: float, n_positive: int, n_negative: int, *, allowed: float) -> float:
-    """How far AUC may fall before it counts: what is allowed plus a quarter of its standard error.
+def standard_error_of_auc(auc: float, n_positive: int, n_negative: int) -> float:
+    """Of an AUC estimated on this many rows: at most this.
 
-    The standard error is that of an AUC estimated on this many rows (an upper bound on the error of the
-    difference of two models on the same rows).
+    >>> round(standard_error_of_auc(0.8, 100, 400), 3)
+    0.04
     """
     smaller = max(1, min(n_positive, n_negative))
-    return allowed + math.sqrt(max(auc * (1 - auc), 0.0) / smaller) / 4
+    return math.sqrt(max(auc * (1 - auc), 0.0) / smaller)
 
 
 @dataclass
 class Fixed:
-    """A weight that the user chose."""
+    """A weight that the user chose.
+
+    Parameters
+    ----------
+    target : float
+    share : float
+        What is left of the plain network's value where the term has done enough to be eased.
+    """
 
     target: float
+    share: float = 0.0
 
     def value(self, epoch: int) -> float:  # noqa: ARG002 (the same in every epoch)
         """The weight in an epoch."""
@@ -39,6 +55,10 @@ class Fixed:
     def met(self, measured: float) -> bool:  # noqa: ARG002 (no bound to meet)
         """Without a bound there is nothing to meet."""
         return True
+
+    def enough(self, measured: float, left: float) -> bool:  # noqa: ARG002 (no bound to compare with)
+        """Whether so little is left that more is not worth any AUC."""
+        return left <= self.share
 
 
 @dataclass
@@ -77,73 +97,131 @@ class Bounded:
         """Whether the bound holds."""
         return measured <= self.bound
 
+    def enough(self, measured: float, left: float) -> bool:  # noqa: ARG002 (the bound is what was asked for)
+        """Whether the bound holds: nobody asked for more."""
+        return self.met(measured)
+
 
 @dataclass(frozen=True)
-class Floor:
-    """The validation AUC and effective columns that a model must keep.
+class Limits:
+    """The AUC that a model may lose and the effective columns that it must keep.
 
-    >>> Floor(auc=0.7).holds(0.71, columns=1.0), Floor(columns=4.0).holds(0.71, columns=3.0)
-    (True, False)
+    >>> limits = Limits(auc_lost=0.015, columns=4.0)
+    >>> limits.hold(0.014, columns=5.0), limits.hold(0.014, columns=3.0), limits.are_near(0.014)
+    (True, False, True)
     """
 
-    auc: float = -math.inf
+    auc_lost: float = math.inf
     columns: float = -math.inf
 
-    def holds(self, auc: float, columns: float) -> bool:
-        """Whether a model keeps both."""
-        return self.keeps_auc(auc) and self.keeps_columns(columns)
+    @property
+    def small(self) -> float:
+        """A loss of AUC that does not matter."""
+        return _SMALL * self.auc_lost
 
-    def keeps_auc(self, auc: float) -> bool:
-        """Whether the model still predicts."""
-        return not auc < self.auc
+    @property
+    def wanted_columns(self) -> float:
+        """Columns below which a model that must keep some is held back."""
+        return _WANTED * self.columns
+
+    def hold(self, auc_lost: float, columns: float) -> bool:
+        """Whether a model keeps to both."""
+        return not auc_lost > self.auc_lost and self.keeps_columns(columns)
+
+    def are_near(self, auc_lost: float) -> bool:
+        """Whether nearly as much AUC is lost as may be."""
+        return auc_lost > _NEAR * self.auc_lost
 
     def keeps_columns(self, columns: float) -> bool:
         """Whether the model still looks at many columns."""
         return not columns < self.columns
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What validation says after an epoch.
+
+    Attributes
+    ----------
+    auc_lost, columns : float
+        Against the plain network.
+    values, left : mapping of term name to float
+        Each term's value, and what part of the plain network's that is.
+    """
+
+    auc_lost: float
+    columns: float
+    values: Mapping[str, float]
+    left: Mapping[str, float]
+
+
 @dataclass
 class WeightControl:
-    """Weights of all fairness terms, with a brake on them where the model loses too much.
+    """The weights of all fairness terms, epoch by epoch.
 
     Parameters
     ----------
     weights : mapping of term name to Fixed or Bounded
-    floor : Floor
-        Under which the brake acts.
-    start : int
-        The epoch after which it may act: before a network has learnt anything, both are low.
+    limits : Limits
+        Beyond which the brake acts.
+    ramp : int
+        The epochs in which weights are raised to what they shall be, if nothing is lost; 1 for none.
+
+    Attributes
+    ----------
+    n_braked : int
+        How often the brake acted.
+    lost : bool
+        Whether far more AUC than may be was lost in the last epoch: lower weights alone do not bring it back.
+    short_of_columns : bool
+        Whether there have ever been fewer columns than are wanted.
     """
 
     weights: dict[str, Fixed | Bounded]
-    floor: Floor = Floor()
-    start: int = 0
-    brake: float = 1.0
-    n_braked: int = 0
-    last_columns: float = math.inf
-    past: dict[int, dict[str, float]] = field(default_factory=dict)
+    limits: Limits = Limits()
+    ramp: int = 1
+    n_braked: int = field(default=0, init=False)
+    lost: bool = field(default=False, init=False)
+    short_of_columns: bool = field(default=False, init=False)
+    raised: int = field(default=1, init=False)
+    brakes: dict[str, float] = field(init=False)
+    past: dict[int, dict[str, float]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.brakes = dict.fromkeys(self.weights, 1.0)
+        self.past = {0: dict.fromkeys(self.weights, 0.0)}
 
     def values(self, epoch: int) -> dict[str, float]:
         """The weights of an epoch: as they were in one that was observed, as they are now in any other."""
         if epoch in self.past:
             return self.past[epoch]
-        return {name: self.brake * weight.value(epoch) for name, weight in self.weights.items()}
+        share = min(1.0, self.raised / self.ramp)
+        return {
+            name: share * self.brakes[name] * weight.value(epoch) for name, weight in self.weights.items()
+        }
 
-    def observe(self, epoch: int, auc: float, columns: float, measured: dict[str, float]) -> None:
-        """Learn from an epoch's validation: brake below the floor, let go slowly above it."""
+    def observe(self, epoch: int, measured: Measured) -> None:
+        """Learn from an epoch's validation: lower what costs too much, raise the rest slowly."""
         self.past[epoch] = self.values(epoch)
-        rising = columns > self.last_columns
-        self.last_columns = columns
-        if epoch > self.start and not self.floor.holds(auc, columns):
-            if not self.floor.keeps_auc(auc):
-                self._lower(0.7)
-            elif not rising:  # columns come back slowly: what was lowered is given time
-                self._lower(max(0.7, columns / self.floor.columns))
-            return
-        self.brake = min(1.0, self.brake * 1.05)
-        for name, weight in self.weights.items():
-            weight.observe(epoch, measured[name])
+        self.lost = measured.auc_lost > _FAR * self.limits.auc_lost
+        self.short_of_columns |= measured.columns < self.limits.wanted_columns
+        enough = {
+            name
+            for name, weight in self.weights.items()
+            if weight.enough(measured.values[name], measured.left[name])
+        }
+        if self.limits.are_near(measured.auc_lost) or not self.limits.keeps_columns(measured.columns):
+            costly = {name for name in enough if self.brakes[name] > _NEGLIGIBLE}
+            self._scale(costly or set(self.weights), _LOWER)
+            self.n_braked += 1
+        else:
+            eased = enough if measured.auc_lost > self.limits.small else set()
+            self.raised += 1
+            self._scale(eased, _LOWER)
+            self._scale(set(self.weights) - eased, _RAISE)
+            for name in set(self.weights) - eased:
+                self.weights[name].observe(epoch, measured.values[name])
 
-    def _lower(self, factor: float) -> None:
-        self.brake *= factor
-        self.n_braked += 1
+    def _scale(self, names: set[str], factor: float) -> None:
+        for name in names:
+            self.brakes[name] = min(1.0, self.brakes[name] * factor)
