@@ -192,3 +192,11 @@ def test_terms_that_are_not_used_have_nothing_to_do():
     assert "val_gcig" not in found.metrics
     assert judge._compare(found.metrics, judge.teacher).left["gcig"] == math.inf
     assert math.isfinite(found.criterion)
+
+
+def test_a_network_without_reasons_is_worth_little_and_no_error():
+    settings = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_ig=0.5)
+    judge = make_judge(settings)
+    found = judge(network(0.0, 0.0, 0.0), control(), 1)
+    assert math.isnan(found.metrics["val_gcig"])
+    assert not found.criterion < 1

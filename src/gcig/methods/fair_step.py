@@ -19,6 +19,7 @@ from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
 from gcig.core.modes import logits
 from gcig.core.objective_pass import prediction_gradient
+from gcig.core.one_hot_gauge import OneHotGauge
 from gcig.core.secant_pass import Layers
 from gcig.losses.equalized_odds import OUTCOME_LOSSES
 from gcig.losses.gcig import GCIGPenalty
@@ -34,7 +35,8 @@ _COLUMN_WEIGHT = 0.5  # of the columns that are missing, beside GCIG
 class FairStep:
     """The step function of fair training; `epoch` is set by whoever counts them.
 
-    Predictions are trained towards labels, or towards `targets` where a teacher gave probabilities.
+    Predictions are trained towards labels, or towards `targets` where a teacher gave probabilities. Where
+    rows are explained, one-hot columns are kept in their gauge.
     Networks that are layered and without dropout take a pass by hand, which computes all terms and their
     gradient at once; others go through autograd.
     """
@@ -50,11 +52,14 @@ class FairStep:
         control: WeightControl,
         n_groups: int,
         targets: Tensor | None = None,
+        gauge: OneHotGauge | None = None,
     ) -> None:
         self.network, self.penalty, self.optimizer = network, penalty, optimizer
         self.data, self.settings, self.control, self.n_groups = data, settings, control, n_groups
         targets = data.labels if targets is None else targets
         self.table = _RowTable(data, targets, weights, settings, n_groups, with_cells=penalty is not None)
+        self.gauge = gauge if penalty is not None else None
+        self.layered = LayeredNetwork.recognise(network) if self.gauge is not None else None
         self.by_hand = _ByHand.of(network, penalty, data.inputs[:1])
         self.epoch, self.n_steps = 1, 0
 
@@ -71,6 +76,8 @@ class FairStep:
             total = self._by_autograd(inputs, explained, loss, weight, floor)
         clip_norm(self.optimizer.param_groups[0]["params"], self.settings.clip_norm)
         self.optimizer.step()
+        if self.gauge is not None and self.layered is not None:
+            self.gauge.fix(self.layered)
         return {**loss.terms, "total": total}
 
     def _logit_loss(self, table: Mapping[str, Tensor], outcome_weight: float) -> LogitLoss:

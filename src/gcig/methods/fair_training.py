@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gcig.core.baselines import GroupBaselines
 from gcig.core.batch import GroupedBatch
 from gcig.core.flat import FlatAdamW, flat_parameters
+from gcig.core.one_hot_gauge import OneHotGauge
 from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.fair_settings import FairTraining
 from gcig.methods.fair_step import FairStep
@@ -33,7 +34,7 @@ _PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom 
 _RAMP = 5  # epochs at least
 _EXPLAINED = 256  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
-_ENOUGH = {"gcig": 0.4, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
+_ENOUGH = {"gcig": 0.35, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def train_fairly(
     validation: GroupedBatch | None = None,
     n_groups: int | None = None,
     trained: bool | None = False,
+    gauge: OneHotGauge | None = None,
 ) -> TrainedNetwork:
     """Train a network in place.
 
@@ -95,6 +97,8 @@ def train_fairly(
         Rows that early stopping, the brake and the bounds look at.
     trained : bool or None
         Whether the network predicts already, so that what it predicts now is to be kept; None to find out.
+    gauge : OneHotGauge, optional
+        For encoded rows with one-hot columns.
     """
     n_groups = n_groups or int(data.groups.max()) + 1
     lesson, judge = _Lesson(data, weights), None
@@ -106,7 +110,7 @@ def train_fairly(
         teacher = _make_teacher(network, data, settings, judge, generator)
         lesson, judge = _teach(teacher, lesson, generator), replace(judge, teacher=teacher)
     control = _weight_control(settings, judge)
-    outcome, penalty = _run(network, lesson, settings, control, generator, judge, n_groups)
+    outcome, penalty = _run(network, lesson, settings, control, generator, judge, n_groups, gauge=gauge)
     return TrainedNetwork(
         outcome=outcome,
         ema_baselines=None if penalty is None else penalty.baselines.values.clone(),
@@ -167,7 +171,9 @@ def _run(
     generator: torch.Generator,
     judge: Judge | None,
     n_groups: int,
+    *,
     stage: str = "",
+    gauge: OneHotGauge | None = None,
 ) -> tuple[Outcome, GCIGPenalty | None]:
     data = lesson.rows
     device = data.inputs.device
@@ -181,7 +187,16 @@ def _run(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
         step = FairStep(
-            network, penalty, optimizer, data, lesson.weights, settings, control, n_groups, lesson.targets
+            network,
+            penalty,
+            optimizer,
+            data,
+            lesson.weights,
+            settings,
+            control,
+            n_groups,
+            targets=lesson.targets,
+            gauge=gauge,
         )
         validate = _judged(network, control, judge) if judge is not None else _told(network, data, settings)
 
@@ -254,7 +269,7 @@ def _weight_control(settings: FairTraining, judge: Judge | None) -> WeightContro
     if judge is None or judge.teacher is None:
         return WeightControl(weights)
     columns = judge.teacher.measured["columns"] if settings.explains else 0.0
-    limits = Limits(settings.max_auc_drop, _COLUMNS * columns)
+    limits = Limits(settings.max_auc_drop, _COLUMNS * columns, noise=judge.teacher.error)
     return WeightControl(weights, limits, ramp=max(_RAMP, settings.settled))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gcig._validation import InputError
 from gcig.core.disparity import Definition
 from gcig.core.modes import evaluating, logits
+from gcig.core.one_hot_gauge import OneHotGauge
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.document import numbers_from_plain, numbers_to_plain, to_plain
 from gcig.methods.fair_settings import FairTraining
@@ -308,6 +309,7 @@ class FairXClassifier(NetworkClassifier):
             validation=data.validation,
             n_groups=data.n_groups,
             trained=True if continuing else None if repairing else False,
+            gauge=self._gauge(data),
         )
         self._record(trained.outcome)
         self.weights_ = trained.weights
@@ -317,6 +319,10 @@ class FairXClassifier(NetworkClassifier):
         self.plain_ = trained.plain if before is None else before
         self.validation_, verdict = self._measure(network, data, settings)
         self._guard(verdict, trained)
+
+    def _gauge(self, data: TrainingData) -> OneHotGauge | None:
+        origin = torch.from_numpy(self.encoder_.origin_).to(data.training.inputs.device)
+        return OneHotGauge.of(data.training.inputs, origin) if self.preprocessing == "table" else None
 
     def _measure(
         self, network: nn.Module, data: TrainingData, settings: FairTraining

@@ -25,7 +25,9 @@ __all__ = ["Judge", "binary_auc", "decision_cut", "measure"]
 
 _VALIDATION_ROWS = 2048
 _PRICE = 4.0  # of AUC in the criterion: a hundredth costs as much as four of the plain network's unfairness
-_SLIGHT = 0.02  # an outcome gap of the plain network that is taken as this much: parts of nothing are noise
+_WORTH = {"gcig": 2.0, "outcome": 1.0}  # of what is left of each, in the criterion
+_NOISE = {"gcig": 0.0, "outcome": 0.25}  # the part below which an outcome gap is noise on validation rows
+_SPREAD = 0.2  # of a cell's probabilities, roughly
 
 
 def binary_auc(scores: Tensor, labels: Tensor) -> float:
@@ -72,6 +74,12 @@ class Judge:
         """Of the validation rows in the cells of the outcome."""
         loss = OUTCOME_LOSSES[self.settings.outcome](self.n_groups)
         return loss.membership(self.rows.labels, self.rows.groups)
+
+    @cached_property
+    def outcome_noise(self) -> float:
+        """The gap that a fair network has by chance on so few rows: a smaller one is not worth less."""
+        inverse = self.membership.sum(-1).clamp_min(1).reciprocal()
+        return float(_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
 
     @cached_property
     def references(self) -> Tensor:
@@ -138,7 +146,8 @@ class Judge:
         if self.settings.explains:
             left["gcig"] = metrics["val_gcig"] / max(teacher.measured["gcig"], 1e-12)
         if self.settings.constrains:
-            left["outcome"] = metrics["val_outcome"] / max(teacher.measured["soft_outcome_gap"], _SLIGHT)
+            gap = max(teacher.measured["soft_outcome_gap"], self.outcome_noise)
+            left["outcome"] = metrics["val_outcome"] / gap
         return Measured(
             auc_lost=metrics["val_auc_lost"],
             columns=metrics.get("val_columns", math.inf),
@@ -149,8 +158,10 @@ class Judge:
     def _criterion(self, measured: Measured, control: WeightControl) -> float:
         """Of a taught network; see the class."""
         limits, values = control.limits, measured.values
-        parts = [part for part in measured.left.values() if part < math.inf]
-        lost, columns, left = self._smooth(measured.auc_lost, measured.columns, sum(parts) / len(parts))
+        used = [name for name, part in measured.left.items() if part < math.inf]
+        parts = [_WORTH[name] * max(measured.left[name], _NOISE[name]) for name in used]
+        mean = sum(parts) / sum(_WORTH[name] for name in used) if used else math.inf  # no row has reasons
+        lost, columns, left = self._smooth(measured.auc_lost, measured.columns, mean)
         columns = min(columns, measured.columns)  # they fall quickly, and are hardly noise
         if not limits.hold(lost, columns):
             return 1000 + lost + max(0.0, limits.columns - columns)

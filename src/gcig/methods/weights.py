@@ -104,7 +104,7 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Limits:
-    """The AUC that a model may lose and the effective columns that it must keep.
+    """The AUC that a model may lose, give or take some noise, and the effective columns that it must keep.
 
     >>> limits = Limits(auc_lost=0.015, columns=4.0)
     >>> limits.hold(0.014, columns=5.0), limits.hold(0.014, columns=3.0), limits.are_near(0.014)
@@ -113,11 +113,17 @@ class Limits:
 
     auc_lost: float = math.inf
     columns: float = -math.inf
+    noise: float = 0.0
 
     @property
     def small(self) -> float:
         """A loss of AUC that does not matter."""
         return _SMALL * self.auc_lost
+
+    @property
+    def far(self) -> float:
+        """A loss of AUC that is beyond repair, and no noise."""
+        return _FAR * self.auc_lost + self.noise
 
     @property
     def wanted_columns(self) -> float:
@@ -203,7 +209,7 @@ class WeightControl:
     def observe(self, epoch: int, measured: Measured) -> None:
         """Learn from an epoch's validation: lower what costs too much, raise the rest slowly."""
         self.past[epoch] = self.values(epoch)
-        self.lost = measured.auc_lost > _FAR * self.limits.auc_lost
+        self.lost = measured.auc_lost > self.limits.far
         self.short_of_columns |= measured.columns < self.limits.wanted_columns
         enough = {
             name
