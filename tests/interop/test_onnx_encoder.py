@@ -15,9 +15,9 @@ from gcig.methods.exporting.graph import GraphBuilder
 from gcig.methods.exporting.tables import ROWS, encode_rows, table_inputs
 
 N_TRAINING, N_NEW = 6, 5
-numbers = st.one_of(
-    st.none(), st.integers(-1000, 1000), st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
-)
+# Of numbers next to zero the squares vanish, and so do the deviations that others are divided by.
+floats = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6))
+numbers = st.one_of(st.none(), st.integers(-1000, 1000), floats)
 words = st.one_of(st.none(), st.sampled_from(["a", "b ", "é", "0", "A", "<missing>"]))
 
 

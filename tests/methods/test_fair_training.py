@@ -191,10 +191,10 @@ def test_a_student_starts_as_its_teacher_and_learns_its_probabilities_on_many_ro
     taught = []
 
     class Recorded(FairStep):
-        def __init__(self, network, penalty, optimizer, data, weights, *rest):
+        def __init__(self, network, penalty, optimizer, data, weights, *rest, targets, **more):
             start = [parameter.detach().clone() for parameter in network.parameters()]
-            taught.append((start, data, weights, rest[-1]))
-            super().__init__(network, penalty, optimizer, data, weights, *rest)
+            taught.append((start, data, weights, targets))
+            super().__init__(network, penalty, optimizer, data, weights, *rest, targets=targets, **more)
 
     monkeypatch.setattr("gcig.methods.fair_training.FairStep", Recorded)
     weights = torch.rand(300, generator=torch.Generator().manual_seed(0)) + 0.5
