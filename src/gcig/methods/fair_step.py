@@ -30,6 +30,7 @@ from gcig.methods.weights import WeightControl
 __all__ = ["FairStep"]
 
 _COLUMN_WEIGHT = 0.5  # of the columns that are missing, beside GCIG
+_GAUGE_EVERY = 8  # steps
 
 
 class FairStep:
@@ -76,9 +77,14 @@ class FairStep:
             total = self._by_autograd(inputs, explained, loss, weight, floor)
         clip_norm(self.optimizer.param_groups[0]["params"], self.settings.clip_norm)
         self.optimizer.step()
+        if self.n_steps % _GAUGE_EVERY == 0:
+            self.fix_gauge()
+        return {**loss.terms, "total": total}
+
+    def fix_gauge(self) -> None:
+        """Put one-hot columns into their gauge, where there are some: in many steps they drift little."""
         if self.gauge is not None and self.layered is not None:
             self.gauge.fix(self.layered)
-        return {**loss.terms, "total": total}
 
     def _logit_loss(self, table: Mapping[str, Tensor], outcome_weight: float) -> LogitLoss:
         weights = table["weights"][:, 0] if "weights" in table else None

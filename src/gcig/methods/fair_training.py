@@ -202,6 +202,7 @@ def _run(
 
         def end_epoch(epoch: int) -> Validation:
             step.epoch = epoch + 1
+            step.fix_gauge()
             return validate(epoch)
 
         outcome = train(
