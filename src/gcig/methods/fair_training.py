@@ -2,7 +2,7 @@
 
 Where rows are held out, a teacher is trained first: the same network, plainly. The network then starts as
 the teacher and learns its probabilities, so that what changes are the reasons; the weights are watched on the
-rows held out. Where none are, it is trained on labels with the weights as they are, as published.
+rows held out. Where none are, it is trained on labels with constant weights, as in the paper.
 
 Torch only: estimators hand over encoded tensors and get a trained network back.
 """
@@ -198,7 +198,11 @@ def _run(
             targets=lesson.targets,
             gauge=gauge,
         )
-        validate = _judged(network, control, judge) if judge is not None else _told(network, data, settings)
+        validate = (
+            _judged(network, control, judge)
+            if judge is not None
+            else _told(network, data, settings, n_groups)
+        )
 
         def end_epoch(epoch: int) -> Validation:
             step.epoch = epoch + 1
@@ -237,9 +241,9 @@ def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validat
     return validate
 
 
-def _told(network: nn.Module, data: GroupedBatch, settings: FairTraining) -> Validate:
+def _told(network: nn.Module, data: GroupedBatch, settings: FairTraining, n_groups: int) -> Validate:
     """Where nothing is held out, nothing is judged; whether the attributions add up is still told."""
-    judge = Judge(data[:_EXPLAINED], data, settings, int(data.groups.max()) + 1)
+    judge = Judge(data[:_EXPLAINED], data, settings, n_groups)
 
     def validate(epoch: int) -> Validation:
         metrics = {"completeness": judge.explain(network)["completeness"]} if settings.explains else {}
