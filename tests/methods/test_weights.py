@@ -28,7 +28,7 @@ def measured(auc_lost=0.0, columns=9.0, *, gcig=0.1, outcome=0.1, left=(1.0, 1.0
 def test_a_fixed_weight_stays_and_has_no_bound_to_miss():
     weight = Fixed(0.3)
     weight.observe(9, 5.0)
-    assert weight.value(1) == weight.value(40) == 0.3
+    assert weight.target == 0.3
     assert weight.met(math.inf)
 
 
@@ -56,8 +56,8 @@ def test_a_multiplier_grows_above_its_bound_and_shrinks_well_below_it():
     above, below = Bounded(0.05, target=1.0, start=0), Bounded(0.05, target=1.0, start=0)
     above.observe(1, 0.2)
     below.observe(1, 0.01)
-    assert above.value(2) == pytest.approx(1.5)
-    assert below.value(2) == pytest.approx(1 / 1.1)
+    assert above.target == pytest.approx(1.5)
+    assert below.target == pytest.approx(1 / 1.1)
     assert not above.met(0.2)
     assert below.met(0.05)
 
@@ -65,23 +65,23 @@ def test_a_multiplier_grows_above_its_bound_and_shrinks_well_below_it():
 def test_a_multiplier_aims_a_little_under_its_bound():
     weight = Bounded(0.10, target=1.0, start=0)
     weight.observe(1, 0.095)
-    assert 1.0 < weight.value(2) < 1.1
+    assert 1.0 < weight.target < 1.1
 
 
 def test_a_multiplier_waits_for_its_start_and_stops_at_the_largest():
     weight = Bounded(0.05, target=1.0, start=3, largest=2.0)
     for epoch in (1, 2, 3):
         weight.observe(epoch, 1.0)
-    assert weight.value(4) == 1.0
+    assert weight.target == 1.0
     for epoch in range(4, 20):
         weight.observe(epoch, 1.0)
-    assert weight.value(20) == 2.0
+    assert weight.target == 2.0
 
 
 def test_a_multiplier_ignores_what_could_not_be_measured():
     weight = Bounded(0.05, target=1.0, start=0)
     weight.observe(1, math.nan)
-    assert weight.value(2) == 1.0
+    assert weight.target == 1.0
     assert not weight.met(math.nan)
 
 
@@ -249,15 +249,15 @@ def test_a_multiplier_grows_while_little_is_lost_and_not_while_a_brake_acts():
     weights = control(Bounded(0.05, target=1.0, start=0))
     weights.observe(1, measured(NEAR, gcig=0.5))
     weights.observe(2, measured(columns=3.0, gcig=0.5))
-    assert weights.weights["gcig"].value(3) == 1.0
+    assert weights.weights["gcig"].target == 1.0
     weights.observe(3, measured(SOME, gcig=0.5))
-    assert weights.weights["gcig"].value(4) == 1.5
+    assert weights.weights["gcig"].target == 1.5
 
 
 def test_a_multiplier_whose_bound_is_met_is_eased_instead_of_lowered():
     weights = control(Bounded(0.05, target=1.0, start=0))
     weights.observe(1, measured(SOME, gcig=0.04))
-    assert weights.weights["gcig"].value(2) == 1.0
+    assert weights.weights["gcig"].target == 1.0
     assert weights.values(2)["gcig"] == pytest.approx(0.7)
 
 

@@ -45,10 +45,6 @@ class Fixed:
     target: float
     share: float = 0.0
 
-    def value(self, epoch: int) -> float:  # noqa: ARG002 (the same in every epoch)
-        """The weight in an epoch."""
-        return self.target
-
     def observe(self, epoch: int, measured: float) -> None:
         """A fixed weight does not depend on what is measured."""
 
@@ -70,7 +66,7 @@ class Bounded:
     bound : float
         What the measured value must not exceed.
     target : float
-        Where the multiplier starts.
+        The multiplier, from where it starts.
     start : int
         The epoch after which it moves.
     largest : float
@@ -81,10 +77,6 @@ class Bounded:
     target: float
     start: int
     largest: float = 20.0
-
-    def value(self, epoch: int) -> float:  # noqa: ARG002 (changed by `observe` alone)
-        """The weight in an epoch."""
-        return self.target
 
     def observe(self, epoch: int, measured: float) -> None:
         """Multiply by up to 1.5 above the bound, divide by up to 1.1 below it: aim a little under it."""
@@ -202,9 +194,7 @@ class WeightControl:
         if epoch in self.past:
             return self.past[epoch]
         share = min(1.0, self.raised / self.ramp)
-        return {
-            name: share * self.brakes[name] * weight.value(epoch) for name, weight in self.weights.items()
-        }
+        return {name: share * self.brakes[name] * weight.target for name, weight in self.weights.items()}
 
     def observe(self, epoch: int, measured: Measured) -> None:
         """Learn from an epoch's validation: lower what costs too much, raise the rest slowly."""
