@@ -31,6 +31,7 @@ __all__ = ["TrainedNetwork", "train_fairly"]
 
 _FILLED, _WITNESSED = 8_000, 2_000  # rows that small tables are filled up to, to train on and to compare on
 _PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom it teaches in few epochs
+_STUDENT_RATE = 2.0  # times the learning rate: who starts from a trained network can bear more of it
 _RAMP = 5  # epochs at least
 _EXPLAINED = 256  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
@@ -109,6 +110,7 @@ def train_fairly(
             _train_plainly(network, lesson, settings, judge, generator, unless_as_good=trained is None)
         teacher = _make_teacher(network, data, settings, judge, generator)
         lesson, judge = _teach(teacher, lesson, generator), replace(judge, teacher=teacher)
+        settings = replace(settings, learning_rate=_STUDENT_RATE * settings.learning_rate)
     control = _weight_control(settings, judge)
     outcome, penalty = _run(network, lesson, settings, control, generator, judge, n_groups, gauge=gauge)
     return TrainedNetwork(

@@ -76,7 +76,8 @@ class FairXClassifier(NetworkClassifier):
     max_epochs, batch_size : int, int or "auto"
         ``"auto"`` is 64 rows for small tables and up to 512 for large ones.
     learning_rate, weight_decay, clip_norm : float
-        Of AdamW; ``learning_rate="auto"`` grows with the batch. It is lowered along a cosine.
+        Of AdamW; ``learning_rate="auto"`` grows with the batch. It is lowered along a cosine. The network
+        that learns from the plain one takes twice this rate.
     early_stopping : bool
         Whether a part of the training data is held out. It decides which epoch is kept (the fairest that
         loses little AUC and few columns), when to stop, and when weights are too high.
