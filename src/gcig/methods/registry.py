@@ -109,7 +109,7 @@ METHODS = _Methods(
             "fairx",
             "FairX",
             "gcig.methods.fairx:FairXClassifier",
-            {"lambda_ig": (0.25, 0.5, 1.0, 2.0), "lambda_fair": (0.05, 0.1, 0.2)},
+            {"lambda_ig": (0.25, 0.5, 1.0, 2.0), "lambda_fair": (0.05, 0.15, 0.3)},
         ),
     ]
 )
