@@ -1,9 +1,9 @@
 """The trade-off: how much fairness for how much accuracy
 ======================================================
 
-The weight of the GCIG term is a dial. Each point is a network trained with another weight on a part of
-the Adult census data; collapsed ones would be hollow. The dashed line joins those that no other one beats.
-High weights gain little: where AUC is lost, FairX lowers them by itself.
+Each point is a network trained with another weight of the GCIG term on a part of the Adult census data;
+collapsed ones would be hollow. The dashed line joins those that no other one beats. High weights gain
+little: where AUC is lost, FairX lowers them by itself.
 """
 
 import gcig

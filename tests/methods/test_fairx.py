@@ -595,6 +595,8 @@ def test_a_student_that_diverges_later_leaves_its_last_good_network():
     assert found.value.epoch == 2
     assert model.history_["epoch"].tolist() == [1, 2]
     assert roc_auc_score(LOANS.y, model.decision_function(LOANS.numbers)) > 0.8
+    with pytest.raises(InputError, match="diverged, and what it changed was not measured"):
+        _ = model.changes_
 
 
 def test_a_fit_that_fails_leaves_the_earlier_one_whole():

@@ -244,6 +244,8 @@ class FairXClassifier(NetworkClassifier):
     def changes_(self) -> pd.DataFrame:
         """What training changed on validation data: AUC, GCIG, outcome gap and effective columns."""
         check_is_fitted(self)
+        if self.diverged_:
+            raise InputError("the last fit diverged, and what it changed was not measured: fit again first.")
         names = ["auc", "gcig", "outcome_gap", "columns", "completeness"]
         changes = pd.DataFrame({"before": self.plain_, "after": self.validation_}, index=names, dtype=float)
         changes["change"] = changes["after"] - changes["before"]

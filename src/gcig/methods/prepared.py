@@ -146,7 +146,8 @@ def training_data(
         if len(np.unique(table.labels.codes[held])) < 2:
             warnings.warn(
                 f"{len(rows)} rows are too few to hold out a part of both labels "
-                f"(validation_fraction={validation_fraction}): all are trained on, to the last epoch.",
+                f"(validation_fraction={validation_fraction}): all are trained on, to the last epoch, and "
+                "none are left to check the model on meanwhile.",
                 InputWarning,
                 stacklevel=3,
             )
