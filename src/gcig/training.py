@@ -167,9 +167,18 @@ def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:
     return int(2 ** round(math.log2(min(512, max(64, n_rows / 64)))))
 
 
-def resolve_learning_rate(learning_rate: float | str, batch_size: int) -> float:
-    """``"auto"`` is 0.002 at 64 rows a batch and grows with its cube root, to 0.004 at 512."""
-    return 2e-3 * (batch_size / 64) ** (1 / 3) if learning_rate == "auto" else float(learning_rate)
+def resolve_learning_rate(learning_rate: float | str, batch_size: int, width: int = 64) -> float:
+    """``"auto"`` is 0.002 at 64 rows a batch and grows with its cube root, to 0.004 at 512.
+
+    Networks narrower than 64 units have few weights that go far; they get up to four times that.
+
+    >>> [round(resolve_learning_rate("auto", 64, width), 4) for width in (256, 64, 16, 1)]
+    [0.002, 0.002, 0.004, 0.008]
+    """
+    if learning_rate != "auto":
+        return float(learning_rate)
+    rate: float = 2e-3 * (batch_size / 64) ** (1 / 3)
+    return rate * min(4.0, max(1.0, math.sqrt(64 / width)))
 
 
 def seeded_generator(seed: int | None) -> torch.Generator:

@@ -121,7 +121,8 @@ def test_validation_adds_metrics_and_a_plain_network_to_compare_with():
         "completeness",
     }
     assert set(found.outcome.history[0].metrics) == expected
-    assert set(found.plain) == {"auc", "gcig", "columns", "outcome_gap", "soft_outcome_gap", "completeness"}
+    gaps = {"outcome_gap", "soft_outcome_gap"}
+    assert set(found.plain) == {"auc", "decided_alike", "gcig", "columns", "completeness", *gaps}
     assert found.plain["auc"] > 0.85
 
 

@@ -337,6 +337,15 @@ def test_class_weights_move_the_predictions():
     assert share["balanced"] != share[None]
 
 
+@pytest.mark.parametrize(
+    "change", [{"hidden_sizes": (4,)}, {"module": nn.Linear(7, 1)}], ids=["sizes", "module"]
+)
+def test_warm_start_with_other_layers_is_refused(change):
+    model = fitted(max_epochs=3, warm_start=True).set_params(**change)
+    with pytest.raises(InputError, match="warm_start: hidden_sizes or module"):
+        model.fit(LOANS.X, LOANS.y, **LOANS.groups)
+
+
 def test_warm_start_goes_on_from_the_present_network():
     model = fitted(max_epochs=3, warm_start=True)
     first = model.validation_
@@ -345,7 +354,10 @@ def test_warm_start_goes_on_from_the_present_network():
     assert np.allclose(model.decision_function(TEST.X), start, atol=1e-4)
     assert model.encoder_ is encoder
     assert model.plain_ == pytest.approx(first, rel=1e-3, abs=1e-5)  # what it was is what is kept
-    with pytest.warns(CollapseWarning, match="training is too short"):
+    with (
+        pytest.warns(CollapseWarning, match="training is too short"),
+        pytest.warns(BoundWarning, match="the network is the plainly trained one"),
+    ):
         model.set_params(warm_start=False).fit(LOANS.X, LOANS.y, **LOANS.groups)
     assert not np.allclose(model.decision_function(TEST.X), start, atol=1e-2)
 
@@ -518,7 +530,7 @@ def test_the_brake_holds_auc_where_the_weight_would_take_it_away():
 def test_where_fairness_costs_too_much_the_plain_network_is_kept_and_that_is_said():
     weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
     long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
-    with pytest.warns(BoundWarning, match="no epoch lost less AUC than max_auc_drop=0 ") as caught:
+    with pytest.warns(BoundWarning, match="no epoch .* lost less AUC than max_auc_drop=0 ") as caught:
         model = fitted(**weights, **long)
     assert caught[0].filename == __file__
     assert model.n_epochs_ == 0
@@ -544,6 +556,27 @@ def exploding(batches, **parameters):
     return FairXClassifier.from_module(
         Explodes(batches), **{**QUICK, "lambda_ig": 0, "lambda_fair": 0, **parameters}
     )
+
+
+def test_a_gap_that_nobody_can_measure_is_no_bound():
+    groups = np.where(LOANS.y == 1, "a", LOANS.groups["sensitive_features"])
+    groups[np.flatnonzero(LOANS.y == 1)[0]] = "b"
+    groups = np.where(groups == "a", "a", "b")
+    with pytest.raises(InputError, match=r"max_eo_gap: .* all of one group.*validation_fraction"):
+        FairXClassifier(**QUICK, max_eo_gap=0.1).fit(LOANS.X, LOANS.y, sensitive_features=groups)
+
+
+def test_reasons_are_measured_on_rows_from_everywhere_of_a_sorted_table():
+    rng = np.random.default_rng(0)
+    y = (rng.random(16_000) < 0.85).astype(int)
+    groups = rng.choice(["f", "m"], len(y))
+    X = rng.normal(size=(len(y), 3)).astype(np.float32)
+    X[:, 0] += 1.5 * y + 2 * ((y == 0) & (groups == "m"))
+    order = np.argsort(-y, kind="stable")
+    model = FairXClassifier(**{**QUICK, "max_epochs": 1, "batch_size": 1024, "preprocessing": "none"})
+    model.fit(X[order], y[order], sensitive_features=groups[order])
+    found = gcig.evaluate(model, X, y, sensitive_features=groups, n_bootstrap=0)
+    assert model.validation_["gcig"] == pytest.approx(found.gcig, rel=0.1)
 
 
 def test_a_loss_that_diverges_at_once_leaves_the_estimator_unfitted():
@@ -690,6 +723,19 @@ def test_a_network_of_ones_own_on_an_encoded_table(model):
     assert own.plain_["auc"] > 0.85  # of a plainly trained copy, not of the untrained network
 
 
+def test_a_network_on_a_table_may_be_a_trained_one(model):
+    again = fitted(module=model.module_)
+    assert again.given_ == pytest.approx(model.validation_, rel=1e-3, abs=1e-5)
+    assert again.plain_ == again.given_  # its predictions are as good as those of more training, and kept
+
+
+def test_before_is_untrained_where_the_given_network_was_and_the_guards_do_not_look_at_it():
+    own = fitted(module=make_mlp(7, (8, 4), "gelu", generator=torch.Generator().manual_seed(0)))
+    assert own.given_["auc"] < 0.8 < own.plain_["auc"]
+    assert own.changes_.loc["auc", "before"] == own.given_["auc"]
+    assert not own.changed_columns_
+
+
 def test_from_module_takes_all_parameters():
     model = FairXClassifier.from_module(nn.Linear(3, 1), lambda_ig=0.7, preprocessing="table")
     assert (model.lambda_ig, model.preprocessing) == (0.7, "table")
@@ -700,9 +746,10 @@ def test_from_module_takes_all_parameters():
     [
         (nn.Linear(4, 1), "module cannot take rows of 3 encoded columns"),
         (nn.Linear(3, 2), r"one logit a row.*\(2, 2\)"),
+        (nn.Sequential(nn.Linear(3, 1), nn.Sequential(nn.Sigmoid()), nn.Flatten(0)), "ends in a Sigmoid"),
     ],
-    ids=["inputs", "outputs"],
+    ids=["inputs", "outputs", "probabilities"],
 )
-def test_networks_of_the_wrong_size_are_refused(network, message):
+def test_networks_that_do_not_fit_are_refused(network, message):
     with pytest.raises(InputError, match=message):
         FairXClassifier.from_module(network, **QUICK).fit(LOANS.numbers, LOANS.y, **LOANS.groups)

@@ -65,27 +65,36 @@ def test_the_heaviest_term_is_that_of_all_epochs_not_of_the_last():
     assert heaviest_term(none, history) == ""
 
 
+GOOD = {"auc": 0.9, "decided_alike": 0.7}
+
+
 @pytest.mark.parametrize(
-    ("verdict", "heaviest", "plain_auc", "cause"),
+    ("verdict", "heaviest", "plain", "cause"),
     [
-        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", 0.9, "lambda_ig=9 is too much.*without fairness.*0.900"),
-        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", math.nan, "lambda_ig=9 is too much for these data: lower"),
-        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", 0.52, "plain network does no better"),
-        (Verdict(0.5, 0.6, 0.4), "", math.nan, "No fairness term has a weight: the columns tell little"),
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", GOOD, "lambda_ig=9 is too much.*without fairness.*0.900"),
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", {}, "lambda_ig=9 is too much for these data: lower"),
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", {"auc": 0.52}, "plain network does no better: the columns"),
+        (Verdict(0.5, 0.6, 0.4), "", {}, "No fairness term has a weight: the columns tell little"),
         (
             Verdict(0.8, 1.0, 0.4),
             "",
-            math.nan,
+            {},
             r"No fairness term has a weight: training is too short .*'f1'",
         ),
-        (Verdict(0.9, 1.0, 0.004), "lambda_ig=9", 0.9, "rarer label has 0.4%.*threshold='f1'"),
-        (Verdict(0.8, 1.0, 0.3), "lambda_ig=9", 0.9, r"lambda_ig=9 is too much .*\(.*0\.900\): lower"),
-        (Verdict(0.9, 1.0, 0.3), "lambda_ig=9", 0.9, r"lambda_ig=9 is too much .*training is too short"),
+        (Verdict(0.9, 1.0, 0.004), "lambda_ig=9", GOOD, "rarer label has 0.4%.*threshold='f1'"),
+        (
+            Verdict(0.9, 1.0, 0.3),
+            "lambda_ig=9",
+            {"auc": 0.9, "decided_alike": 0.996},
+            "plain network does no better: training is too short .*'f1'",
+        ),
+        (Verdict(0.8, 1.0, 0.3), "lambda_ig=9", GOOD, r"lambda_ig=9 is too much .*\(.*0\.900\): lower"),
+        (Verdict(0.9, 1.0, 0.3), "lambda_ig=9", GOOD, r"lambda_ig=9 is too much .*training is too short"),
     ],
 )
-def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain_auc, cause):
+def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain, cause):
     with pytest.warns(CollapseWarning, match=rf"collapsed \(AUC {verdict.auc:.3f}, .*%.*alike\)\. .*{cause}"):
-        warn_of_collapse(verdict, heaviest, plain_auc, stacklevel=1)
+        warn_of_collapse(verdict, heaviest, plain, stacklevel=1)
 
 
 def test_other_warnings_name_what_was_found():
@@ -100,5 +109,5 @@ def test_warnings_point_to_the_caller():
         warnings.simplefilter("always")
         warn_of_bound("max_gcig", 0.05, 0.07, 0.8, stacklevel=1)
         warn_of_columns(2.0, 8.0, 0.5, stacklevel=1)
-        warn_of_collapse(Verdict(0.5, 1.0, 0.4), "", math.nan, stacklevel=1)
+        warn_of_collapse(Verdict(0.5, 1.0, 0.4), "", {}, stacklevel=1)
     assert {warning.filename for warning in caught} == {__file__}

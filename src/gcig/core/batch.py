@@ -13,8 +13,8 @@ class GroupedBatch:
     """Inputs of shape (n, ...) with binary labels and group codes of shape (n,).
 
     >>> batch = GroupedBatch(torch.zeros(3, 2), torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    >>> len(batch), len(batch[:2])
-    (3, 2)
+    >>> len(batch), len(batch[:2]), batch.spread(2).groups
+    (3, 2, tensor([0, 0]))
     """
 
     inputs: Tensor
@@ -36,6 +36,12 @@ class GroupedBatch:
 
     def __getitem__(self, rows: "Tensor | slice") -> "GroupedBatch":
         return GroupedBatch(self.inputs[rows], self.labels[rows], self.groups[rows])
+
+    def spread(self, count: int) -> "GroupedBatch":
+        """At most `count` of the rows, at even distances: a table may be sorted."""
+        if len(self) <= count:
+            return self
+        return self[torch.arange(count, device=self.inputs.device) * len(self) // count]
 
     def to(self, device: torch.device | str) -> "GroupedBatch":
         """The batch on another device."""

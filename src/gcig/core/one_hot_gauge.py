@@ -17,7 +17,7 @@ from gcig.core.layered import LayeredNetwork
 
 __all__ = ["OneHotGauge"]
 
-_LOOKED_AT = 1024  # rows show whether columns add up
+_LOOKED_AT = 1024  # rows or so show whether columns add up
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OneHotGauge:
         frequencies, averaging = torch.zeros_like(means), means.new_zeros(n_columns, n_columns)
         for column in origin.unique():
             block = (origin == column).nonzero().flatten()
-            values = inputs[:_LOOKED_AT, block]
+            values = inputs[:: max(1, len(inputs) // _LOOKED_AT), block]
             if len(block) > 1 and bool((values >= 0).all()) and _adds_up(values):
                 frequencies[block] = means[block]
                 averaging[block.unsqueeze(1), block] = means[block].unsqueeze(1)

@@ -38,9 +38,16 @@ from gcig.methods.own_module import copy_checked
 from gcig.methods.parameters import check_parameters
 from gcig.methods.prepared import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.threshold import best_f1_threshold
-from gcig.models.mlp import make_mlp
+from gcig.models.mlp import MLP, make_mlp
 from gcig.persistence import save_folder
-from gcig.training import DivergenceError, Outcome, isolated_seed, resolve_device, seeded_generator
+from gcig.training import (
+    DivergenceError,
+    Outcome,
+    isolated_seed,
+    resolve_device,
+    resolve_learning_rate,
+    seeded_generator,
+)
 
 __all__ = ["NetworkClassifier"]
 
@@ -110,8 +117,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         sensitive_features : array, Series or DataFrame with n rows
             The group of every row; several columns are crossed.
         sample_weight : array of shape (n,), optional
-            What each row counts in the cross-entropy and in outcome rates; rows of weight zero are left out.
-            Encoding, baselines and explanations count all other rows alike.
+            What each row counts in the terms of the loss; rows of weight zero are left out. Encoding,
+            baselines and what is measured on validation rows count all other rows alike.
 
         Raises
         ------
@@ -292,7 +299,25 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
                 f"warm_start: y has the classes {table.labels.classes}, but the network was trained for "
                 f"{tuple(self.classes_.tolist())}. Set warm_start=False to begin anew."
             )
+        if not self._asks_for_these_layers():
+            raise InputError(
+                "warm_start: hidden_sizes or module ask for other layers than those of the network that was "
+                "trained. Set warm_start=False to begin anew."
+            )
         return deepcopy(self.module_)
+
+    def _asks_for_these_layers(self) -> bool:
+        """Whether the parameters describe the present network; a loaded one may be described by nothing."""
+        if self.module is None and not isinstance(self.module_, MLP):
+            return True
+        network = self._make_network(self.baselines_.shape[-1], seeded_generator(0))
+        return [each.shape for each in network.parameters()] == [p.shape for p in self.module_.parameters()]
+
+    def _rate(self, batch_size: int) -> float:
+        """The learning rate, which depends on the network where it is ``"auto"``."""
+        if self.module is not None:
+            return resolve_learning_rate(self.learning_rate, batch_size)
+        return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
 
     def _choose_threshold(self, data: TrainingData) -> float:
         if self.threshold != "f1":

@@ -26,7 +26,7 @@ from gcig.methods.prepared import TrainingData
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
 from gcig.methods.weighted_training import train_weighted
-from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
+from gcig.training import Loop, resolve_batch_size
 
 __all__ = ["ExponentiatedGradientClassifier"]
 
@@ -186,7 +186,7 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
                 labels,
                 costs,
                 loop=Loop(epochs, batch_size),
-                learning_rate=resolve_learning_rate(self.learning_rate, batch_size),
+                learning_rate=self._rate(batch_size),
                 weight_decay=self.weight_decay,
                 largest_norm=self.clip_norm,
                 generator=generator,

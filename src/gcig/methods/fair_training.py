@@ -245,7 +245,7 @@ def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validat
 
 def _told(network: nn.Module, data: GroupedBatch, settings: FairTraining, n_groups: int) -> Validate:
     """Where nothing is held out, nothing is judged; whether the attributions add up is still told."""
-    judge = Judge(data[:_EXPLAINED], data, settings, n_groups)
+    judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups)
 
     def validate(epoch: int) -> Validation:
         metrics = {"completeness": judge.explain(network)["completeness"]} if settings.explains else {}

@@ -13,6 +13,7 @@ from gcig._validation import InputError
 from gcig.core.disparity import Definition
 from gcig.core.modes import evaluating, logits
 from gcig.core.one_hot_gauge import OneHotGauge
+from gcig.losses.equalized_odds import OUTCOME_LOSSES
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.document import numbers_from_plain, numbers_to_plain, to_plain
 from gcig.methods.fair_settings import FairTraining
@@ -32,11 +33,9 @@ from gcig.methods.guards import (
 from gcig.methods.judge import decision_cut, measure
 from gcig.methods.prepared import TrainingData
 from gcig.methods.threshold import logit_of
-from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
+from gcig.training import Loop, resolve_batch_size
 
 __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier"]
-
-_SERIOUS = 10  # epochs, with fewer nobody expects much
 
 
 class FairXClassifier(NetworkClassifier):
@@ -63,7 +62,8 @@ class FairXClassifier(NetworkClassifier):
     outcome : {"equalized_odds", "equal_opportunity", "demographic_parity"}
         Which gap of soft rates the outcome term is.
     max_gcig : float, optional
-        A bound on GCIG instead of a weight: `lambda_ig` is then raised until validation data meet it.
+        A bound on GCIG (in the `norm` of training) instead of a weight: `lambda_ig` is then raised until
+        validation data meet it.
     max_eo_gap : float, optional
         A bound on the outcome gap (for equalized odds the sum of the differences in true and false
         positive rates) instead of a weight.
@@ -74,10 +74,11 @@ class FairXClassifier(NetworkClassifier):
     hidden_sizes, activation, dropout : tuple of int, str, float
         The network where none is given.
     max_epochs, batch_size : int, int or "auto"
-        ``"auto"`` is 64 rows for small tables and up to 512 for large ones.
+        ``"auto"`` is 64 rows for small tables and up to 512 for large ones. The plain network of a small
+        table is trained for up to 40 epochs even where the fair one is for fewer.
     learning_rate, weight_decay, clip_norm : float
-        Of AdamW; ``learning_rate="auto"`` grows with the batch. It is lowered along a cosine. The network
-        that learns from the plain one takes twice this rate.
+        Of AdamW; ``learning_rate="auto"`` grows with the batch, and is higher for narrow networks. It is
+        lowered along a cosine. The network that learns from the plain one takes twice this rate.
     early_stopping : bool
         Whether a part of the training data is held out. It decides which epoch is kept (the fairest that
         loses little AUC and few columns), when to stop, and when weights are too high.
@@ -97,7 +98,8 @@ class FairXClassifier(NetworkClassifier):
         The probability from which a row is predicted positive; ``"f1"`` chooses it on validation data.
     class_weight : None, "balanced" or dict
     warm_start : bool
-        Whether another `fit` goes on from the present network, whose predictions are then kept.
+        Whether another `fit` goes on from the present network, whose predictions are then kept:
+        `max_auc_drop` and the guards count from there, once more in every `fit`.
     device : str
         ``"auto"`` takes a CUDA device where there is one.
     random_state : int, RandomState or None
@@ -115,14 +117,16 @@ class FairXClassifier(NetworkClassifier):
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
-        AUC, GCIG, effective columns and outcome gap (of decisions and, soft, of probabilities) of the
-        plainly trained network on validation data; of the network that was given where it is repaired
-        (`from_module`). Empty where nothing was held out or no fairness term is on.
+        AUC, GCIG, effective columns and outcome gap (of decisions and, soft, of probabilities) on validation
+        data of the network whose predictions are kept: the plainly trained one, or with `warm_start` that of
+        the last fit. Empty where nothing was held out or no fairness term is on.
+    given_ : dict
+        The same of the network that was given, if one was (`module`, `from_module`), before any training.
     validation_ : dict
         The same of the trained network, with outcomes decided at its threshold; on the training data where
         none are held out.
     changes_ : DataFrame
-        The two side by side.
+        What it is like beside the network that was given, or else the plain one.
     braked_ : bool
         Whether the brake had to act because much AUC or many columns were lost, in any epoch.
     collapsed_ : bool
@@ -217,7 +221,7 @@ class FairXClassifier(NetworkClassifier):
         """Repair a network that somebody already trained: `fit` goes on from its weights.
 
         Rows are taken as the numbers that the network was trained on, unless ``preprocessing="table"`` is
-        among the parameters. The network given is copied, and left as it is. After `fit`, `plain_` says what
+        among the parameters. The network given is copied, and left as it is. After `fit`, `given_` says what
         it was like before and `validation_` what the repaired one is like; `changes_` puts them side by side.
 
         Examples
@@ -247,7 +251,8 @@ class FairXClassifier(NetworkClassifier):
         if self.diverged_:
             raise InputError("the last fit diverged, and what it changed was not measured: fit again first.")
         names = ["auc", "gcig", "outcome_gap", "columns", "completeness"]
-        changes = pd.DataFrame({"before": self.plain_, "after": self.validation_}, index=names, dtype=float)
+        before = self.given_ or self.plain_
+        changes = pd.DataFrame({"before": before, "after": self.validation_}, index=names, dtype=float)
         changes["change"] = changes["after"] - changes["before"]
         return changes
 
@@ -274,7 +279,7 @@ class FairXClassifier(NetworkClassifier):
         batch_size = resolve_batch_size(self.batch_size, n_rows)
         return FairTraining(
             loop=Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
-            learning_rate=resolve_learning_rate(self.learning_rate, batch_size),
+            learning_rate=self._rate(batch_size),
             weight_decay=self.weight_decay,
             clip_norm=self.clip_norm,
             lambda_ig=self.lambda_ig,
@@ -299,10 +304,12 @@ class FairXClassifier(NetworkClassifier):
                 f"{' and '.join(self._bounds())}: no validation data could be held out to check bounds on. "
                 "Give more rows, a larger validation_fraction, or weights (lambda_ig, lambda_fair) instead."
             )
+        if self.max_eo_gap is not None:
+            self._check_gap_can_be_measured(data)
         settings = self._settings(len(data.training))
-        repairing = self.module is not None and self.preprocessing == "none"
-        before = self._measure(network, data, settings)[0] if repairing else None
         continuing = hasattr(self, "module_")  # warm_start
+        bringing = self.module is not None and not continuing
+        self.given_ = self._measure(network, data, settings)[0] if bringing else {}
         trained = train_fairly(
             network,
             data.training,
@@ -311,7 +318,7 @@ class FairXClassifier(NetworkClassifier):
             weights=data.weights,
             validation=data.validation,
             n_groups=data.n_groups,
-            trained=True if continuing else None if repairing else False,
+            trained=True if continuing else None if bringing else False,
             gauge=self._gauge(data),
         )
         self._record(trained.outcome)
@@ -319,9 +326,21 @@ class FairXClassifier(NetworkClassifier):
         self.braked_ = trained.braked
         moved = trained.ema_baselines
         self.ema_baselines_ = self.baselines_.copy() if moved is None else moved.cpu().numpy()
-        self.plain_ = trained.plain if before is None else before
+        self.plain_ = trained.plain
         self.validation_, verdict = self._measure(network, data, settings)
         self._guard(verdict, trained)
+
+    def _check_gap_can_be_measured(self, data: TrainingData) -> None:
+        """A gap needs two groups among the rows held out, wherever rates are compared."""
+        assert data.validation is not None
+        rows = data.validation
+        members = OUTCOME_LOSSES[self.outcome](data.n_groups).membership(rows.labels, rows.groups)
+        if bool(((members.sum(-1) > 0).sum(-1) < 2).any()):
+            raise InputError(
+                "max_eo_gap: the rows held out with one of the labels are all of one group, so that there is "
+                "no gap to check. Give more rows of the other groups, a larger validation_fraction, or a "
+                "weight (lambda_fair) instead."
+            )
 
     def _gauge(self, data: TrainingData) -> OneHotGauge | None:
         origin = torch.from_numpy(self.encoder_.origin_).to(data.training.inputs.device)
@@ -344,11 +363,11 @@ class FairXClassifier(NetworkClassifier):
         self.collapsed_ = verdict.collapsed
         self.changed_columns_ = columns_changed(columns, plain_columns)
         level = 5  # from here to the caller of fit
-        if trained.plain and trained.outcome.best_epoch == 0 and self.max_epochs >= _SERIOUS:
+        if trained.plain and trained.outcome.best_epoch == 0:
             warn_of_limits(self.max_auc_drop, stacklevel=level)
         if self.collapsed_:
             heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
-            warn_of_collapse(verdict, heaviest, self.plain_.get("auc", math.nan), stacklevel=level)
+            warn_of_collapse(verdict, heaviest, self.plain_, stacklevel=level)
         elif self.changed_columns_:
             warn_of_columns(columns, plain_columns, self.weights_["gcig"], stacklevel=level)
         reached = {"max_gcig": self.validation_["gcig"], "max_eo_gap": self.validation_["outcome_gap"]}
@@ -375,6 +394,7 @@ class FairXClassifier(NetworkClassifier):
             "definition": to_plain(self.definition_.to_dict()),
             "weights": numbers_to_plain(self.weights_),
             "plain": numbers_to_plain(self.plain_),
+            "given": numbers_to_plain(self.given_),
             "validation": numbers_to_plain(self.validation_),
             "collapsed": self.collapsed_,
             "changed_columns": self.changed_columns_,
@@ -390,6 +410,7 @@ class FairXClassifier(NetworkClassifier):
         stored = document["fairx"]
         model.weights_ = numbers_from_plain(stored["weights"])
         model.plain_ = numbers_from_plain(stored["plain"])
+        model.given_ = numbers_from_plain(stored["given"])
         model.validation_ = numbers_from_plain(stored["validation"])
         model.collapsed_, model.changed_columns_ = stored["collapsed"], stored["changed_columns"]
         model.braked_ = stored["braked"]

@@ -25,6 +25,8 @@ __all__ = [
 
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
+_RARE = 0.05  # the share of a label below which few rows reach a threshold of a half
+_UNDECIDED = "training is too short (max_epochs), or the threshold does not suit these data ('f1' does)."
 
 
 class CollapseWarning(UserWarning):
@@ -127,26 +129,26 @@ def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Ep
     return heaviest if shares[heaviest] > 0 else ""
 
 
-def warn_of_collapse(verdict: Verdict, heaviest: str, plain_auc: float, *, stacklevel: int) -> None:
-    """Say that a model collapsed, and which weight did it."""
+def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float], *, stacklevel: int) -> None:
+    """Say that a model collapsed, and which weight did it, unless the plain network is no better."""
+    plain_auc = plain.get("auc", math.nan)
     if plain_auc < LOWEST_AUC:
         cause = "The plain network does no better: the columns tell little about y."
-    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= 2 * (1 - LARGEST_SHARE):
+    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE:
         cause = (
             f"The rarer label has {verdict.rarest:.1%} of the rows, so that few reach the threshold: set "
             "threshold='f1' or class_weight='balanced'."
         )
+    elif verdict.auc >= LOWEST_AUC and plain.get("decided_alike", 0.0) >= LARGEST_SHARE:
+        cause = f"The plain network does no better: {_UNDECIDED}"
     elif not heaviest:
-        cause = "No fairness term has a weight: " + (
-            "the columns tell little about y."
-            if verdict.auc < LOWEST_AUC
-            else "training is too short (max_epochs), or the threshold does not suit these data ('f1' does)."
-        )
+        unrelated = "the columns tell little about y."
+        cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
     else:
-        plain = f" (without fairness terms AUC is {plain_auc:.3f})" if math.isfinite(plain_auc) else ""
+        without = f" (without fairness terms AUC is {plain_auc:.3f})" if math.isfinite(plain_auc) else ""
         short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
         cause = (
-            f"{heaviest} is too much for these data{plain}{short}: lower the weight, or give a bound that "
+            f"{heaviest} is too much for these data{without}{short}: lower the weight, or give a bound that "
             "can be met (max_gcig, max_eo_gap)."
         )
     found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
@@ -166,9 +168,9 @@ def warn_of_columns(now: float, plain: float, weight: float, *, stacklevel: int)
 def warn_of_limits(max_auc_drop: float, *, stacklevel: int) -> None:
     """No epoch kept enough: the plain network was kept."""
     warnings.warn(
-        f"no epoch lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns: the network is the "
-        "plainly trained one, as unfair as that is. Give more max_epochs, a larger max_auc_drop, or lower "
-        "weights.",
+        f"no epoch was fairer, lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns, on the "
+        "mean of the last epochs: the network is the plainly trained one, as unfair as that is. Give more "
+        "max_epochs, a larger max_auc_drop, or lower weights.",
         BoundWarning,
         stacklevel=stacklevel + 1,
     )

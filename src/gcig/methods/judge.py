@@ -82,11 +82,16 @@ class Judge:
         return float(_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
 
     @cached_property
+    def explained(self) -> GroupedBatch:
+        """The validation rows whose reasons are looked at."""
+        return self.rows.spread(_VALIDATION_ROWS)
+
+    @cached_property
     def references(self) -> Tensor:
         """The groups' baselines for the rows that are explained: means of the training rows."""
         data = self.training
         means = GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups)
-        return means.of(self.rows.labels[:_VALIDATION_ROWS])
+        return means.of(self.explained.labels)
 
     @torch.no_grad()
     def auc(self, network: nn.Module) -> float:
@@ -179,7 +184,7 @@ class Judge:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
         found = attributions(
             network,
-            self.rows.inputs[:_VALIDATION_ROWS],
+            self.explained.inputs,
             self.references,
             rule=self.settings.rule,
             n_steps=self.settings.n_steps,
@@ -201,14 +206,18 @@ def measure(
 ) -> dict[str, float]:
     """What a network is like on some rows.
 
-    AUC, the outcome gap of decisions and that of probabilities, GCIG, completeness and effective columns.
+    AUC, the share of the rows that are decided alike, the outcome gap of decisions and that of probabilities,
+    GCIG, completeness and effective columns.
     """
     judge = Judge(rows, training, settings, n_groups)
     with evaluating(network):
         scores = logits(network, rows.inputs)
+    margins = scores - decision_cut(scores, rows.labels, settings)
+    positive = float((margins >= 0).double().mean())
     return {
         "auc": binary_auc(scores, rows.labels),
-        "outcome_gap": _hard_gap(scores - decision_cut(scores, rows.labels, settings), judge.membership),
+        "decided_alike": max(positive, 1 - positive),
+        "outcome_gap": _hard_gap(margins, judge.membership),
         "soft_outcome_gap": float(rate_disparity(scores, judge.membership)),
         **judge.explain(network),
     }

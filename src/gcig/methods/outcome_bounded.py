@@ -14,7 +14,7 @@ from gcig.methods.base import NetworkClassifier
 from gcig.methods.outcome_judge import all_logits, cell_members, cell_rates, excess
 from gcig.methods.prepared import TrainingData
 from gcig.methods.threshold import logit_of
-from gcig.training import Loop, Outcome, resolve_batch_size, resolve_learning_rate
+from gcig.training import Loop, Outcome, resolve_batch_size
 
 __all__ = ["OutcomeBoundedClassifier"]
 
@@ -52,7 +52,7 @@ class OutcomeBoundedClassifier(NetworkClassifier):
         batch_size = resolve_batch_size(self.batch_size, n_rows)
         return {
             "loop": Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
-            "learning_rate": resolve_learning_rate(self.learning_rate, batch_size),
+            "learning_rate": self._rate(batch_size),
             "weight_decay": self.weight_decay,
             "clip_norm": self.clip_norm,
             "max_gap": self.max_gap,

@@ -33,12 +33,25 @@ def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
         gradient = None
         if scores.requires_grad:
             (gradient,) = torch.autograd.grad(scores.sum(), rows, allow_unused=True)
+    if _ends_in_sigmoid(network):
+        raise InputError(
+            "module ends in a Sigmoid, and so gives probabilities. It must give logits: leave that out."
+        )
     if gradient is None:
         raise InputError(
             "module: the network's output is not differentiable in its input. Remove detach(), no_grad(), "
             "rounding or argmax from its forward."
         )
     return network
+
+
+def _ends_in_sigmoid(network: nn.Module) -> bool:
+    """Whether the last part of a chain is one; of other networks nobody knows what comes last."""
+    last = network
+    while isinstance(last, nn.Sequential) and len(last):
+        parts = [part for part in last if not isinstance(part, nn.Flatten | nn.Identity)]
+        last = parts[-1] if parts else nn.Identity()
+    return isinstance(last, nn.Sigmoid)
 
 
 def _scores(network: nn.Module, rows: Tensor) -> Tensor:

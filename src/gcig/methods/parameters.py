@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from gcig._validation import InputError
 from gcig.losses.equalized_odds import OUTCOME_LOSSES
 
@@ -40,6 +42,7 @@ def _one_of(*choices: str) -> _Rule:
     return _Rule(f"one of {listed}", lambda value: isinstance(value, str) and value in choices)
 
 
+_BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
 _WEIGHT = _number("a finite number that is not negative", lambda value: 0 <= value < math.inf)
 _BOUND = _number("a positive number", lambda value: value > 0, besides=(None,))
 _RULES: Mapping[str, _Rule] = {
@@ -54,6 +57,7 @@ _RULES: Mapping[str, _Rule] = {
     "learning_rate": _number("a positive number", lambda value: 0 < value < math.inf, besides=("auto",)),
     "weight_decay": _WEIGHT,
     "clip_norm": _number("a positive number", lambda value: 0 < value < math.inf),
+    "early_stopping": _BOOLEAN,
     "patience": _integer(),
     "validation_fraction": _number("a number between 0 and 1", lambda value: 0 < value < 1),
     "max_auc_drop": _number("a number that is not negative", lambda value: value >= 0),
@@ -61,6 +65,7 @@ _RULES: Mapping[str, _Rule] = {
     "penalty_rows": _number("a number in (0, 1]", lambda value: 0 < value <= 1),
     "penalty_every": _integer(),
     "ema_rate": _number("a number in [0, 1]", lambda value: 0 <= value <= 1),
+    "warm_start": _BOOLEAN,
     "threshold": _number("a number between 0 and 1", lambda value: 0 < value < 1, besides=("f1",)),
 }
 

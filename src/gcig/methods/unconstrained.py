@@ -10,7 +10,7 @@ from gcig.methods.base import NetworkClassifier
 from gcig.methods.fair_settings import FairTraining
 from gcig.methods.fair_training import train_fairly
 from gcig.methods.prepared import TrainingData
-from gcig.training import Loop, resolve_batch_size, resolve_learning_rate
+from gcig.training import Loop, resolve_batch_size
 
 __all__ = ["UnconstrainedClassifier"]
 
@@ -80,7 +80,7 @@ class UnconstrainedClassifier(NetworkClassifier):
         batch_size = resolve_batch_size(self.batch_size, len(data.training))
         settings = FairTraining(
             loop=Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
-            learning_rate=resolve_learning_rate(self.learning_rate, batch_size),
+            learning_rate=self._rate(batch_size),
             weight_decay=self.weight_decay,
             clip_norm=self.clip_norm,
             progress=self.verbose,
