@@ -65,13 +65,13 @@ def test_the_heaviest_term_is_that_of_all_epochs_not_of_the_last():
     assert heaviest_term(none, history) == ""
 
 
-GOOD = {"auc": 0.9, "decided_alike": 0.7}
+PLAIN = {"auc": 0.9, "decided_alike": 0.7}
 
 
 @pytest.mark.parametrize(
     ("verdict", "heaviest", "plain", "cause"),
     [
-        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", GOOD, "lambda_ig=9 is too much.*without fairness.*0.900"),
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", PLAIN, "lambda_ig=9 is too much.*without fairness.*0.900"),
         (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", {}, "lambda_ig=9 is too much for these data: lower"),
         (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", {"auc": 0.52}, "plain network does no better: the columns"),
         (Verdict(0.5, 0.6, 0.4), "", {}, "No fairness term has a weight: the columns tell little"),
@@ -81,15 +81,15 @@ GOOD = {"auc": 0.9, "decided_alike": 0.7}
             {},
             r"No fairness term has a weight: training is too short .*'f1'",
         ),
-        (Verdict(0.9, 1.0, 0.004), "lambda_ig=9", GOOD, "rarer label has 0.4%.*threshold='f1'"),
+        (Verdict(0.9, 1.0, 0.004), "lambda_ig=9", PLAIN, "rarer label has 0.4%.*threshold='f1'"),
         (
             Verdict(0.9, 1.0, 0.3),
             "lambda_ig=9",
             {"auc": 0.9, "decided_alike": 0.996},
             "plain network does no better: training is too short .*'f1'",
         ),
-        (Verdict(0.8, 1.0, 0.3), "lambda_ig=9", GOOD, r"lambda_ig=9 is too much .*\(.*0\.900\): lower"),
-        (Verdict(0.9, 1.0, 0.3), "lambda_ig=9", GOOD, r"lambda_ig=9 is too much .*training is too short"),
+        (Verdict(0.8, 1.0, 0.3), "lambda_ig=9", PLAIN, r"lambda_ig=9 is too much .*\(.*0\.900\): lower"),
+        (Verdict(0.9, 1.0, 0.3), "lambda_ig=9", PLAIN, r"lambda_ig=9 is too much .*training is too short"),
     ],
 )
 def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain, cause):

@@ -125,7 +125,7 @@ def test_expected_odds_are_equal_on_training_rows_and_nearly_so_on_new_ones(mode
     before = gaps((model.predict_proba(test.X)[:, 1] >= 0.5).astype(float), test.y, test.groups)["eo"]
     after = gaps(model.expected_predictions(test.X, **test.by), test.y, test.groups)["eo"]
     assert before > 0.3
-    assert after < 0.25 * before
+    assert after < 0.3 * before
 
 
 def test_draws_follow_the_expected_rates(model, biased):
