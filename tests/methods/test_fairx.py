@@ -558,9 +558,10 @@ def exploding(batches, **parameters):
     )
 
 
+@pytest.mark.filterwarnings("ignore:One row only")
 def test_a_gap_that_nobody_can_measure_is_no_bound():
     groups = np.where(LOANS.y == 1, "male", LOANS.sex)
-    groups[np.flatnonzero(LOANS.y == 1)[:2]] = "female"
+    groups[np.flatnonzero(LOANS.y == 1)[:1]] = "female"
     with pytest.raises(InputError, match=r"max_eo_gap: .* all of one group.*validation_fraction"):
         FairXClassifier(**QUICK, max_eo_gap=0.1).fit(LOANS.X, LOANS.y, sensitive_features=groups)
 
