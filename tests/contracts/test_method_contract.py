@@ -169,15 +169,12 @@ def test_the_search_space_is_of_parameters_that_can_be_used(key):
             method.estimator(**{name: value})._check_parameters()
 
 
-def test_a_grid_is_small_and_has_the_defaults_within_it(key):
+def test_a_grid_is_small_and_has_the_defaults_in_it(key):
     space = METHODS[key].search_space
     assert math.prod(map(len, space.values())) <= (12 if key == "fairx" else 6)
     for name, values in space.items():
         default = METHODS[key].estimator().get_params()[name]
-        if isinstance(default, float):
-            assert min(values) <= default <= max(values)
-        else:
-            assert default in (*values, "auto")
+        assert default in (*values, "auto")
 
 
 # --- scikit-learn --------------------------------------------------------------------------------------
