@@ -132,7 +132,6 @@ def test_fault_22_dropout_and_batch_norm_left_in_training_mode_do_not_matter():
     assert torch.equal(network[1].running_mean, statistics)
 
 
-@pytest.mark.filterwarnings("ignore::gcig.BoundWarning")  # few epochs change little
 def test_fault_22_a_trained_model_is_never_left_in_training_mode():
     model = FairXClassifier.from_module(left_in_training_mode(), **QUICK).fit(X, Y, **GROUPS)
     assert not any(part.training for part in model.module_.modules())

@@ -356,7 +356,6 @@ class TestOptions:
             audit_loans(table, reference=(X, table["approved"], table["sex"].str.replace("0", "9")))
 
 
-@pytest.mark.filterwarnings("ignore::gcig.BoundWarning")  # few epochs change little
 def test_own_baselines_are_those_of_training() -> None:
     table = loans(1500)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]

@@ -389,7 +389,6 @@ def test_a_label_that_a_group_does_not_have_is_refused(key):
         model.predict(TABLE.X)
 
 
-@pytest.mark.filterwarnings("ignore::gcig.BoundWarning")  # a few epochs are few for three groups
 def test_three_groups_or_a_clear_no(key):
     table = Table(groups=("a", "b", "c"))
     try:

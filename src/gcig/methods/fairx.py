@@ -37,6 +37,8 @@ from gcig.training import Loop, resolve_batch_size
 
 __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier"]
 
+_SERIOUS = 10  # epochs: nobody is surprised where fewer change nothing
+
 
 class FairXClassifier(NetworkClassifier):
     r"""A network trained for fair reasons and fair outcomes beside accuracy.
@@ -113,7 +115,8 @@ class FairXClassifier(NetworkClassifier):
         probabilities, ``column_shortfall`` is there once columns are held), the weights, and on validation
         data completeness and metrics. ``val_auc_lost`` is what `max_auc_drop` bounds.
     n_epochs_ : int
-        The epoch whose network was kept; 0 is the plain network, where fairness would have cost too much.
+        The epoch whose network was kept; 0 is the plain network, where fairness would have cost too much, or
+        a few epochs changed too little (from ten on that is warned of).
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
@@ -363,7 +366,7 @@ class FairXClassifier(NetworkClassifier):
         self.collapsed_ = verdict.collapsed
         self.changed_columns_ = columns_changed(columns, plain_columns)
         level = 5  # from here to the caller of fit
-        if trained.plain and trained.outcome.best_epoch == 0:
+        if trained.plain and trained.outcome.best_epoch == 0 and self.max_epochs >= _SERIOUS:
             warn_of_limits(self.max_auc_drop, stacklevel=level)
         if self.collapsed_:
             heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
