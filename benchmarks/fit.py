@@ -15,7 +15,7 @@ from benchmarks.timing import report
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import evaluate_predictions
 
-EPOCHS, BATCH, ROUNDS = 10, 512, 3  # 512 is what "auto" takes for Adult
+EPOCHS, BATCH, ROUNDS = 10, 512, 5  # 512 is what "auto" takes for Adult
 
 
 def fit_rows() -> Iterator[Row]:
@@ -52,9 +52,10 @@ def fit_rows() -> Iterator[Row]:
     report("whole fits")
     fits = {"plain": plain, "fairx": fairx, "encoded plain": encoded_plain, "sklearn": sklearn}
     seconds: dict[str, list[float]] = {name: [] for name in fits}
-    for _ in range(ROUNDS):
+    for _ in range(1 + ROUNDS):
         for name, fit in fits.items():
             seconds[name].append(_cpu_seconds(fit))
+    seconds = {name: each[1:] for name, each in seconds.items()}  # the first fits of a process also load it
     ratio = statistics.median(a / b for a, b in zip(seconds["fairx"], seconds["plain"], strict=True))
     yield Row(section, "FairX / both weights 0", ratio, must=3.0, aim=2.0)
     ratio = statistics.median(

@@ -33,7 +33,7 @@ _FILLED, _WITNESSED = 8_000, 2_000  # rows that small tables are filled up to, t
 _PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom it teaches in few epochs
 _STUDENT_RATE = 2.0  # times the learning rate: who starts from a trained network can bear more of it
 _RAMP = 5  # epochs at least
-_EXPLAINED = 256  # training rows whose completeness is told where no rows are held out
+_EXPLAINED = 64  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
 _ENOUGH = {"gcig": 0.35, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
 
@@ -203,7 +203,7 @@ def _run(
         validate = (
             _judged(network, control, judge)
             if judge is not None
-            else _told(network, data, settings, n_groups)
+            else _told(network, data, settings, n_groups, penalty)
         )
 
         def end_epoch(epoch: int) -> Validation:
@@ -243,12 +243,19 @@ def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validat
     return validate
 
 
-def _told(network: nn.Module, data: GroupedBatch, settings: FairTraining, n_groups: int) -> Validate:
+def _told(
+    network: nn.Module,
+    data: GroupedBatch,
+    settings: FairTraining,
+    n_groups: int,
+    penalty: GCIGPenalty | None,
+) -> Validate:
     """Where nothing is held out, nothing is judged; whether the attributions add up is still told."""
-    judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups)
+    means = None if penalty is None else deepcopy(penalty.baselines)  # which have not moved yet
+    judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups, means=means)
 
     def validate(epoch: int) -> Validation:
-        metrics = {"completeness": judge.explain(network)["completeness"]} if settings.explains else {}
+        metrics = {} if penalty is None else {"completeness": judge.explain(network)["completeness"]}
         return Validation(criterion=-epoch, metrics=metrics)
 
     return validate

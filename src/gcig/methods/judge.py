@@ -61,6 +61,7 @@ class Judge:
     settings: FairTraining
     n_groups: int
     teacher: Teacher | None = None
+    means: GroupBaselines | None = None
     recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
 
     @property
@@ -89,8 +90,9 @@ class Judge:
     @cached_property
     def references(self) -> Tensor:
         """The groups' baselines for the rows that are explained: means of the training rows."""
-        data = self.training
-        means = GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups)
+        means, data = self.means, self.training
+        if means is None:
+            means = GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups)
         return means.of(self.explained.labels)
 
     @torch.no_grad()
