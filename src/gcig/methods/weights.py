@@ -16,7 +16,7 @@ __all__ = ["Bounded", "Fixed", "Limits", "Measured", "WeightControl", "standard_
 
 _LOWER, _RAISE = 0.7, 1.05  # quickly down, slowly up again
 # Parts of the AUC that may be lost: what does not matter, where the brake acts, and what is beyond repair.
-# The brake acts early because rows that nobody has seen yet lose more than a teacher says, by a third or so.
+# The brake acts early because new rows lose more than a teacher says, on small tables up to twice as much.
 _SMALL, _NEAR, _FAR = 1 / 3, 0.7, 2.0
 _WANTED = 1.2  # times the columns that must be kept are wanted
 _NEGLIGIBLE = 0.05  # a brake at which a term costs nothing any more
