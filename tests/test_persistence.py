@@ -93,7 +93,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(document=st.dictionaries(st.text(), plain, max_size=4))
 def test_any_plain_document_comes_back_exactly(tmp_path_factory, document):
     path = tmp_path_factory.mktemp("any") / "model"

@@ -114,7 +114,7 @@ def test_every_group_as_if_it_were_alone(groups, fast):
         torch.testing.assert_close(together[group], alone[0], rtol=1e-11, atol=1e-13)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     n=st.integers(0, 4),

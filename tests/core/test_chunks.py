@@ -103,7 +103,7 @@ def test_frozen_parameters_get_none():
     assert module[2].weight.grad is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     n_steps=st.integers(1, 9),
     groups=st.integers(2, 7),

@@ -52,7 +52,7 @@ def test_layered_path_equals_the_general_one_at_the_same_nodes(hidden, activatio
     torch.testing.assert_close(gradient(layered, module), gradient(general, module), rtol=1e-9, atol=1e-11)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     hidden=st.lists(st.integers(1, 6), min_size=1, max_size=3),
     groups=st.integers(2, 7),

@@ -52,7 +52,7 @@ def run_encoder(encoder, table):
     return session.run(None, feed)[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(tables())
 def test_every_cell_is_encoded_alike(parts):
     training = parts[0]

@@ -62,7 +62,7 @@ def test_equals_brute_force(name, n_groups, weighted):
 
 
 @NAMES
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(
         st.tuples(

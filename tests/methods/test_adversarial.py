@@ -1,6 +1,5 @@
 import math
 
-import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -44,7 +43,6 @@ vectors = st.integers(0, 10_000).map(
 )
 
 
-@hypothesis.settings(deadline=None)  # the first call pays for what torch loads late
 @given(vectors, st.floats(0, 10))
 def test_the_direction_is_that_of_the_paper(pair, alpha):
     predictor, adversary = pair
@@ -53,7 +51,6 @@ def test_the_direction_is_that_of_the_paper(pair, alpha):
     torch.testing.assert_close(debiased(predictor, adversary, alpha), expected)
 
 
-@hypothesis.settings(deadline=None)
 @given(vectors, st.floats(0.01, 10))
 def test_to_first_order_the_adversary_only_loses(pair, alpha):
     predictor, adversary = pair

@@ -1,6 +1,5 @@
 import math
 
-import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -42,7 +41,6 @@ def test_violations_compare_every_ordered_pair(n_groups):
                 assert found[y, g, h].item() == pytest.approx((rates[y, g] - rates[y, h]).item() - 0.05)
 
 
-@hypothesis.settings(deadline=None)  # the first call pays for what torch loads late
 @given(st.floats(0, 20), st.floats(-1, 1), st.floats(0, 100), st.floats(0.1, 20))
 def test_multipliers_stay_within_bounds(value, violation, step, largest):
     found = ascend(torch.tensor(min(value, largest)), torch.tensor(violation), step, largest).item()

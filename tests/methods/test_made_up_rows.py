@@ -84,7 +84,7 @@ def test_cells_stay_as_large_as_they_were():
 
 
 @given(n=st.integers(1, 12), n_groups=st.integers(1, 5), seed=st.integers(0, 99))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_cell_is_too_small(n, n_groups, seed):
     rows = table(n, n_groups=n_groups, seed=seed)
     filled = fill_up(rows, 40, seeded(seed)).rows

@@ -27,7 +27,7 @@ def test_the_expected_auc_is_the_chance_that_a_pair_is_in_order(seed):
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=30), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_of_rows_that_are_sure_it_is_the_auc(labels, random):
     scores = torch.tensor(random.sample(range(100), len(labels)), dtype=torch.float32)
     found = expected_auc(scores, torch.tensor(labels, dtype=torch.float32))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig.methods.threshold import best_f1_threshold, logit_of
@@ -23,7 +23,6 @@ def predicts_both(labels, positive):
 
 
 @given(rows)
-@settings(deadline=None)
 def test_f1_is_near_the_highest_of_the_thresholds_that_predict_both_classes(rows):
     probability = np.array([p for p, _ in rows])
     labels = np.array([y for _, y in rows])

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -16,7 +16,6 @@ def enumerated_range(n: int, m: int, rate: float) -> float:
     return float((joint * np.abs(x[:, None] / n - y / m)).sum())
 
 
-@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 60), st.floats(1e-6, 1))
 def test_two_groups_match_enumeration(n: int, m: int, rate: float) -> None:
     assert expected_range(np.array([n, m]), rate) == pytest.approx(enumerated_range(n, m, rate), abs=1e-12)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
@@ -24,7 +24,6 @@ def sample(seed: int, weighted: bool):
     return y, score, weights
 
 
-@settings(deadline=None)
 @given(SEEDS, st.booleans())
 def test_ranking_and_likelihood_match_scikit_learn(seed: int, weighted: bool) -> None:
     y, score, weights = sample(seed, weighted)
@@ -34,7 +33,6 @@ def test_ranking_and_likelihood_match_scikit_learn(seed: int, weighted: bool) ->
     assert log_loss(y, score, weights) == pytest.approx(reference.log_loss(y, score, sample_weight=weights))
 
 
-@settings(deadline=None)
 @given(SEEDS, st.booleans())
 def test_decisions_match_scikit_learn(seed: int, weighted: bool) -> None:
     y, score, w = sample(seed, weighted)

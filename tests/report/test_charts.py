@@ -86,7 +86,7 @@ def every_chart(draw):
 
 
 @given(every_chart())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_numbers_and_names_give_a_sound_picture(svg):
     assert inside(parsed(svg))
 
