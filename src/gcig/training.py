@@ -298,14 +298,12 @@ def train(
 
 
 def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
-    """Mean of each term over the mini-batches; the device is waited for once."""
-    sums: dict[str, Tensor] = {}
-    counts: dict[str, int] = {}
+    """Mean of each term over the mini-batches that have it; the device is waited for once."""
+    values: dict[str, list[Tensor]] = {}
     for rows in rows_of_batches:
         for name, value in step(rows).items():
-            sums[name] = sums[name] + value if name in sums else value
-            counts[name] = counts.get(name, 0) + 1
-    return {name: float(total) / counts[name] for name, total in sums.items()}
+            values.setdefault(name, []).append(value)
+    return {name: float(torch.stack(each).mean()) for name, each in values.items()}
 
 
 def _set_rates(optimizer: Rated, rates: list[float], loop: Loop, number: int) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcig.core.activations import find_activation
+from gcig.core.activations import Room, find_activation
 
 KNOWN = [
     nn.SiLU(),
@@ -49,16 +49,18 @@ def test_derivatives_are_those_of_the_module(module: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("module", KNOWN, ids=str)
-def test_values_and_slopes_go_where_they_are_wanted(module: nn.Module) -> None:
+def test_results_go_where_there_is_room_for_them(module: nn.Module) -> None:
     activation = find_activation(module)
     assert activation is not None
     z = points()
-    out = torch.full_like(z, torch.nan), torch.full_like(z, torch.nan)
+    room = Room(*torch.full((4, *z.shape), torch.nan, dtype=z.dtype))
     before = z.clone()
-    value, slope, _ = activation.derivatives(z, out)
-    assert value is out[0]
-    assert slope is out[1]
-    torch.testing.assert_close(torch.stack(out), torch.stack(activation.derivatives(z)[:2]), rtol=0, atol=0)
+    found = activation.derivatives(z, room)
+    assert found[0] is room.value
+    assert found[1] is room.slope
+    assert found[2] is (room.curvature if activation.curved else None)
+    for part, expected in zip(found, activation.derivatives(z), strict=True):
+        torch.testing.assert_close(part, expected, rtol=0, atol=0)
     torch.testing.assert_close(z, before, rtol=0, atol=0)
 
 

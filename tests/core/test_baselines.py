@@ -39,6 +39,28 @@ def test_sums_equal_a_loop_over_cells(n, groups, shape, seed):
             torch.testing.assert_close(found.means[label, group], mean, rtol=0, atol=1e-13)
 
 
+def test_means_of_more_rows_than_are_summed_at_once():
+    x, y, g = make_rows(9000)
+    found = GroupBaselines.from_data(x, y, g)
+    torch.testing.assert_close(found.values, cell_sums(x, y, g, n_groups=2).means, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_a_batch_with_all_cells_moves_them_as_one_without_some_does(groups):
+    x, y, g = make_rows(groups=groups, dtype=torch.float32)
+    baselines = GroupBaselines.from_data(x, y, g, rate=0.3)
+    start = baselines.values.clone()
+    sums = baselines.update(2 * x, y, g)
+    torch.testing.assert_close(baselines.values, start.lerp(sums.means, 0.3))
+    assert not baselines.n_empty.any()
+    moved = baselines.values.clone()
+    some = (y == 0) | (g == 0)
+    sums = baselines.update(3 * x[some], y[some], g[some])
+    torch.testing.assert_close(baselines.values[0], moved[0].lerp(sums.means[0], 0.3))
+    assert torch.equal(baselines.values[1, 1:], moved[1, 1:])
+    assert baselines.n_empty.tolist() == [[0] * groups, [0] + [1] * (groups - 1)]
+
+
 def test_sums_of_two_processes_add_up_to_those_of_one():
     x, y, g = make_rows(41, groups=3)
     both = cell_sums(x[:17], y[:17], g[:17], n_groups=3) + cell_sums(x[17:], y[17:], g[17:], n_groups=3)

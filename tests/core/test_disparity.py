@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gcig.core.disparity import (
     Definition,
+    all_defined,
     column_disparity,
+    defined_by_norms,
     defined_rows,
     disparity,
     effective_columns,
@@ -107,6 +109,13 @@ def test_small_is_judged_against_the_median():
     assert defined_rows(1e-30 * attributions).all()
     attributions[0, 3] *= 1e-10
     assert defined_rows(attributions).tolist() == [row != 3 for row in range(9)]
+
+
+@pytest.mark.parametrize("least", [1.0, 1e-5, 1e-9, 0.0, math.nan])
+@pytest.mark.parametrize("largest", [1.0, 1e3, math.inf])
+def test_whether_all_are_defined_is_what_each_says(least, largest):
+    norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
+    assert all_defined(norms) == bool(defined_by_norms(norms).all())
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 2**31))

@@ -13,7 +13,7 @@ from gcig.core.fused import Scratch, SecantRule, secant_penalty
 from gcig.core.layered import LayeredNetwork
 from gcig.core.objective_pass import objective_gradient, secant_objective
 from gcig.core.secant import sharpness
-from gcig.core.secant_pass import Layers
+from gcig.core.secant_pass import Layers, SecantPass
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.SiLU,
@@ -325,18 +325,10 @@ def test_another_term_of_the_attributions(norm: str, n_segments: int, groups: in
 
         return pull
 
-    layers = Layers.of(recognise(net))
-    found, parts = objective_gradient(
-        layers,
-        inputs,
-        labels[:count],
-        baselines,
-        weights[:count],
-        rule,
-        pulled(torch.sum),
-        Scratch(),
-        pulled(inner),
-    )
+    work = SecantPass(Layers.of(recognise(net)), count, len(inputs) - count, baselines, rule, Scratch())
+    work.inputs.copy_(inputs)
+    work.load(labels[:count], baselines)
+    found, parts = objective_gradient(work, weights[:count], pulled(torch.sum), pulled(inner))
     references = baselines[labels[:count]].transpose(0, 1)
     attributions = plain_attributions(net, inputs[:count], references, rule)
     penalty = plain_penalty((net, inputs[:count], labels[:count], baselines, weights[:count]), rule)

@@ -19,7 +19,7 @@ from gcig.core.baselines import GroupBaselines
 from gcig.core.disparity import defined_rows, disparity
 from gcig.core.probing import KinkWarning
 from gcig.core.quadrature import quadrature
-from gcig.losses.gcig import GCIGPenalty, label_row_weights, sample_rows
+from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
 from gcig.models.mlp import make_mlp
 
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -121,7 +121,7 @@ def test_label_weights(label_weights, path):
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     hidden=st.lists(st.integers(1, 6), max_size=3),
     activation=st.sampled_from(["silu", "relu", "tanh"]),
@@ -434,6 +434,11 @@ def test_a_batch_of_one_label(label, path):
     both = problem.value(**PATHS[path])
     other = problem.penalty(**PATHS[path])(problem.module, problem.x[~rows], problem.y[~rows])
     assert (value + other).item() == pytest.approx(both.item(), rel=1e-9)
+
+
+def test_a_label_without_rows_counts_nothing_at_any_weight():
+    members = label_members(torch.tensor([1, 1]))
+    assert weigh_members(members, 500.0).tolist() == [250.0, 250.0]
 
 
 @EVERY_PATH

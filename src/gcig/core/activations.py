@@ -8,10 +8,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Activation", "Kernels", "find_activation"]
+__all__ = ["Activation", "Kernels", "Room", "find_activation"]
 
 Derivatives = tuple[Tensor, Tensor, Tensor | None]
-Out = tuple[Tensor | None, Tensor | None]
+
+
+class Room(NamedTuple):
+    """Where an activation may write: arrays of the shape of z, or None for new ones.
+
+    `work` is overwritten on the way.
+    """
+
+    value: Tensor | None = None
+    slope: Tensor | None = None
+    curvature: Tensor | None = None
+    work: Tensor | None = None
+
+
+_NEW = Room()
 
 
 class Kernels(NamedTuple):
@@ -31,8 +45,8 @@ class Activation:
     Parameters
     ----------
     evaluate : callable
-        Maps z to ``(s(z), s'(z), s''(z))``; takes two arrays for the first two (None: new ones). Shared
-        subexpressions (a sigmoid, say) are computed once.
+        Maps z to ``(s(z), s'(z), s''(z))``, written where there is room for them. Shared subexpressions (a
+        sigmoid, say) are computed once.
     smooth : bool
         Whether s' is continuous. Where it jumps, the jumps move along the path with the parameters, and
         quadrature at fixed nodes loses the gradient that they carry.
@@ -42,90 +56,95 @@ class Activation:
         Where s and the pullback by s' are all that is wanted; by default they go through `evaluate`.
     """
 
-    evaluate: Callable[[Tensor, Out], Derivatives]
+    evaluate: Callable[[Tensor, Room], Derivatives]
     smooth: bool = True
     curved: bool = True
     kernels: Kernels | None = None
 
     def value(self, z: Tensor) -> Tensor:
         """The activation at z."""
-        return self.evaluate(z, (None, None))[0] if self.kernels is None else self.kernels.value(z)
+        return self.evaluate(z, _NEW)[0] if self.kernels is None else self.kernels.value(z)
 
     def pull(self, d_value: Tensor, z: Tensor, value: Tensor) -> Tensor:
         """The gradient of z, from that of the value."""
         if self.kernels is None:
-            return d_value * self.evaluate(z, (None, None))[1]
+            return d_value * self.evaluate(z, _NEW)[1]
         return self.kernels.pull(d_value, z, value)
 
-    def derivatives(self, z: Tensor, out: Out = (None, None)) -> Derivatives:
-        """s, s' and s'' at z; the first two are written to `out` where it is given."""
+    def derivatives(self, z: Tensor, out: Room = _NEW) -> Derivatives:
+        """s, s' and s'' at z."""
         return self.evaluate(z, out)
 
 
-def _silu(z: Tensor, out: Out) -> Derivatives:
+def _silu(z: Tensor, out: Room) -> Derivatives:
     # With r = sigma (1 - s): s' = s + r and s'' = (s' + r)(1 - sigma), all in fused operations.
-    sigmoid = torch.sigmoid(z)
-    value = torch.mul(z, sigmoid, out=out[0])
-    rest = torch.addcmul(sigmoid, value, sigmoid, value=-1)
-    slope = torch.add(value, rest, out=out[1])
-    total = slope + rest
-    return value, slope, torch.addcmul(total, total, sigmoid, value=-1)
+    sigmoid = torch.sigmoid(z, out=out.work)
+    value = torch.mul(z, sigmoid, out=out.value)
+    rest = torch.addcmul(sigmoid, value, sigmoid, value=-1, out=out.curvature)
+    slope = torch.add(value, rest, out=out.slope)
+    total = rest.add_(slope)
+    return value, slope, torch.addcmul(total, total, sigmoid, value=-1, out=out.curvature)
 
 
-def _gelu(z: Tensor, out: Out) -> Derivatives:
+def _gelu(z: Tensor, out: Room) -> Derivatives:
+    cumulative = torch.erf(z * math.sqrt(0.5), out=out.work).add_(1).mul_(0.5)
+    value = torch.mul(z, cumulative, out=out.value)
     square = z * z
-    cumulative = torch.erf(z * math.sqrt(0.5)).add_(1).mul_(0.5)
     density = torch.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
-    slope = torch.addcmul(cumulative, z, density, out=out[1])
-    return torch.mul(z, cumulative, out=out[0]), slope, density * (2 - square)
+    slope = torch.addcmul(cumulative, z, density, out=out.slope)
+    return value, slope, torch.mul(density, 2 - square, out=out.curvature)
 
 
-def _tanh(z: Tensor, out: Out) -> Derivatives:
-    value = torch.tanh(z, out=out[0])
-    slope = torch.addcmul(z.new_full((), 1.0), value, value, value=-1, out=out[1])
-    return value, slope, (value * slope).mul_(-2)
+def _tanh(z: Tensor, out: Room) -> Derivatives:
+    value = torch.tanh(z, out=out.value)
+    slope = torch.addcmul(z.new_full((), 1.0), value, value, value=-1, out=out.slope)
+    return value, slope, torch.mul(value, slope, out=out.curvature).mul_(-2)
 
 
-def _sigmoid(z: Tensor, out: Out) -> Derivatives:
-    value = torch.sigmoid(z, out=out[0])
-    slope = torch.addcmul(value, value, value, value=-1, out=out[1])
-    return value, slope, torch.addcmul(slope, slope, value, value=-2)
+def _sigmoid(z: Tensor, out: Room) -> Derivatives:
+    value = torch.sigmoid(z, out=out.value)
+    slope = torch.addcmul(value, value, value, value=-1, out=out.slope)
+    return value, slope, torch.addcmul(slope, slope, value, value=-2, out=out.curvature)
 
 
-def _softplus(beta: float) -> Callable[[Tensor, Out], Derivatives]:
-    def evaluate(z: Tensor, out: Out) -> Derivatives:
+def _softplus(beta: float) -> Callable[[Tensor, Room], Derivatives]:
+    def evaluate(z: Tensor, out: Room) -> Derivatives:
         scaled = beta * z
-        slope = torch.sigmoid(scaled, out=out[1])
-        value = torch.div(torch.logaddexp(scaled, z.new_zeros(())), beta, out=out[0])
-        return value, slope, torch.addcmul(slope, slope, slope, value=-1).mul_(beta)
+        slope = torch.sigmoid(scaled, out=out.slope)
+        value = torch.div(torch.logaddexp(scaled, z.new_zeros(())), beta, out=out.value)
+        return value, slope, torch.addcmul(slope, slope, slope, value=-1, out=out.curvature).mul_(beta)
 
     return evaluate
 
 
-def _relu(z: Tensor, out: Out) -> Derivatives:
-    value = torch.relu(z) if out[0] is None else torch.clamp_min(z, 0, out=out[0])
+def _relu(z: Tensor, out: Room) -> Derivatives:
+    value = torch.relu(z) if out.value is None else torch.clamp_min(z, 0, out=out.value)
     # The sign of the rectified value is the mask; much faster on CPU than comparing and casting.
-    return value, torch.sign(value, out=out[1]), None
+    return value, torch.sign(value, out=out.slope), None
 
 
-def _leaky_relu(negative: float) -> Callable[[Tensor, Out], Derivatives]:
-    def evaluate(z: Tensor, out: Out) -> Derivatives:
+def _leaky_relu(negative: float) -> Callable[[Tensor, Room], Derivatives]:
+    def evaluate(z: Tensor, out: Room) -> Derivatives:
         rectified = torch.relu(z)
-        value = torch.lerp(rectified, z, negative, out=out[0])
-        return value, torch.sign(rectified, out=out[1]).mul_(1 - negative).add_(negative), None
+        value = torch.lerp(rectified, z, negative, out=out.value)
+        return value, torch.sign(rectified, out=out.slope).mul_(1 - negative).add_(negative), None
 
     return evaluate
 
 
-def _elu(alpha: float) -> Callable[[Tensor, Out], Derivatives]:
-    def evaluate(z: Tensor, out: Out) -> Derivatives:
+def _elu(alpha: float) -> Callable[[Tensor, Room], Derivatives]:
+    def evaluate(z: Tensor, out: Room) -> Derivatives:
         rectified = torch.relu(z)
         above = torch.sign(rectified)
         below = torch.expm1(z - rectified) * alpha
         # alpha exp(z) below zero and alpha above, where the mask takes it out again.
         powers = below + alpha
-        curvature = torch.addcmul(powers, powers, above, value=-1)
-        return torch.add(rectified, below, out=out[0]), torch.add(curvature, above, out=out[1]), curvature
+        curvature = torch.addcmul(powers, powers, above, value=-1, out=out.curvature)
+        return (
+            torch.add(rectified, below, out=out.value),
+            torch.add(curvature, above, out=out.slope),
+            curvature,
+        )
 
     return evaluate
 

@@ -5,6 +5,8 @@ as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \h
 reference points: nothing is ever differentiated through them.
 """
 
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -12,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 __all__ = ["CellSums", "GroupBaselines", "cell_sums", "indicator"]
+
+_AT_ONCE = 4096  # rows: twice as wide, they stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
@@ -122,8 +126,14 @@ class GroupBaselines(nn.Module):
         """Start from the means of all rows; every cell must have at least one."""
         n_groups = int(groups.max()) + 1 if n_groups is None else n_groups
         # Sums of many rows lose digits in single precision.
-        exact = x.detach().to(torch.float64) if x.device.type != "mps" else x.detach()
-        sums = cell_sums(exact, y.long(), groups.long(), n_groups=n_groups)
+        exact = torch.float64 if x.device.type != "mps" else x.dtype
+        parts = (
+            cell_sums(rows.to(exact), labels, codes, n_groups=n_groups)
+            for rows, labels, codes in zip(
+                *(each.split(_AT_ONCE) for each in (x.detach(), y.long(), groups.long())), strict=True
+            )
+        )
+        sums = reduce(add, parts)
         if (sums.counts == 0).any():
             empty = [tuple(cell) for cell in (sums.counts == 0).nonzero().tolist()]
             raise ValueError(f"no rows in the (label, group) cells {empty}: there is no baseline for them")
@@ -147,9 +157,14 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update_from(self, sums: CellSums) -> None:
         """Move the averages by the means of cell sums; a cell without rows stays as it is and is counted."""
-        share = (sums.counts > 0).to(self.values.dtype).mul_(self.rate)
+        counts = sums.counts
+        if counts.is_cpu and not torch.compiler.is_compiling() and all(map(all, counts.tolist())):
+            # The usual case, in few operations.
+            self.values.lerp_((sums.sums / _spread(counts, sums.sums)).to(self.values.dtype), self.rate)
+            return
+        share = (counts > 0).to(self.values.dtype).mul_(self.rate)
         self.values.lerp_(sums.means.to(self.values.dtype), _spread(share, self.values))
-        self.n_empty += sums.counts == 0
+        self.n_empty += counts == 0
 
     def of(self, labels: Tensor) -> Tensor:
         """The baselines of each row's label, under every group: shape (groups, n, ...)."""

@@ -9,69 +9,97 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Comparison", "compare", "pull_compare"]
+from gcig.core.scratch import Scratch
+
+__all__ = ["Comparison", "ComparisonArrays", "compare", "pull_compare"]
+
+
+class ComparisonArrays:
+    """The arrays of a comparison, with the views that it takes of them.
+
+    Parameters
+    ----------
+    attributions : Tensor of shape (groups, n, columns)
+    """
+
+    def __init__(self, attributions: Tensor, scratch: Scratch) -> None:
+        groups, n, columns = attributions.shape
+        self.n_groups = groups
+        self.attributions, self.first_attributions = attributions, attributions[0]
+        self.work = scratch.array("work", attributions, groups, n, columns)
+        self.points = self.work.unbind(0)
+        self.spread = scratch.array("spread", attributions, *([] if groups == 2 else [groups]), n, columns)
+        self.inverse, self.pull, self.along = scratch.array("factors", attributions, 3, groups, n).unbind(0)
+        self.inverses, self.pulls, self.alongs = (
+            self.inverse.unbind(0),
+            self.pull.unbind(0),
+            self.along.unbind(0),
+        )
+        # Factors of whole rows.
+        self.row_inverse, self.row_pull, self.row_along = (
+            factor.unsqueeze(-1) for factor in (self.inverse, self.pull, self.along)
+        )
 
 
 class Comparison(NamedTuple):
-    """The disparity of each row, and what its pullback needs.
-
-    `spread` is :math:`p_1 - p_2` for two groups, shape (n, columns), and :math:`p_g` less their mean for
-    more, shape (groups, n, columns).
-    """
+    """The disparity (n,) of each row and the norms (groups, n) of its attributions; arrays of their own."""
 
     disparity: Tensor
     norms: Tensor
-    inverse: Tensor
-    spread: Tensor
-    attributions: Tensor
 
 
-def compare(attributions: Tensor, norm: str, eps: float, spread: Tensor, work: Tensor) -> Comparison:
-    """Normalise attributions (groups, n, columns) and compare the groups."""
-    groups = attributions.shape[0]
+def compare(arrays: ComparisonArrays, norm: str, eps: float) -> Comparison:
+    """Normalise the attributions and compare the groups.
+
+    `spread` becomes :math:`p_1 - p_2` for two groups, shape (n, columns), and :math:`p_g` less their mean
+    for more, shape (groups, n, columns).
+    """
+    attributions, spread, points = arrays.attributions, arrays.spread, arrays.points
     if norm == "l1":
-        norms = torch.abs(attributions, out=work).sum(-1)
+        norms = torch.abs(attributions, out=arrays.work).sum(-1)
     else:
         norms = torch.linalg.vector_norm(attributions, dim=-1)
-    inverse = (norms + eps).reciprocal_()
-    points = torch.mul(attributions, inverse.unsqueeze(-1), out=work)
-    if groups == 2:
+    torch.add(norms, eps, out=arrays.inverse).reciprocal_()
+    torch.mul(attributions, arrays.row_inverse, out=arrays.work)
+    if arrays.n_groups == 2:
         # Not one fused operation: equal points must have a distance of exactly zero.
         torch.sub(points[0], points[1], out=spread)
         disparity = torch.linalg.vector_norm(spread, dim=-1)
     else:
         # First relative to one group, so that the deviations of nearly equal points sum to zero, too.
-        torch.sub(points, points[0], out=spread)
+        torch.sub(arrays.work, points[0], out=spread)
         spread.sub_(spread.mean(0))
         # In two steps: a norm over two dimensions is many times slower on CPU.
         lengths = torch.linalg.vector_norm(spread, dim=-1)
-        disparity = torch.linalg.vector_norm(lengths, dim=0).mul_((2 / (groups - 1)) ** 0.5)
-    return Comparison(disparity, norms, inverse, spread, attributions)
+        disparity = torch.linalg.vector_norm(lengths, dim=0).mul_((2 / (arrays.n_groups - 1)) ** 0.5)
+    return Comparison(disparity, norms)
 
 
-def pull_compare(parts: Comparison, d_disparity: Tensor, norm: str, work: Tensor) -> Tensor:
+def pull_compare(arrays: ComparisonArrays, found: Comparison, d_disparity: Tensor, norm: str) -> Tensor:
     """Gradient of the attributions, in `work`; the attributions are overwritten.
 
     It is zero, not NaN, where the disparity or all attributions are zero.
     """
-    disparity, norms, inverse, spread, attributions = parts
-    groups = attributions.shape[0]
+    disparity, norms = found
+    pull, along, spread, work = arrays.pull, arrays.along, arrays.spread, arrays.work
     # Its inverse times that of the norms must not overflow, or zero times it would be NaN.
     tiny = torch.finfo(norms.dtype).tiny ** 0.5
-    pull = inverse * (d_disparity / disparity.clamp_min(tiny))
-    if groups == 2:
+    torch.mul(arrays.inverse, d_disparity / disparity.clamp_min(tiny), out=pull)
+    if arrays.n_groups == 2:
         # The pulls on the two groups are opposite; their components along p_1 and p_2 add up to V squared.
-        pull[1].neg_()
-        first = torch.mul(spread, attributions[0], out=work[0]).sum(-1).mul_(inverse[0])
-        along = torch.stack([first, torch.addcmul(first, disparity, disparity, value=-1)])
+        arrays.pulls[1].neg_()
+        first, second = arrays.alongs
+        torch.sum(torch.mul(spread, arrays.first_attributions, out=arrays.points[0]), -1, out=first)
+        first.mul_(arrays.inverses[0])
+        torch.addcmul(first, disparity, disparity, value=-1, out=second)
     else:
-        pull.mul_(2 / (groups - 1))
-        along = torch.mul(spread, attributions, out=work).sum(-1).mul_(inverse)
+        pull.mul_(2 / (arrays.n_groups - 1))
+        torch.sum(torch.mul(spread, arrays.attributions, out=work), -1, out=along)
+        along.mul_(arrays.inverse)
     along.mul_(pull)
     if norm == "l1":
-        direction = attributions.sign_()
+        arrays.attributions.sign_()
     else:
-        direction = attributions
         along.div_(norms.clamp_min(tiny))
-    torch.mul(spread, pull.unsqueeze(-1), out=work)
-    return work.addcmul_(direction, along.unsqueeze(-1), value=-1)
+    torch.mul(spread, arrays.row_pull, out=work)
+    return work.addcmul_(arrays.attributions, arrays.row_along, value=-1)

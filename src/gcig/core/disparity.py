@@ -19,6 +19,7 @@ from gcig.core.numerics import root_mean_square_distance, vector_norm
 __all__ = [
     "EPS",
     "Definition",
+    "all_defined",
     "column_disparity",
     "defined_rows",
     "disparity",
@@ -130,6 +131,12 @@ def defined_rows(attributions: Tensor) -> Tensor:
 def defined_by_norms(norms: Tensor) -> Tensor:
     """The same from the l1 norms, of shape (groups, n)."""
     return (norms > _UNDEFINED_BELOW * norms.median()).all(0)
+
+
+def all_defined(norms: Tensor) -> bool:
+    """Whether all rows are; quickly where no norm is much smaller than another."""
+    least, largest = norms.aminmax()
+    return float(least) > _UNDEFINED_BELOW * float(largest) or bool(defined_by_norms(norms).all())
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:

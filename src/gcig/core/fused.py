@@ -101,9 +101,9 @@ class _SecantPenalty(torch.autograd.Function):
         disparities, norms = [], []
         with torch.autocast(batch.inputs.device.type, enabled=False):
             for rows in _even_slices(len(batch.inputs), n_rows):
-                chunk = SecantPass(
-                    layers, batch.inputs[rows], batch.labels[rows], batch.baselines, rule, scratch
-                )
+                chunk = SecantPass(layers, rows.stop - rows.start, 0, batch.baselines, rule, scratch)
+                chunk.inputs.copy_(batch.inputs[rows])
+                chunk.load(batch.labels[rows], batch.baselines)
                 chunk.propagate()
                 comparison = chunk.compare()
                 if any(ctx.needs_input_grad):

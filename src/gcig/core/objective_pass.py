@@ -62,24 +62,27 @@ def prediction_gradient(layers: Layers, inputs: Tensor, outer: Pulled) -> tuple[
 
 @torch.no_grad()
 def objective_gradient(
-    layers: Layers,
-    inputs: Tensor,
-    labels: Tensor,
-    baselines: Tensor,
-    weights: Tensor,
-    rule: SecantRule,
-    outer: Pulled,
-    scratch: Scratch,
-    inner: Pulled | None = None,
+    work: SecantPass, weights: Tensor, outer: Pulled, inner: Pulled | None = None
 ) -> tuple[Objective, Gradient]:
     """What `secant_objective` computes, with the gradient beside it instead of in a graph.
 
-    `inner` is another term, of the attributions.
+    Parameters
+    ----------
+    work : SecantPass
+        With its rows, labels and baselines.
+    weights : Tensor of shape (n_explained,)
+        What each row's disparity counts.
+    outer, inner : callable
+        Terms of the logits, and of the attributions.
     """
-    batch = _Batch(inputs, labels, baselines, weights)
-    gradient, parts, rest = _explain(layers, batch, rule, scratch, outer, inner)
-    assert gradient is not None
-    return Objective(parts[0] + parts[1] + rest, *parts), gradient
+    work.propagate()
+    loss, d_logits = outer(work.logits())
+    comparison = work.compare()
+    rest, d_attributions = (None, None) if inner is None else inner(work.attributions)
+    gradient = work.pull(comparison, weights, d_logits, d_attributions)
+    penalty = torch.dot(comparison.disparity, weights)
+    total = loss + penalty
+    return Objective(total if rest is None else total + rest, loss, penalty, *comparison), gradient
 
 
 def secant_objective(
@@ -154,47 +157,26 @@ class _SecantObjective(torch.autograd.Function):
         *parameters: Any,
     ) -> tuple[Tensor, ...]:
         layers = Layers.split(parameters, activations)
-        wanted = any(ctx.needs_input_grad)
         pulled = _Differentiated(outer)
+        n_explained = len(batch.labels)
         with torch.autocast(batch.inputs.device.type, enabled=False):
-            if len(batch.labels):
-                ctx.gradient, parts, _ = _explain(layers, batch, rule, scratch, pulled, wanted=wanted)
+            if n_explained:
+                n_plain = len(batch.inputs) - n_explained
+                work = SecantPass(layers, n_explained, n_plain, batch.baselines, rule, scratch)
+                work.inputs.copy_(batch.inputs)
+                work.load(batch.labels, batch.baselines)
+                found, ctx.gradient = objective_gradient(work, batch.weights, pulled)
             else:
                 loss, ctx.gradient = prediction_gradient(layers, batch.inputs, pulled)
                 none = loss.new_zeros(batch.baselines.shape[1], 0)
-                parts = loss, loss.new_zeros(()), loss.new_zeros(0), none
-            total = parts[0] + parts[1]
-        ctx.mark_non_differentiable(*parts)
-        return total, *parts
+                found = Objective(loss.clone(), loss, loss.new_zeros(()), none[0], none)
+        ctx.mark_non_differentiable(*found[1:])
+        return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_total: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         return *[None] * 5, *ctx.gradient.scaled(d_total, ctx.needs_input_grad[5:])
-
-
-_Parts = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-def _explain(
-    layers: Layers,
-    batch: _Batch,
-    rule: SecantRule,
-    scratch: Scratch,
-    outer: Pulled,
-    inner: Pulled | None = None,
-    *,
-    wanted: bool = True,
-) -> tuple[Gradient | None, _Parts, Tensor | float]:
-    """Gradient, where it is wanted, parts of the objective where rows are explained, and the inner term."""
-    work = SecantPass(layers, batch.inputs, batch.labels, batch.baselines, rule, scratch)
-    work.propagate()
-    loss, d_logits = outer(work.logits())
-    comparison = work.compare()
-    rest, d_attributions = (0.0, None) if inner is None else inner(comparison.attributions)
-    gradient = work.pull(comparison, batch.weights, d_logits, d_attributions) if wanted else None
-    penalty = torch.dot(comparison.disparity, batch.weights)
-    return gradient, (loss, penalty, comparison.disparity, comparison.norms), rest
 
 
 class _Differentiated:

@@ -12,7 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gcig.core.activations import Room
+from gcig.core.comparison import ComparisonArrays
 from gcig.core.scratch import Scratch
+from gcig.core.secant import SecantRoom
 
 __all__ = ["LayerArrays", "PathArrays", "PathShape", "add_up"]
 
@@ -53,49 +56,60 @@ class PathShape(NamedTuple):
 class PathArrays:
     """All arrays of a pass over some rows and their paths, with the views that the pass takes of them.
 
-    Names that begin with `flat_` are matrices: the same memory as the array of that name.
+    Making a view costs as much as adding two small arrays, so that all are made beforehand. Names that begin
+    with `flat_` are matrices: the same memory as the array of that name.
+
+    Attributes
+    ----------
+    inputs : Tensor of shape (n + plain, columns)
+        The explained rows, then those that are only predicted: to be filled in by whoever has them.
     """
 
     def __init__(self, shape: PathShape, scratch: Scratch, like: Tensor) -> None:
         n, groups, labels, columns = shape.n_rows, shape.n_groups, shape.n_labels, shape.sizes[0]
         self.ends = scratch.array("ends", like, shape.n_cells + n + shape.n_plain, columns)
-        self.cells = self.ends[: shape.n_cells]
-        self.rows = self.ends[shape.n_cells : shape.n_cells + n]
-        self.start_index = torch.empty(3 * groups * n, dtype=torch.int64, device=like.device)
-        self.cell_index = self.start_index.new_empty(groups * n)
-        self._start_index = self.start_index.view(3, groups, n)
-        self._cell_index = self.cell_index.view(groups, n)
-        self._group_offsets = torch.arange(groups, device=like.device).unsqueeze(1) * labels
-        self._node_offsets = (
-            torch.arange(3, device=like.device).view(3, 1, 1) * shape.n_nodes + shape.n_interior
-        )
+        self.cells, self.inputs = self.ends[: shape.n_cells], self.ends[shape.n_cells :]
+        self.rows = self.inputs[:n]
+        self._cells = self.cells.view(groups, labels, columns).transpose(0, 1)
+
+        # The cell where a path starts: among the cells, and as a node with its three quantities.
+        cells = torch.arange(groups, device=like.device).view(1, groups, 1) * labels
+        nodes = torch.arange(3, device=like.device).view(3, 1, 1) * shape.n_nodes + shape.n_interior
+        self._offsets = torch.cat([nodes + cells, cells])
+        self._index = self._offsets.new_empty(4, groups, n)
+        self.start_index, self.cell_index = self._index[:3].flatten(), self._index[3].flatten()
+
+        # One where a row has a label, with the sign that a start has in each of the three differences.
+        self._identity = torch.eye(labels, dtype=like.dtype, device=like.device)
+        self._members = like.new_empty(n, labels)
+        self._members_by_label = self._members.T
         self.indicator = like.new_empty(3 * groups, labels, n)
         self._indicator = self.indicator.view(3, groups, labels, n)
         self._signs = like.new_tensor([-1, -1, 1]).view(3, 1, 1, 1).expand(3, groups, 1, 1)
-        self._identity = torch.eye(labels, dtype=like.dtype, device=like.device)
 
-        self.deltas, self.attributions, self.work = (
-            scratch.array(name, like, groups, n, columns) for name in ("deltas", "attributions", "work")
+        self.deltas, self.attributions = (
+            scratch.array(name, like, groups, n, columns) for name in ("deltas", "attributions")
         )
-        self.flat_deltas, self.flat_attributions, self.flat_work = (
-            array.flatten(0, 1) for array in (self.deltas, self.attributions, self.work)
-        )
-        self.spread = scratch.array("spread", like, *([] if groups == 2 else [groups]), n, columns)
+        self.flat_deltas, self.flat_attributions = self.deltas.flatten(0, 1), self.attributions.flatten(0, 1)
+        self.comparison = ComparisonArrays(self.attributions, scratch)
+        self.flat_work = self.comparison.work.flatten(0, 1)
 
-        self.layers = [LayerArrays(shape, index, scratch, like) for index in range(len(shape.sizes) - 1)]
+        self.layers = [
+            LayerArrays(shape, index, scratch, like, self.indicator) for index in range(len(shape.sizes) - 1)
+        ]
         self.downs = self.layers[0].down.unbind(0)
         self.slope = (
             self.downs[0] if len(self.downs) == 1 else scratch.array("slope", like, *self.downs[0].shape)
         )
         self.flat_slope = self.slope.flatten(0, 1)
+        self.flat_slope_transposed = self.flat_slope.T
 
-    def load(self, inputs: Tensor, labels: Tensor, baselines: Tensor) -> None:
-        """Take in rows (n + plain, columns), labels (n,) and baselines (labels, groups, columns)."""
-        torch.cat([*baselines.unbind(1), inputs], out=self.ends)
-        torch.add(self._group_offsets, labels, out=self._cell_index)
-        torch.add(self._cell_index, self._node_offsets, out=self._start_index)
-        # One where the row has the label, with the sign that a start has in each of the three differences.
-        torch.mul(self._signs, self._identity.index_select(0, labels).T, out=self._indicator)
+    def load(self, labels: Tensor, baselines: Tensor) -> None:
+        """Take in the labels (n,) of the explained rows and the baselines (labels, groups, columns)."""
+        self._cells.copy_(baselines)
+        torch.add(self._offsets, labels, out=self._index)
+        torch.index_select(self._identity, 0, labels, out=self._members)
+        torch.mul(self._signs, self._members_by_label, out=self._indicator)
 
 
 _Combination = tuple[Callable[..., Tensor], Tensor, Tensor, Tensor]
@@ -108,7 +122,9 @@ class LayerArrays:
     slopes over segments. The gradient of the last is left out where the activation has no curvature.
     """
 
-    def __init__(self, shape: PathShape, index: int, scratch: Scratch, like: Tensor) -> None:
+    def __init__(
+        self, shape: PathShape, index: int, scratch: Scratch, like: Tensor, indicator: Tensor
+    ) -> None:
         n, units = shape.n_rows, shape.sizes[index + 1]
         segments = (shape.n_segments, shape.n_groups, n, units)
         interior, cells = (
@@ -126,6 +142,7 @@ class LayerArrays:
         self.pre_activations, self.values, self.slopes = nodes.unbind(0)
         self.ends = self.pre_activations[shape.n_interior :]
         self.row_values = self.values[rows.start :]
+        self.row_values_transposed = self.row_values.T
         self.slopes_on_path, self.slopes_off_path = self.slopes[on_path], self.slopes[off_path]
         self._rows = self.pre_activations[rows]
         self._interior = self.pre_activations[interior].view(-1, *segments[1:])
@@ -135,9 +152,12 @@ class LayerArrays:
         blocks = array("differences", segments[0], 3, *segments[1:])
         differences = blocks.transpose(0, 1)
         self.differences = differences.unbind(0)
-        self.secants = array("slope", *segments), array("divisor", *segments)
+        self.secants = SecantRoom(
+            array("slope", *segments), array("divisor", *segments), like.new_full((), 2.0)
+        )
         self.down, self.upper = array("down", *segments), array("upper", *segments)
         self.flat_down, self.flat_upper = self.down.flatten(0, 2), self.upper.flatten(0, 2)
+        self.flat_down_transposed = self.flat_down.T
         # The first layer's is that of the slope averaged over the segments.
         self.d_down = array("d_down", *segments[0 if index else 1 :])
         self.flat_d_down = self.d_down.flatten(0, -2)
@@ -150,8 +170,13 @@ class LayerArrays:
         self.d_pre_activations, self.d_values = d_nodes[0], d_nodes[1]
         self.d_ends = self.d_pre_activations[shape.n_interior :]
         self.d_row_values = self.d_values[rows.start :]
+        self.d_pre_activations_transposed, self.d_ends_transposed = self.d_pre_activations.T, self.d_ends.T
         self.d_on_path = d_nodes[:, on_path].unbind(0)
         self.d_off_path = d_nodes[:2, off_path].unbind(0) if shape.n_plain else None
+        curvatures = array("curvatures", shape.n_nodes, units) if shape.curved[index] else None
+        self.curvatures_on_path = None if curvatures is None else curvatures[on_path]
+        # Gradients are not there yet when activations are computed.
+        self.room = Room(self.values, self.slopes, curvatures, work=self.d_pre_activations)
         self.sharpness = shape.sharpness[index]
         self.scales = like.new_full((shape.n_nodes,), self.sharpness)
         self.end_scales = self.scales[shape.n_interior :]
@@ -160,6 +185,10 @@ class LayerArrays:
         self._d_interior = d_nodes[:, interior].view(pulled, -1, *segments[1:])
         self._d_stops = differences[:pulled, -1].unbind(1)
         self._d_starts = blocks[0, :pulled].flatten(0, 1)
+        self._starting = indicator[: pulled * shape.n_groups]
+        self._unsigned = indicator[-shape.n_groups :]
+        self._d_by_cell = array("d_cells", pulled * shape.n_groups, shape.n_labels, units)
+        self._d_by_cell_apart = self._d_by_cell.view(self._d_cells.shape)
         self._d_joins = _combine(differences[:pulled, :-1], differences[:pulled, 1:], self._d_interior)
 
     def interpolate(self, cell_index: Tensor) -> None:
@@ -168,13 +197,12 @@ class LayerArrays:
         for position, interior in _positions(self._interior):
             torch.lerp(starts, self._rows, position, out=interior)
 
-    def pull_interpolate(self, indicator: Tensor) -> None:
+    def pull_interpolate(self) -> None:
         """Add the gradient of the interior nodes to that of the ends: the adjoint of `interpolate`."""
         for position, interior in _positions(self._d_interior[0]):
             for group in interior:
                 self._d_rows[0].add_(group, alpha=position)
-            unsigned = indicator[-len(interior) :]
-            self._d_cells[0].add_(torch.bmm(unsigned, interior), alpha=1 - position)
+            self._d_cells[0].add_(torch.bmm(self._unsigned, interior), alpha=1 - position)
 
     def join(self, start_index: Tensor) -> tuple[Tensor, ...]:
         """Differences over the segments, from the nodes."""
@@ -183,11 +211,11 @@ class LayerArrays:
             combine(stop, start, out=out)
         return self.differences
 
-    def pull_join(self, indicator: Tensor) -> None:
+    def pull_join(self) -> None:
         """Set the gradient of the nodes on paths from that of the differences: the adjoint of `join`."""
         add_up(self._d_stops, out=self._d_rows)
-        d_starts = torch.bmm(indicator[: self._d_starts.shape[0]], self._d_starts)
-        self._d_cells.copy_(d_starts.view(self._d_cells.shape))
+        torch.bmm(self._starting, self._d_starts, out=self._d_by_cell)
+        self._d_cells.copy_(self._d_by_cell_apart)
         for combine, stop, start, out in self._d_joins:
             combine(stop, start, out=out)
 

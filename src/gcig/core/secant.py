@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Secants", "pull_secants", "secants", "sharpness"]
+__all__ = ["SecantRoom", "Secants", "pull_secants", "secants", "sharpness"]
 
 
 def sharpness(dtype: torch.dtype, *, smooth: bool) -> float:
@@ -31,6 +31,14 @@ def sharpness(dtype: torch.dtype, *, smooth: bool) -> float:
     return 2 / math.pow(eps, 0.5 if smooth else 1.5)
 
 
+class SecantRoom(NamedTuple):
+    """Where to put slopes and divisors, and the number two, which it costs an operation to make."""
+
+    slope: Tensor | None
+    divisor: Tensor | None
+    two: Tensor
+
+
 class Secants(NamedTuple):
     """Average slopes, and what their pullback needs."""
 
@@ -41,9 +49,7 @@ class Secants(NamedTuple):
     slope_sum: Tensor
 
 
-def secants(
-    differences: Iterable[Tensor], sharpness: float, out: tuple[Tensor, Tensor] | None = None
-) -> Secants:
+def secants(differences: Iterable[Tensor], sharpness: float, out: SecantRoom | None = None) -> Secants:
     """Average slopes of an activation.
 
     Parameters
@@ -53,16 +59,16 @@ def secants(
         the derivatives at both ends.
     sharpness : float
         See `sharpness`.
-    out : pair of Tensor, optional
-        Where to put slope and divisor.
+    out : SecantRoom, optional
+        Arrays of a caller who calls often.
 
     >>> secants(torch.tensor([[2.0, 0.0], [1.0, 0.0], [1.0, 0.5]]), 1e4).slope
     tensor([0.5000, 0.2500])
     """
     run, rise, slope_sum = differences
-    slope, divisor = out if out is not None else (None, None)
-    divisor = torch.addcmul(run.new_full((), 2.0), run, run, value=sharpness, out=divisor)
-    slope = torch.addcmul(slope_sum, rise, run, value=sharpness, out=slope).div_(divisor)
+    room = SecantRoom(None, None, run.new_full((), 2.0)) if out is None else out
+    divisor = torch.addcmul(room.two, run, run, value=sharpness, out=room.divisor)
+    slope = torch.addcmul(slope_sum, rise, run, value=sharpness, out=room.slope).div_(divisor)
     return Secants(slope, divisor, run, rise, slope_sum)
 
 

@@ -21,8 +21,9 @@ Scale: the gradients of a layer's nodes are kept divided by the sharpness of its
 that they enter make up for it (see `gcig.core.secant.pull_secants`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -58,23 +59,40 @@ class SecantRule:
 
 
 class Layers(NamedTuple):
-    """The parameters of a layered network, as a pass uses them."""
+    """The parameters of a layered network, as a pass uses them.
+
+    `transposed` are the weights once more, and `top` is the last of them as a vector. `kind` says all that
+    the arrays of a pass depend on.
+    """
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor | None]
     activations: Sequence[Activation]
+    transposed: Sequence[Tensor]
+    top: Tensor
+    kind: Hashable
 
     @classmethod
     def split(cls, parameters: Sequence[Any], activations: Sequence[Activation]) -> "Layers":
         """From all weights, then all biases."""
         half = len(parameters) // 2
-        return cls(parameters[:half], parameters[half:], activations)
+        return cls._with_views(parameters[:half], parameters[half:], activations)
 
     @classmethod
     def of(cls, network: LayeredNetwork) -> "Layers":
         """The same memory as the network's parameters, outside any graph."""
         biases = [None if bias is None else bias.detach() for bias in network.biases]
-        return cls([weight.detach() for weight in network.weights], biases, network.activations)
+        return cls._with_views([weight.detach() for weight in network.weights], biases, network.activations)
+
+    @classmethod
+    def _with_views(
+        cls, weights: Sequence[Tensor], biases: Sequence[Tensor | None], activations: Sequence[Activation]
+    ) -> "Layers":
+        sizes = tuple(weight.shape[1] for weight in weights)
+        kinds = tuple((activation.smooth, activation.curved) for activation in activations)
+        return cls(
+            weights, biases, activations, [weight.T for weight in weights], weights[-1][0], (sizes, kinds)
+        )
 
 
 class Gradient(NamedTuple):
@@ -102,65 +120,59 @@ class Gradient(NamedTuple):
         torch._foreach_copy_([to for to, _ in pairs], [part for _, part in pairs])
 
 
-class _Layer(NamedTuple):
-    """One hidden layer in a pass."""
-
-    arrays: LayerArrays
-    curvatures: Tensor | None
-    secants: Secants
-
-
 class SecantPass:
     """One pass over rows that fit in memory at once.
 
-    Call `propagate`, `compare`, and, where the gradient is wanted, `pull`, in this order and once each:
-    arrays are overwritten on the way.
+    Call `load`, `propagate`, `compare`, and, where the gradient is wanted, `pull`, in this order and once
+    each: arrays are overwritten on the way.
 
     Parameters
     ----------
-    inputs : Tensor of shape (n + plain, columns)
-        The explained rows, then those that are only predicted.
-    labels : Tensor of shape (n,)
+    n_rows, n_plain : int
+        The numbers of explained rows, and of those that are only predicted.
     baselines : Tensor of shape (labels, groups, columns)
+        Or any others of that shape.
+    scratch : Scratch
+        What is kept from pass to pass.
+
+    Attributes
+    ----------
+    inputs : Tensor of shape (n_rows + n_plain, columns)
+        To be filled in before `propagate`: the explained rows come first.
     """
 
     def __init__(
         self,
         network: Layers,
-        inputs: Tensor,
-        labels: Tensor,
+        n_rows: int,
+        n_plain: int,
         baselines: Tensor,
         rule: SecantRule,
         scratch: Scratch,
     ) -> None:
-        kinds = tuple((activation.smooth, activation.curved) for activation in network.activations)
-        sizes = tuple(weight.shape[1] for weight in network.weights)
+        self.network, self.rule = network, rule
         key = (
-            inputs.shape,
-            labels.shape,
+            n_rows,
+            n_plain,
             baselines.shape,
             baselines.dtype,
             baselines.device,
             rule.n_segments,
-            sizes,
-            kinds,
+            network.kind,
         )
-        self.network = network
-        self.rule = rule
         self.arrays = scratch.recall(
-            key, lambda: PathArrays(self._shape(inputs, labels, baselines), scratch, baselines)
+            key, lambda: PathArrays(self._shape(n_rows, n_plain, baselines), scratch, baselines)
         )
-        self.arrays.load(inputs, labels, baselines)
-        self.layers: list[_Layer] = []
+        self.inputs = self.arrays.inputs
+        self.secants: list[Secants] = []
         # What each segment's secants multiply.
-        top = network.weights[-1][0]
-        self.top = top / rule.n_segments if rule.n_segments > 1 else top
+        self.top = network.top / rule.n_segments if rule.n_segments > 1 else network.top
 
-    def _shape(self, inputs: Tensor, labels: Tensor, baselines: Tensor) -> PathShape:
+    def _shape(self, n_rows: int, n_plain: int, baselines: Tensor) -> PathShape:
         activations = self.network.activations
         return PathShape(
-            n_rows=len(labels),
-            n_plain=len(inputs) - len(labels),
+            n_rows=n_rows,
+            n_plain=n_plain,
             n_labels=baselines.shape[0],
             n_groups=baselines.shape[1],
             n_segments=self.rule.n_segments,
@@ -171,35 +183,43 @@ class SecantPass:
             ),
         )
 
+    def load(self, labels: Tensor, baselines: Tensor) -> None:
+        """Take in the labels (n_rows,) of the explained rows, and the baselines (labels, groups, columns)."""
+        self.arrays.load(labels, baselines)
+
     def propagate(self) -> None:
         """Values at all nodes and secants over all segments, from the first layer up."""
-        weights, biases, activations = self.network
-        below = self.arrays.ends
-        for index, (arrays, activation) in enumerate(zip(self.arrays.layers, activations, strict=True)):
-            _affine(biases[index], below, weights[index], arrays.pre_activations if index else arrays.ends)
+        network, below = self.network, self.arrays.ends
+        for index, arrays in enumerate(self.arrays.layers):
+            nodes = arrays.pre_activations if index else arrays.ends
+            _affine(network.biases[index], below, network.transposed[index], nodes)
             if index == 0 and self.rule.n_segments > 1:
                 arrays.interpolate(self.arrays.cell_index)
-            _, _, curvatures = activation.derivatives(arrays.pre_activations, (arrays.values, arrays.slopes))
-            average = secants(arrays.join(self.arrays.start_index), arrays.sharpness, arrays.secants)
-            self.layers.append(_Layer(arrays, curvatures, average))
+            network.activations[index].derivatives(arrays.pre_activations, arrays.room)
+            differences = arrays.join(self.arrays.start_index)
+            self.secants.append(secants(differences, arrays.sharpness, arrays.secants))
             below = arrays.values
 
     def logits(self) -> Tensor:
         """The network's outputs (n + plain,) for all rows."""
-        top, bias = self.network.weights[-1][0], self.network.biases[-1]
-        logits = torch.mv(self.layers[-1].arrays.row_values, top)
+        bias = self.network.biases[-1]
+        logits = torch.mv(self.arrays.layers[-1].row_values, self.network.top)
         return logits if bias is None else logits.add_(bias)
+
+    @property
+    def attributions(self) -> Tensor:
+        """Of shape (groups, n, columns), once they are compared and until `pull`."""
+        return self.arrays.attributions
 
     def compare(self) -> Comparison:
         """Multiply the secants down to the inputs, weigh by the path, normalise and compare the groups."""
-        weights, arrays = self.network.weights, self.arrays
+        weights, arrays, layers = self.network.weights, self.arrays, self.arrays.layers
         upper = self.top
-        for index in range(len(self.layers) - 1, -1, -1):
-            layer = self.layers[index]
-            torch.mul(layer.secants.slope, upper, out=layer.arrays.down)
+        for index in range(len(layers) - 1, -1, -1):
+            torch.mul(self.secants[index].slope, upper, out=layers[index].down)
             if index:
-                below = self.layers[index - 1].arrays
-                torch.mm(layer.arrays.flat_down, weights[index], out=below.flat_upper)
+                below = layers[index - 1]
+                torch.mm(layers[index].flat_down, weights[index], out=below.flat_upper)
                 upper = below.upper
         if len(arrays.downs) > 1:
             add_up(arrays.downs, out=arrays.slope)
@@ -207,7 +227,7 @@ class SecantPass:
         torch.sub(arrays.rows, arrays.deltas, out=arrays.deltas)
         torch.mm(arrays.flat_slope, weights[0], out=arrays.flat_attributions)
         arrays.attributions.mul_(arrays.deltas)
-        return compare(arrays.attributions, self.rule.norm, self.rule.eps, arrays.spread, arrays.work)
+        return compare(arrays.comparison, self.rule.norm, self.rule.eps)
 
     def pull(
         self,
@@ -220,12 +240,13 @@ class SecantPass:
 
         `d_attributions` is that of another term of the attributions, shape (groups, n, columns).
         """
-        pulled = pull_compare(comparison, d_disparity, self.rule.norm, self.arrays.work)
+        pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
         if d_attributions is not None:
             pulled.add_(d_attributions)
         pulled.mul_(self.arrays.deltas)
         d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
         d_biases = self._pull_nodes(d_secants, d_logits, d_weights)
+        d_weights[-1] = d_weights[-1].unsqueeze(0)
         return Gradient(d_weights, d_biases)
 
     def _pull_slopes(self, d_input_slopes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -233,36 +254,35 @@ class SecantPass:
 
         `d_input_slopes`, shape (groups x n, columns), is that of the slopes with respect to the inputs.
         """
-        weights, first = self.network.weights, self.layers[0].arrays
-        d_weights = [torch.mm(self.arrays.flat_slope.T, d_input_slopes)]
+        transposed, layers = self.network.transposed, self.arrays.layers
+        d_weights = [torch.mm(self.arrays.flat_slope_transposed, d_input_slopes)]
         d_secants = []
-        torch.mm(d_input_slopes, weights[0].T, out=first.flat_d_down)
-        for index, layer in enumerate(self.layers[:-1]):
-            arrays, above = layer.arrays, self.layers[index + 1].arrays
+        torch.mm(d_input_slopes, transposed[0], out=layers[0].flat_d_down)
+        for index, (arrays, above) in enumerate(pairwise(layers)):
             # From here on, `down` holds the gradient of `upper`, and `upper` that of the secants.
-            torch.mul(arrays.d_down, layer.secants.slope, out=arrays.down)
+            torch.mul(arrays.d_down, self.secants[index].slope, out=arrays.down)
             d_secants.append(arrays.upper.mul_(arrays.d_down))
-            d_weights.append(torch.mm(above.flat_down.T, arrays.flat_down))
-            torch.mm(arrays.flat_down, weights[index + 1].T, out=above.flat_d_down)
-        arrays = self.layers[-1].arrays
-        torch.mul(arrays.d_down, self.layers[-1].secants.slope, out=arrays.down)
-        d_weights.append(arrays.flat_down.sum(0, keepdim=True))
+            d_weights.append(torch.mm(above.flat_down_transposed, arrays.flat_down))
+            torch.mm(arrays.flat_down, transposed[index + 1], out=above.flat_d_down)
+        last = layers[-1]
+        torch.mul(last.d_down, self.secants[-1].slope, out=last.down)
+        d_weights.append(last.flat_down.sum(0))
         if self.rule.n_segments > 1:
             d_weights[-1].div_(self.rule.n_segments)
-        d_secants.append(arrays.d_down.mul_(self.top))
+        d_secants.append(last.d_down.mul_(self.top))
         return d_weights, d_secants
 
     def _pull_nodes(
         self, d_secants: Sequence[Tensor], d_logits: Tensor | None, d_weights: Sequence[Tensor]
     ) -> list[Tensor]:
         """Add the gradient that reaches the weights through the nodes; return that of the biases."""
-        weights = self.network.weights
+        weights, layers = self.network.weights, self.arrays.layers
         d_biases = [self._pull_logits(d_logits, d_weights[-1])]
         above: LayerArrays | None = None
-        for index in range(len(self.layers) - 1, -1, -1):
-            arrays, curvatures, average = self.layers[index]
-            pull_secants(average, d_secants[index])
-            arrays.pull_join(self.arrays.indicator)
+        for index in range(len(layers) - 1, -1, -1):
+            arrays = layers[index]
+            pull_secants(self.secants[index], d_secants[index])
+            arrays.pull_join()
             if arrays.d_off_path is not None:
                 arrays.d_off_path[1].zero_()
             if above is not None:
@@ -270,15 +290,19 @@ class SecantPass:
                 arrays.d_values.addmm_(above.d_pre_activations, weights[index + 1], alpha=scale)
             elif d_logits is not None:
                 arrays.d_row_values.addcmul_(d_logits.unsqueeze(1), weights[-1], value=1 / arrays.sharpness)
-            _pull_activation(arrays, curvatures)
+            _pull_activation(arrays)
             if index:
-                below, d_nodes = self.layers[index - 1].arrays.values, arrays.d_pre_activations.T
+                below, d_nodes, scales = (
+                    layers[index - 1].values,
+                    arrays.d_pre_activations_transposed,
+                    arrays.scales,
+                )
             else:
                 if self.rule.n_segments > 1:
-                    arrays.pull_interpolate(self.arrays.indicator)
-                below, d_nodes = self.arrays.ends, arrays.d_ends.T
+                    arrays.pull_interpolate()
+                below, d_nodes, scales = self.arrays.ends, arrays.d_ends_transposed, arrays.end_scales
             d_weights[index].addmm_(d_nodes, below, alpha=arrays.sharpness)
-            d_biases.insert(0, torch.mv(d_nodes, arrays.scales if index else arrays.end_scales))
+            d_biases.insert(0, torch.mv(d_nodes, scales))
             above = arrays
         return d_biases
 
@@ -286,23 +310,24 @@ class SecantPass:
         """Add to the gradient of the last layer's weights; return that of its bias."""
         if d_logits is None:
             return d_top.new_zeros(1)
-        d_top[0].addmv_(self.layers[-1].arrays.row_values.T, d_logits)
-        return d_logits.sum().unsqueeze(0)
+        d_top.addmv_(self.arrays.layers[-1].row_values_transposed, d_logits)
+        return d_logits.sum(0, keepdim=True)
 
 
-def _affine(bias: Tensor | None, inputs: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+def _affine(bias: Tensor | None, inputs: Tensor, transposed: Tensor, out: Tensor) -> Tensor:
     return (
-        torch.mm(inputs, weight.T, out=out) if bias is None else torch.addmm(bias, inputs, weight.T, out=out)
+        torch.mm(inputs, transposed, out=out)
+        if bias is None
+        else torch.addmm(bias, inputs, transposed, out=out)
     )
 
 
-def _pull_activation(arrays: LayerArrays, curvatures: Tensor | None) -> None:
+def _pull_activation(arrays: LayerArrays) -> None:
     """Add the gradients of values and slopes to that of the pre-activations."""
     d_pre_activations, d_values, *d_slopes = arrays.d_on_path
     d_pre_activations.addcmul_(d_values, arrays.slopes_on_path)
-    if curvatures is not None:
-        on_path = curvatures if arrays.d_off_path is None else curvatures[: d_pre_activations.shape[0]]
-        d_pre_activations.addcmul_(d_slopes[0], on_path, value=1 / arrays.sharpness)
+    if arrays.curvatures_on_path is not None:
+        d_pre_activations.addcmul_(d_slopes[0], arrays.curvatures_on_path, value=1 / arrays.sharpness)
     if arrays.d_off_path is not None:
         d_plain, d_plain_values = arrays.d_off_path
         torch.mul(d_plain_values, arrays.slopes_off_path, out=d_plain)

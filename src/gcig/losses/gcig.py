@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 from gcig.core.attribution import MAX_BYTES
 from gcig.core.baselines import GroupBaselines, indicator
 from gcig.core.chunks import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
-from gcig.core.disparity import EPS, Definition, defined_by_norms, disparity
+from gcig.core.disparity import EPS, Definition, all_defined, defined_by_norms, disparity
 from gcig.core.fused import Scratch, SecantRule, secant_penalty
 from gcig.core.method import Method, training_method
 from gcig.core.modes import Score, untraced
@@ -26,9 +26,9 @@ from gcig.core.numerics import vector_norm
 from gcig.core.objective_pass import Objective, Pulled, objective_gradient, secant_objective
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probing import Probe, probe, warn_of_kinks
-from gcig.core.secant_pass import Gradient, Layers
+from gcig.core.secant_pass import Gradient, Layers, SecantPass
 
-__all__ = ["GCIGPenalty", "label_row_weights", "sample_rows"]
+__all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows", "weigh_members"]
 
 
 def label_row_weights(
@@ -47,17 +47,32 @@ def label_row_weights(
     >>> label_row_weights(torch.tensor([0, 0, 1]), "sum")
     tensor([0.5000, 0.5000, 1.0000])
     """
+    members = label_members(labels, label_weights, sample_weight, dtype)
+    if defined is not None:
+        members = members * defined.unsqueeze(1)
+    return weigh_members(members, 0.5 if label_weights == "equal" else 1.0)
+
+
+def label_members(
+    labels: Tensor,
+    label_weights: str = "sum",
+    sample_weight: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Which mean each row is part of, and with what weight: shape (n, means)."""
     dtype = dtype or torch.get_default_dtype()
     if label_weights == "empirical":
         members = torch.ones(len(labels), 1, dtype=dtype, device=labels.device)
     else:
         members = indicator(labels, 2, "y").to(dtype)
-    if defined is not None:
-        members = members * defined.unsqueeze(1)
-    if sample_weight is not None:
-        members = members * sample_weight.to(dtype).unsqueeze(1)
-    share = 0.5 if label_weights == "equal" else 1.0
-    return (members * (share / members.sum(0).clamp(min=torch.finfo(dtype).tiny))).sum(1)
+    return members if sample_weight is None else members * sample_weight.to(dtype).unsqueeze(1)
+
+
+def weigh_members(members: Tensor, share: float) -> Tensor:
+    """What each row counts in the sum of the means of (n, means), each counted `share` times."""
+    inverse = members.sum(0).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
+    # An empty mean has a huge inverse, which times `share` might be infinite, and that times no row is NaN.
+    return torch.mv(members, inverse).mul_(share)
 
 
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
@@ -228,7 +243,7 @@ class GCIGPenalty(nn.Module):
         without active dropout; None where it does not apply, or where rows turn out to have no attributions,
         and the terms have to be computed one by one.
         """
-        method = self.joint_method(module, x)
+        method = self._joint_method(module, x)
         if method is None or method.network is None:
             return None
         found = secant_objective(
@@ -242,47 +257,48 @@ class GCIGPenalty(nn.Module):
             n_explained=len(y),
             scratch=self._scratch,
         )
-        return found if bool(defined_by_norms(found.norms).all()) else None
+        return found if all_defined(found.norms) else None
 
     def joint_gradient(
         self,
-        layers: Layers,
-        method: Method,
-        x: Tensor,
-        y: Tensor,
-        outer: Pulled,
+        work: SecantPass,
+        labels: Tensor,
+        members: Tensor,
         weight: float,
-        sample_weight: Tensor | None = None,
+        outer: Pulled,
         inner: Pulled | None = None,
     ) -> tuple[Objective, Gradient] | None:
         """What `joint` computes, and its gradient, outside any graph: the cheapest way to train.
 
         Parameters
         ----------
-        layers : Layers
-            The parameters of the network, as `Layers.of` reads them.
-        method : Method
-            From `joint_method`; both are found once and used for all steps.
+        work : SecantPass
+            From `joint_pass`, with its rows.
+        labels : Tensor of shape (n,)
+            Of the rows that are explained.
+        members : Tensor of shape (n, means)
+            From `label_members`.
         outer : callable
             Maps logits to a loss and to the loss's gradient.
         inner : callable, optional
             Maps attributions to another term of the loss and to its gradient.
         """
-        objective, gradient = objective_gradient(
-            layers,
-            x,
-            y,
-            self._compared_baselines().to(x.dtype),
-            self._weigh(x, y, sample_weight).mul_(weight),
-            self._secant_rule(method),
-            outer,
-            self._scratch,
-            inner,
-        )
-        return (objective, gradient) if bool(defined_by_norms(objective.norms).all()) else None
+        work.load(labels, self._compared_baselines())
+        share = 0.5 if self.definition.label_weights == "equal" else 1.0
+        objective, gradient = objective_gradient(work, weigh_members(members, share * weight), outer, inner)
+        return (objective, gradient) if all_defined(objective.norms) else None
 
-    def joint_method(self, module: nn.Module, x: Tensor) -> Method | None:
+    def joint_pass(self, layers: Layers, rule: SecantRule, n_rows: int, n_explained: int) -> SecantPass:
+        """What `joint_gradient` works in; its `inputs` are to be filled, the explained rows first."""
+        baselines = self._compared_baselines()
+        return SecantPass(layers, n_explained, n_rows - n_explained, baselines, rule, self._scratch)
+
+    def joint_rule(self, module: nn.Module, x: Tensor) -> SecantRule | None:
         """How rows are explained in one pass with their predictions; None where that does not apply."""
+        method = self._joint_method(module, x)
+        return None if method is None else self._secant_rule(method)
+
+    def _joint_method(self, module: nn.Module, x: Tensor) -> Method | None:
         method = self._method(module, x)
         dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
         return None if dropping or torch.compiler.is_compiling() or not _fusible(method) else method

@@ -5,6 +5,7 @@ a graph of these few operations than for the operations.
 """
 
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -31,22 +32,19 @@ def rate_disparity_gradient(probabilities: Tensor, members: Tensor, n_groups: in
     >>> rate_disparity_gradient(torch.tensor([0.5, 0.25, 0.75]), members, 2)
     (tensor(0.), tensor([0., 0., 0.]))
     """
-    totals = members.sum(0)
-    present = totals.sign().view(-1, n_groups)
-    totals = totals.clamp_(min=torch.finfo(totals.dtype).tiny)
-    rates = torch.mv(members.T, probabilities).div_(totals).view_as(present)
-    if n_groups == 2:
-        difference = (rates[:, 0] - rates[:, 1]).mul_(present[:, 0]).mul_(present[:, 1])
-        sign = difference.sign()
-        value, d_rates = difference.abs().sum(), torch.stack([sign, -sign], dim=1)
-    else:
-        n_present = present.sum(1, keepdim=True)
-        pairs = (n_present * (n_present - 1)).clamp_(min=1).unsqueeze(-1)
-        weights = present.unsqueeze(-1) * present.unsqueeze(-2) / pairs
-        differences = rates.unsqueeze(-1) - rates.unsqueeze(-2)
-        value = (differences.abs() * weights).sum()
-        d_rates = (differences.sign_() * weights).sum(-1).mul_(2)  # each pair stands in the table twice
-    return value, torch.mv(members, d_rates.flatten().div_(totals))
+    # Of a handful of cells: numbers of Python are many times faster than arrays of that size.
+    totals, sums = members.sum(0).tolist(), torch.mv(members.T, probabilities).tolist()
+    value, slopes = 0.0, [0.0] * len(totals)
+    for condition in range(0, len(totals), n_groups):
+        present = [cell for cell in range(condition, condition + n_groups) if totals[cell] > 0]
+        for one, other in combinations(present, 2):
+            share = 2 / (len(present) * (len(present) - 1))
+            difference = sums[one] / totals[one] - sums[other] / totals[other]
+            sign = (difference > 0) - (difference < 0)
+            value += share * abs(difference)
+            slopes[one] += share * sign / totals[one]
+            slopes[other] -= share * sign / totals[other]
+    return members.new_tensor(value), torch.mv(members, members.new_tensor(slopes))
 
 
 @dataclass(frozen=True)

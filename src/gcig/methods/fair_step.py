@@ -1,13 +1,11 @@
 """One mini-batch of fair training: update the baselines, add up the terms, move the parameters."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from gcig.core.attribution import attributions
 from gcig.core.baselines import CellSums
@@ -16,15 +14,14 @@ from gcig.core.column_floor import ColumnFloor
 from gcig.core.disparity import defined_rows
 from gcig.core.flat import FlatAdamW, clip_norm
 from gcig.core.layered import LayeredNetwork
-from gcig.core.method import Method
 from gcig.core.modes import logits
 from gcig.core.objective_pass import prediction_gradient
 from gcig.core.one_hot_gauge import OneHotGauge
-from gcig.core.secant_pass import Layers
-from gcig.losses.equalized_odds import OUTCOME_LOSSES
+from gcig.core.secant_pass import Layers, SecantPass, SecantRule
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.logit_loss import LogitLoss
 from gcig.methods.fair_settings import FairTraining
+from gcig.methods.row_table import BatchRows, RowTable
 from gcig.methods.weights import WeightControl
 
 __all__ = ["FairStep"]
@@ -57,8 +54,7 @@ class FairStep:
     ) -> None:
         self.network, self.penalty, self.optimizer = network, penalty, optimizer
         self.data, self.settings, self.control, self.n_groups = data, settings, control, n_groups
-        targets = data.labels if targets is None else targets
-        self.table = _RowTable(data, targets, weights, settings, n_groups, with_cells=penalty is not None)
+        self.table = RowTable(data, data.labels if targets is None else targets, weights, settings, n_groups)
         self.gauge = gauge if penalty is not None else None
         self.layered = LayeredNetwork.recognise(network) if self.gauge is not None else None
         self.by_hand = _ByHand.of(network, penalty, data.inputs[:1])
@@ -66,15 +62,11 @@ class FairStep:
 
     def __call__(self, rows: Tensor) -> dict[str, Tensor]:
         """Move the parameters by one mini-batch; the terms, detached."""
-        inputs, table = self.data.inputs.index_select(0, rows), self.table.of(rows)
-        weights = self.control.values(self.epoch)
-        loss = self._logit_loss(table, weights["outcome"])
-        explained = self._explained(inputs, rows, table, weights["gcig"])
-        weight = weights["gcig"] * self.settings.penalty_every
-        floor = self._column_floor(weight)
-        total = self.by_hand(inputs, explained, loss, weight, floor) if self.by_hand is not None else None
-        if total is None:
-            total = self._by_autograd(inputs, explained, loss, weight, floor)
+        batch, weights = self.table.of(rows), self.control.values(self.epoch)
+        members = batch.members if weights["outcome"] else None
+        loss = LogitLoss(batch.targets, batch.weights, members, self.n_groups, weights["outcome"])
+        self.n_steps += 1
+        total = self._write_gradient(rows, batch, self._reasons(rows, batch, weights["gcig"]), loss)
         clip_norm(self.optimizer.param_groups[0]["params"], self.settings.clip_norm)
         self.optimizer.step()
         if self.n_steps % _GAUGE_EVERY == 0:
@@ -86,30 +78,50 @@ class FairStep:
         if self.gauge is not None and self.layered is not None:
             self.gauge.fix(self.layered)
 
-    def _logit_loss(self, table: Mapping[str, Tensor], outcome_weight: float) -> LogitLoss:
-        weights = table["weights"][:, 0] if "weights" in table else None
-        members = table.get("members") if outcome_weight else None
-        return LogitLoss(table["targets"][:, 0], weights, members, self.n_groups, outcome_weight)
+    def _write_gradient(
+        self, rows: Tensor, batch: BatchRows, reasons: "_Reasons | None", loss: LogitLoss
+    ) -> Tensor:
+        """Compute the terms and the parameters' gradient; the total."""
+        by_hand = self.by_hand
+        if by_hand is None or reasons is None:
+            inputs = self._gather(rows, batch)
+            return (
+                self._by_autograd(inputs, reasons, loss) if by_hand is None else by_hand.predict(inputs, loss)
+            )
+        work = by_hand.work(len(rows), reasons)
+        inputs = self._gather(rows, batch, out=work.inputs)
+        total = by_hand(work, reasons, loss)
+        # Where rows have no attributions; those of others are computed where these rows lie.
+        return self._by_autograd(inputs.clone(), reasons, loss) if total is None else total
 
-    def _explained(
-        self, inputs: Tensor, rows: Tensor, table: Mapping[str, Tensor], weight: float
-    ) -> "_Explained | None":
-        """Update the baselines; say which rows are explained in this step, if any.
+    def _gather(self, rows: Tensor, batch: BatchRows, out: Tensor | None = None) -> Tensor:
+        """The inputs of a mini-batch; the baselines follow them."""
+        inputs = torch.index_select(self.data.inputs, 0, rows, out=out)
+        if self.penalty is not None:
+            baselines, cells = self.penalty.baselines, batch.cells
+            assert cells is not None
+            shape = baselines.values.shape
+            sums = torch.mm(cells, inputs if inputs.dim() == 2 else inputs.flatten(1))
+            baselines.update_from(CellSums(sums.view(shape), cells.sum(1).view(shape[:2])))
+        return inputs
+
+    def _reasons(self, rows: Tensor, batch: BatchRows, weight: float) -> "_Reasons | None":
+        """Which rows are explained in this step, if any, and what their disparity counts.
 
         The batch is in random order, so its first rows are a random part of it.
         """
-        if self.penalty is None:
+        every = self.settings.penalty_every
+        if not weight or self.n_steps % every:
             return None
-        cells, shape = table["cells"], self.penalty.baselines.values.shape
-        self.penalty.baselines.update_from(
-            CellSums((cells.T @ inputs.flatten(1)).view(shape), cells.sum(0).view(shape[:2]))
-        )
-        self.n_steps += 1
-        if not weight or self.n_steps % self.settings.penalty_every:
-            return None
+        assert batch.label_members is not None
         count = math.ceil(self.settings.penalty_rows * len(rows))
-        weights = table["weights"][:count, 0] if "weights" in table else None
-        return _Explained(self.data.labels.index_select(0, rows[:count]), weights)
+        return _Reasons(
+            labels=self.data.labels.index_select(0, rows[:count]),
+            members=batch.label_members[:count],
+            sample_weight=None if batch.weights is None else batch.weights[:count],
+            weight=weight * every,
+            floor=self._column_floor(weight * every),
+        )
 
     def _column_floor(self, weight: float) -> ColumnFloor | None:
         """What keeps the network from living on few columns, where validation says that it begins to."""
@@ -117,24 +129,17 @@ class FairStep:
             return None
         return ColumnFloor(self.control.limits.wanted_columns, _COLUMN_WEIGHT * weight)
 
-    def _by_autograd(
-        self,
-        inputs: Tensor,
-        explained: "_Explained | None",
-        loss: LogitLoss,
-        weight: float,
-        floor: ColumnFloor | None,
-    ) -> Tensor:
+    def _by_autograd(self, inputs: Tensor, reasons: "_Reasons | None", loss: LogitLoss) -> Tensor:
         self.optimizer.zero_grad()
         total = loss(logits(self.network, inputs))
-        if explained is not None:
+        if reasons is not None:
             assert self.penalty is not None
-            labels, row_weights = explained
-            gcig = self.penalty.of_rows(self.network, inputs[: len(labels)], labels, row_weights)
+            inputs, labels, floor = inputs[: len(reasons.labels)], reasons.labels, reasons.floor
+            gcig = self.penalty.of_rows(self.network, inputs, labels, reasons.sample_weight)
             loss.terms["gcig"] = gcig.detach()
-            total = total + weight * gcig
+            total = total + reasons.weight * gcig
             if floor is not None:
-                short = floor(self._attributions(inputs[: len(labels)], labels))
+                short = floor(self._attributions(inputs, labels))
                 loss.terms["column_shortfall"] = short.detach() / floor.weight
                 total = total + short
         total.backward()
@@ -156,43 +161,14 @@ class FairStep:
         return values[:, defined] if bool(defined.any()) else values
 
 
-class _Explained(NamedTuple):
-    """The labels, and weights if any, of the rows that are explained: the first of a mini-batch."""
+class _Reasons(NamedTuple):
+    """The rows that are explained, which are the first of a mini-batch, and what their disparity counts."""
 
     labels: Tensor
-    weights: Tensor | None
-
-
-class _RowTable:
-    """What belongs to rows beside their inputs, side by side, so that a mini-batch is gathered at once."""
-
-    def __init__(
-        self,
-        data: GroupedBatch,
-        targets: Tensor,
-        weights: Tensor | None,
-        settings: FairTraining,
-        n_groups: int,
-        *,
-        with_cells: bool,
-    ) -> None:
-        columns = {"targets": targets.unsqueeze(1)}
-        if weights is not None:
-            columns["weights"] = weights.unsqueeze(1)
-        if with_cells:
-            columns["cells"] = one_hot(data.labels * n_groups + data.groups, 2 * n_groups)
-        if settings.constrains:
-            loss = OUTCOME_LOSSES[settings.outcome](n_groups)
-            membership = loss.membership(data.labels, data.groups, sample_weight=weights)
-            columns["members"] = membership.flatten(0, 1).T
-        dtype = data.inputs.dtype
-        self.widths = {name: values.shape[1] for name, values in columns.items()}
-        self.values = torch.cat([values.to(dtype) for values in columns.values()], dim=1)
-
-    def of(self, rows: Tensor) -> dict[str, Tensor]:
-        """The columns of some rows, by name: matrices."""
-        parts = self.values.index_select(0, rows).split(list(self.widths.values()), dim=1)
-        return dict(zip(self.widths, parts, strict=True))
+    members: Tensor
+    sample_weight: Tensor | None
+    weight: float
+    floor: ColumnFloor | None
 
 
 @dataclass(frozen=True)
@@ -205,60 +181,55 @@ class _ByHand:
         The network's parameters.
     d_weights, d_biases : lists of Tensor
         Where the gradient is written.
+    rule : SecantRule or None
+        How rows are explained; None where they are not.
     """
 
     layers: Layers
     d_weights: list[Tensor]
     d_biases: list[Tensor | None]
     penalty: GCIGPenalty | None
-    method: Method | None
+    rule: SecantRule | None
 
     @classmethod
     def of(cls, network: nn.Module, penalty: GCIGPenalty | None, inputs: Tensor) -> "_ByHand | None":
         """For this network, where that applies."""
         layered = LayeredNetwork.recognise(network) if inputs.dim() == 2 else None
-        method = None if penalty is None else penalty.joint_method(network, inputs)
+        rule = None if penalty is None else penalty.joint_rule(network, inputs)
         dropping = any(isinstance(part, nn.Dropout) for part in network.modules())
-        if layered is None or dropping or (penalty is not None and method is None):
+        if layered is None or dropping or (penalty is not None and rule is None):
             return None
         d_weights = [weight.grad for weight in layered.weights if weight.grad is not None]
         d_biases = [None if bias is None else bias.grad for bias in layered.biases]
         n_gradients = len(d_weights) + sum(gradient is not None for gradient in d_biases)
         if n_gradients < len(list(network.parameters())):  # some are frozen, or not in one place
             return None
-        return cls(Layers.of(layered), d_weights, d_biases, penalty, method)
+        return cls(Layers.of(layered), d_weights, d_biases, penalty, rule)
 
-    def __call__(
-        self,
-        inputs: Tensor,
-        explained: _Explained | None,
-        loss: LogitLoss,
-        weight: float,
-        floor: ColumnFloor | None,
-    ) -> Tensor | None:
-        """Write the gradient; the total, or None where a row has no attributions."""
-        if explained is None:
-            total, gradient = prediction_gradient(self.layers, inputs, loss.pulled)
-        else:
-            assert self.penalty is not None
-            assert self.method is not None
-            found = self.penalty.joint_gradient(
-                self.layers,
-                self.method,
-                inputs,
-                explained.labels,
-                loss.pulled,
-                weight,
-                explained.weights,
-                inner=None if floor is None else floor.pulled,
-            )
-            if found is None:
-                return None
-            objective, gradient = found
-            loss.terms["gcig"] = objective.penalty / weight
-            total = objective.total
-            if floor is not None:
-                rest = total - objective.outer - objective.penalty
-                loss.terms["column_shortfall"] = rest / floor.weight
+    def work(self, n_rows: int, reasons: _Reasons) -> SecantPass:
+        """A pass over a mini-batch, whose rows are still to be filled in."""
+        assert self.penalty is not None
+        assert self.rule is not None
+        return self.penalty.joint_pass(self.layers, self.rule, n_rows, len(reasons.labels))
+
+    def predict(self, inputs: Tensor, loss: LogitLoss) -> Tensor:
+        """Write the gradient where no row is explained; the total."""
+        total, gradient = prediction_gradient(self.layers, inputs, loss.pulled)
         gradient.copy_to(self.d_weights, self.d_biases)
         return total
+
+    def __call__(self, work: SecantPass, reasons: _Reasons, loss: LogitLoss) -> Tensor | None:
+        """Write the gradient; the total, or None where a row has no attributions."""
+        assert self.penalty is not None
+        labels, members, _, weight, floor = reasons
+        inner = None if floor is None else floor.pulled
+        found = self.penalty.joint_gradient(work, labels, members, weight, loss.pulled, inner)
+        if found is None:
+            return None
+        objective, gradient = found
+        loss.terms["gcig"] = objective.penalty / weight
+        if floor is not None:
+            rest = objective.total - objective.outer - objective.penalty
+            loss.terms["column_shortfall"] = rest / floor.weight
+        gradient.copy_to(self.d_weights, self.d_biases)
+        return objective.total

@@ -255,7 +255,9 @@ def _told(
     judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups, means=means)
 
     def validate(epoch: int) -> Validation:
-        metrics = {} if penalty is None else {"completeness": judge.explain(network)["completeness"]}
+        metrics = (
+            {} if penalty is None else {"completeness": float(judge.attributions(network).residual.mean())}
+        )
         return Validation(criterion=-epoch, metrics=metrics)
 
     return validate

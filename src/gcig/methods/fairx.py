@@ -357,7 +357,7 @@ class FairXClassifier(NetworkClassifier):
         with evaluating(network), torch.no_grad():
             scores = logits(network, rows.inputs)
         cut = decision_cut(scores, rows.labels, settings)
-        found = measure(network, rows, data.training, settings, data.n_groups)
+        found = measure(network, rows, data.training, settings, data.n_groups, scores)
         return found, inspect_predictions(scores, rows.labels, cut=cut)
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:

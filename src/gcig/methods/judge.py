@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.attribution import attributions
+from gcig.core.attribution import Attribution, attributions
 from gcig.core.baselines import GroupBaselines
 from gcig.core.batch import GroupedBatch
 from gcig.core.disparity import defined_rows, disparity, effective_columns
@@ -182,9 +182,9 @@ class Judge:
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
 
     @torch.no_grad()
-    def explain(self, network: nn.Module) -> dict[str, float]:
-        """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
-        found = attributions(
+    def attributions(self, network: nn.Module) -> Attribution:
+        """Of the rows whose reasons are looked at."""
+        return attributions(
             network,
             self.explained.inputs,
             self.references,
@@ -192,6 +192,11 @@ class Judge:
             n_steps=self.settings.n_steps,
             tolerance=1e-2,
         )
+
+    @torch.no_grad()
+    def explain(self, network: nn.Module) -> dict[str, float]:
+        """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
+        found = self.attributions(network)
         values = found.values.flatten(2)
         defined = defined_rows(values)
         value = disparity(values, norm=self.settings.norm)[defined]
@@ -204,16 +209,22 @@ class Judge:
 
 @torch.no_grad()
 def measure(
-    network: nn.Module, rows: GroupedBatch, training: GroupedBatch, settings: FairTraining, n_groups: int
+    network: nn.Module,
+    rows: GroupedBatch,
+    training: GroupedBatch,
+    settings: FairTraining,
+    n_groups: int,
+    scores: Tensor | None = None,
 ) -> dict[str, float]:
-    """What a network is like on some rows.
+    """What a network is like on some rows, whose logits may be known already.
 
     AUC, the share of the rows that are decided alike, the outcome gap of decisions and that of probabilities,
     GCIG, completeness and effective columns.
     """
     judge = Judge(rows, training, settings, n_groups)
-    with evaluating(network):
-        scores = logits(network, rows.inputs)
+    if scores is None:
+        with evaluating(network):
+            scores = logits(network, rows.inputs)
     margins = scores - decision_cut(scores, rows.labels, settings)
     positive = float((margins >= 0).double().mean())
     return {
