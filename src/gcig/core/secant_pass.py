@@ -113,11 +113,9 @@ class Gradient(NamedTuple):
 
     def copy_to(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
         """Write into arrays of the same shapes; where a bias is None there is nowhere to write."""
-        pairs = [
-            *zip(weights, self.weights, strict=True),
-            *((to, part) for to, part in zip(biases, self.biases, strict=True) if to is not None),
-        ]
-        torch._foreach_copy_([to for to, _ in pairs], [part for _, part in pairs])
+        wanted = [part for part, to in zip(self.biases, biases, strict=True) if to is not None]
+        there = [to for to in biases if to is not None]
+        torch._foreach_copy_([*weights, *there], [*self.weights, *wanted])
 
 
 class SecantPass:

@@ -401,9 +401,9 @@ class GCIGPenalty(nn.Module):
     def _over_defined(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
         """Which rows are defined shows after a pass; where some are not, a second one leaves them out."""
         penalty, norms = compute(None)
-        defined = defined_by_norms(norms)
-        if bool(defined.all()):
+        if all_defined(norms):
             return penalty
+        defined = defined_by_norms(norms)
         self.n_undefined += (~defined).sum()
         return compute(defined)[0]
 

@@ -255,9 +255,13 @@ def _told(
     judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups, means=means)
 
     def validate(epoch: int) -> Validation:
-        metrics = (
-            {} if penalty is None else {"completeness": float(judge.attributions(network).residual.mean())}
-        )
+        nonlocal judge
+        metrics = {}
+        if penalty is not None:
+            found = judge.attributions(network)
+            metrics["completeness"] = float(found.residual.mean())
+            # To find out how many steps are enough costs more than to take them: once will do.
+            judge = replace(judge, settings=replace(settings, rule=found.rule, n_steps=found.n_steps))
         return Validation(criterion=-epoch, metrics=metrics)
 
     return validate

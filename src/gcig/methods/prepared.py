@@ -158,7 +158,7 @@ def training_data(
         weights = torch.from_numpy(share.astype(np.float32)).to(device)
     return TrainingData(
         all=rows,
-        training=rows[torch.from_numpy(kept).to(device)],
+        training=rows[torch.from_numpy(kept).to(device)] if len(held) else rows,
         validation=rows[torch.from_numpy(held).to(device)] if len(held) else None,
         weights=weights,
         n_groups=len(table.groups.names),
