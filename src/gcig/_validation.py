@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from gcig._tables import (
     to_array,
     to_frame,
 )
+from gcig._warning import warn_caller
 
 __all__ = [
     "Groups",
@@ -113,11 +113,10 @@ def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "th
         if len(given) != len(expected):
             sizes = f"X has {len(given)} features, but {model} is expecting {len(expected)} features as input"
             raise InputError(f"{sizes}: pass the columns of training.")
-        warnings.warn(
+        warn_caller(
             f"X does not have valid feature names, but {model} was fitted with feature names: the columns "
             "are taken by position. Pass a table with the names of training to have them checked.",
             InputWarning,
-            stacklevel=3,
         )
         return frame.set_axis(expected, axis=1)
     unseen, missing = sorted(set(given) - set(expected)), sorted(set(expected) - set(given))
@@ -156,7 +155,7 @@ def check_labels(
         raise InputError(f"{name} should be a 1d array, got an array of shape {frame.shape} instead.")
     if len(getattr(y, "shape", ())) == 2:
         text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
-        warnings.warn(text, warning, stacklevel=2)
+        warn_caller(text, warning)
     column = _complete(checked_column(frame.iloc[:, 0], name), name, n_rows, "leave those rows out", beside)
     if pt.is_float_dtype(column.dtype) and not np.array_equal(column, np.round(column)):
         raise InputError(f"Unknown label type: continuous. {name} must hold two classes, not measurements.")
@@ -267,11 +266,10 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
             f"{named(counts < minimum)}. Merge small groups, leave them out, or add data."
         )
     if (counts == 1).any():
-        warnings.warn(
+        warn_caller(
             f"One row only in {named(counts == 1)}: the baseline of such a cell is that person's record, and "
             "stays in the model. Merge small groups or leave them out.",
             InputWarning,
-            stacklevel=2,
         )
     return counts.astype(np.int64)
 
@@ -300,11 +298,10 @@ def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn when a column of a checked table is the protected attribute, or a function of it."""
     same = [str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)]
     if same:
-        warnings.warn(
+        warn_caller(
             f"Column {listed(same)} of X tells the protected attribute ({groups.attribute}): the model can "
             "read the group from it. Drop it (X.drop(columns=...)), or ignore this if it is meant to stay.",
             InputWarning,
-            stacklevel=2,
         )
 
 

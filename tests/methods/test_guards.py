@@ -94,20 +94,20 @@ PLAIN = {"auc": 0.9, "decided_alike": 0.7}
 )
 def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain, cause):
     with pytest.warns(CollapseWarning, match=rf"collapsed \(AUC {verdict.auc:.3f}, .*%.*alike\)\. .*{cause}"):
-        warn_of_collapse(verdict, heaviest, plain, stacklevel=1)
+        warn_of_collapse(verdict, heaviest, plain)
 
 
 def test_other_warnings_name_what_was_found():
     with pytest.warns(CollapseWarning, match=r"2\.0 effective columns.*plain network on 8\.0.*now 0\.5"):
-        warn_of_columns(2.0, 8.0, 0.5, stacklevel=1)
+        warn_of_columns(2.0, 8.0, 0.5)
     with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not reached.*0\.0700.*AUC of 0\.800"):
-        warn_of_bound("max_gcig", 0.05, 0.07, 0.8, stacklevel=1)
+        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
 
 
 def test_warnings_point_to_the_caller():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_bound("max_gcig", 0.05, 0.07, 0.8, stacklevel=1)
-        warn_of_columns(2.0, 8.0, 0.5, stacklevel=1)
-        warn_of_collapse(Verdict(0.5, 1.0, 0.4), "", {}, stacklevel=1)
+        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+        warn_of_columns(2.0, 8.0, 0.5)
+        warn_of_collapse(Verdict(0.5, 1.0, 0.4), "", {})
     assert {warning.filename for warning in caught} == {__file__}

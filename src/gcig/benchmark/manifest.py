@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import platform
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import gcig
+from gcig._warning import warn_caller
 from gcig.benchmark.cell import canonical_json
 from gcig.benchmark.run_files import RunError, RunWarning, read_bounded
 from gcig.methods.registry import METHODS
@@ -69,11 +69,10 @@ class Manifest:
                 "what it was started with."
             )
         if moved := _changes("version", self.versions, now.versions, values=True):
-            warnings.warn(
+            warn_caller(
                 f"The run in {str(folder)!r} was started under other versions: {'; '.join(moved)}. Results "
                 "may differ in their last digits.",
                 RunWarning,
-                stacklevel=3,
             )
         return replace(self, data={**self.data, **now.data}, code={**self.code, **now.code})
 

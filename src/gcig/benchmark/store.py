@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from gcig._warning import warn_caller
 from gcig.benchmark.cell import Cell, canonical_json
 from gcig.benchmark.claims import claim, exclusively
 from gcig.benchmark.manifest import Manifest
@@ -132,11 +132,10 @@ class RunStore:
             else:
                 yield found
         if torn:
-            warnings.warn(
+            warn_caller(
                 f"{torn} files in {str(self._cells)!r} are damaged and count as not there: their cells are "
                 "done again by the next run.",
                 RunWarning,
-                stacklevel=3,
             )
 
 

@@ -13,6 +13,7 @@ import click
 import pandas as pd
 
 from gcig._tables import InputWarning, level_name, listed
+from gcig._warning import warn_caller
 from gcig.cli.guessing import did_you_mean
 from gcig.cli.predict import ADDED
 from gcig.data.streaming import TablePart, TableStream
@@ -145,12 +146,11 @@ def _warn(unforeseen: Counter[tuple[str, str]], formulas: Counter[str]) -> None:
     for (text, column), rows in unforeseen.items():
         by_text.setdefault(text, []).append(f"{column} ({rows} rows)")
     for text, columns in by_text.items():
-        warnings.warn(f"{text}: column {', '.join(columns)}.", InputWarning, stacklevel=2)
+        warn_caller(f"{text}: column {', '.join(columns)}.", InputWarning)
     for name, cells in formulas.items():
         if cells:
-            warnings.warn(
+            warn_caller(
                 f"{cells} cells of column {name!r} begin as a formula does (=, +, -, @) and were passed on "
                 "unchanged: do not open the result in a spreadsheet unless you trust them.",
                 InputWarning,
-                stacklevel=2,
             )

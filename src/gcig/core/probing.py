@@ -1,12 +1,12 @@
 """What one forward pass tells about a module: the memory that gradients take, and whether it has kinks."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from gcig._warning import warn_caller
 from gcig.core.method import Method
 from gcig.core.modes import Score, evaluating, logits, running_eagerly
 
@@ -86,12 +86,11 @@ def warn_of_kinks(method: Method, kinked: bool) -> None:
     if method.network is not None:
         kinked = not (method.by_secants or method.network.smooth)
     if kinked:
-        warnings.warn(
+        warn_caller(
             f"the parameter gradient of attributions by the rule {method.rule!r} does not converge for "
             "activations with kinks (ReLU and its kin), whatever the number of steps: it misses how kinks "
             "move. Use a smooth activation (SiLU, GELU), or rule='secant' for layered networks.",
             KinkWarning,
-            stacklevel=3,
         )
 
 

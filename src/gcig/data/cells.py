@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning
+from gcig._warning import warn_caller
 
 # What people write for a missing number. In a column of text these are text.
 MISSING_NUMBERS = frozenset(
@@ -107,11 +107,10 @@ def tidy(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.Series[An
         return column
     notes.append(f"column {column.name!r}: spaces around {spaced} cells taken off")
     if len(set(stripped)) < len(stripped):
-        warnings.warn(
+        warn_caller(
             f"Column {column.name!r} had the same values with and without spaces around them: {spaced} cells "
             "were stripped, so that they are one.",
             InputWarning,
-            stacklevel=4,
         )
     texts = np.array([*(bare or None for bare in stripped), None], dtype=object)
     return pd.Series(texts[codes], name=column.name, dtype=column.dtype)

@@ -6,7 +6,6 @@ The encoder remembers which encoded columns came from which column of the table,
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
+from gcig._warning import warn_caller
 
 MISSING = "<missing>"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -105,11 +105,10 @@ class CategoryColumn:
                 "like an identifier or free text. Drop it, or group its values into few categories."
             )
         if alike := len(levels) - len({level.strip() for level in levels}):
-            warnings.warn(
+            warn_caller(
                 f"Column {column.name!r} of X has {alike} categories that differ from another one by spaces "
                 "alone: they are kept apart. Strip the text first (.str.strip() in pandas).",
                 InputWarning,
-                stacklevel=3,
             )
         if (codes < 0).any() and MISSING not in levels:
             levels = (*levels, MISSING)
@@ -178,11 +177,10 @@ class TableEncoder:
         columns = {str(name): _fit_column(frame[name]) for name in frame.columns}
         self._set_columns(columns)
         if self.constant_:
-            warnings.warn(
+            warn_caller(
                 f"{len(self.constant_)} columns have a single value in training and tell the model nothing: "
                 f"{', '.join(map(repr, self.constant_[:10]))}.",
                 InputWarning,
-                stacklevel=2,
             )
         return self
 
@@ -200,7 +198,7 @@ class TableEncoder:
                 unforeseen.setdefault(column.unforeseen, []).append(f"{name!r} ({count} rows)")
             start = stop
         for what, where in unforeseen.items():
-            warnings.warn(f"{what}: column {', '.join(where)}.", InputWarning, stacklevel=2)
+            warn_caller(f"{what}: column {', '.join(where)}.", InputWarning)
         return out
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:

@@ -8,7 +8,6 @@ settle it; whatever else was decided is in the notes.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
+from gcig._warning import warn_caller
 from gcig.data.cells import has_decimal_commas, reject_both_marks, tidy
 from gcig.data.csv_layout import (
     CsvLayout,
@@ -117,7 +117,7 @@ def _without_row_numbers(frame: pd.DataFrame, path: Path, notes: list[str]) -> p
     if not pt.is_integer_dtype(frame[""].dtype) or not frame[""].is_unique:
         raise InputError(f"{path}: the first column has no name. Give it one in the header line.")
     notes.append("the first column, row numbers without a name, was left out")
-    warnings.warn(f"{path}: {notes[-1]}.", InputWarning, stacklevel=4)
+    warn_caller(f"{path}: {notes[-1]}.", InputWarning)
     return frame.drop(columns="")
 
 

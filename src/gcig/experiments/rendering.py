@@ -1,9 +1,9 @@
 """The files of a reproduction that people read: tables, figures and the page, from the collected results."""
 
-import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
+from gcig._warning import warn_caller
 from gcig.benchmark.run_files import RunWarning, write_file
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
@@ -30,11 +30,10 @@ def render(run: str | Path) -> Path:
         for name, table in chapter.tables.items():
             _write_table(out / "tables", name, table)
     if find_spec("matplotlib") is None:
-        warnings.warn(
+        warn_caller(
             "Figures are on the page but not written as files: that needs matplotlib (pip install "
             "'gcig[plot]').",
             RunWarning,
-            stacklevel=2,
         )
     else:
         for chapter in listed:

@@ -365,18 +365,17 @@ class FairXClassifier(NetworkClassifier):
         columns, plain_columns = self.validation_["columns"], self.plain_.get("columns", math.nan)
         self.collapsed_ = verdict.collapsed
         self.changed_columns_ = columns_changed(columns, plain_columns)
-        level = 5  # from here to the caller of fit
         if trained.plain and trained.outcome.best_epoch == 0 and self.max_epochs >= _SERIOUS:
-            warn_of_limits(self.max_auc_drop, stacklevel=level)
+            warn_of_limits(self.max_auc_drop)
         if self.collapsed_:
             heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
-            warn_of_collapse(verdict, heaviest, self.plain_, stacklevel=level)
+            warn_of_collapse(verdict, heaviest, self.plain_)
         elif self.changed_columns_:
-            warn_of_columns(columns, plain_columns, self.weights_["gcig"], stacklevel=level)
+            warn_of_columns(columns, plain_columns, self.weights_["gcig"])
         reached = {"max_gcig": self.validation_["gcig"], "max_eo_gap": self.validation_["outcome_gap"]}
         for name, bound in self._bounds().items():
             if not reached[name] <= bound:
-                warn_of_bound(name, bound, reached[name], verdict.auc, stacklevel=level)
+                warn_of_bound(name, bound, reached[name], verdict.auc)
 
     def _weights_used(self, trained: TrainedNetwork) -> dict[str, tuple[str, float]]:
         """The parameter behind each term as the user gave it, and its weight; a bound's as it came out."""

@@ -1,12 +1,12 @@
 """Guards: what a fairness term can do to a model besides making it fair, found and said aloud."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from gcig._warning import warn_caller
 from gcig.methods.judge import binary_auc
 from gcig.training import Epoch
 
@@ -129,7 +129,7 @@ def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Ep
     return heaviest if shares[heaviest] > 0 else ""
 
 
-def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float], *, stacklevel: int) -> None:
+def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]) -> None:
     """Say that a model collapsed, and which weight did it, unless the plain network is no better."""
     plain_auc = plain.get("auc", math.nan)
     if plain_auc < LOWEST_AUC:
@@ -152,35 +152,32 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
             "can be met (max_gcig, max_eo_gap)."
         )
     found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
-    warnings.warn(f"the model collapsed ({found}). {cause}", CollapseWarning, stacklevel=stacklevel + 1)
+    warn_caller(f"the model collapsed ({found}). {cause}", CollapseWarning)
 
 
-def warn_of_columns(now: float, plain: float, weight: float, *, stacklevel: int) -> None:
+def warn_of_columns(now: float, plain: float, weight: float) -> None:
     """Say that a model lives on other columns than the plain one did."""
-    warnings.warn(
+    warn_caller(
         f"the model now lives on {now:.1f} effective columns, the plain network on {plain:.1f}: part of the "
         f"low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, if it should use more of the table.",
         CollapseWarning,
-        stacklevel=stacklevel + 1,
     )
 
 
-def warn_of_limits(max_auc_drop: float, *, stacklevel: int) -> None:
+def warn_of_limits(max_auc_drop: float) -> None:
     """No epoch kept enough: the plain network was kept."""
-    warnings.warn(
+    warn_caller(
         f"no epoch was fairer, lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns, on the "
         "mean of the last epochs: the network is the plainly trained one, as unfair as that is. Give more "
         "max_epochs, a larger max_auc_drop, or lower weights.",
         BoundWarning,
-        stacklevel=stacklevel + 1,
     )
 
 
-def warn_of_bound(name: str, bound: float, reached: float, auc: float, *, stacklevel: int) -> None:
+def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
     """Say how far a bound was missed."""
-    warnings.warn(
+    warn_caller(
         f"{name}={bound:g} was not reached: validation data give {reached:.4f} at an AUC of {auc:.3f}. "
         "Allow a larger max_auc_drop, more max_epochs, or a looser bound.",
         BoundWarning,
-        stacklevel=stacklevel + 1,
     )

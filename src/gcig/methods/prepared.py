@@ -1,6 +1,5 @@
 """From a user's table to what training takes: checked, encoded, weighted, and a part held out."""
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from gcig._validation import (
     check_sample_weight,
     warn_if_sensitive_in,
 )
+from gcig._warning import warn_caller
 from gcig.core.batch import GroupedBatch
 from gcig.data.splitting import hold_out
 
@@ -144,12 +144,11 @@ def training_data(
             strict=False,
         )
         if len(np.unique(table.labels.codes[held])) < 2:
-            warnings.warn(
+            warn_caller(
                 f"{len(rows)} rows are too few to hold out a part of both labels "
                 f"(validation_fraction={validation_fraction}): all are trained on, to the last epoch, and "
                 "none are left to check the model on meanwhile.",
                 InputWarning,
-                stacklevel=3,
             )
             kept, held = np.arange(len(rows)), np.arange(0)
     weights = None

@@ -1,6 +1,5 @@
 """From confusion counts to rates, and from rates to differences between groups: pure functions."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Literal
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._warning import warn_caller
 from gcig.metrics.confusion import Codes, Confusion, Floats, quotient
 from gcig.metrics.noise_floor import expected_range, expected_worst_range
 from gcig.records import GroupRates
@@ -59,11 +59,10 @@ def warn_missing(confusion: Confusion, names: Sequence[str], labels: Sequence[in
         for g in np.flatnonzero(confusion.sizes[y] == 0).tolist()
     ]
     if missing:
-        warnings.warn(
+        warn_caller(
             f"No rows (or no weight) with {', '.join(missing)}: rates of these cells, and differences "
             "between groups that need them, are NaN.",
             UndefinedMetricWarning,
-            stacklevel=3,
         )
 
 

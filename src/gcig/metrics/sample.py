@@ -1,6 +1,5 @@
 """Checked rows, and the baselines that they are explained against."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
+from gcig._warning import warn_caller
 from gcig.adapters import AdaptedModel
 from gcig.core.baselines import cell_sums
 from gcig.metrics.confusion import Codes, Floats, quotient
@@ -128,9 +128,8 @@ def _warn_missing_baselines(baselines: Rows, names: tuple[str, ...], labels: Cod
         if (labels == y).any()
     ]
     if missing:
-        warnings.warn(
+        warn_caller(
             f"No rows with {', '.join(missing)} to estimate baselines on: GCIG of that label is NaN. "
             "Pass reference=(X, y, sensitive_features) in which every label occurs in every group.",
             UndefinedMetricWarning,
-            stacklevel=4,
         )
