@@ -27,6 +27,7 @@ __all__ = [
     "batches",
     "isolated_seed",
     "one_thread",
+    "own_modes",
     "resolve_batch_size",
     "resolve_device",
     "resolve_learning_rate",
@@ -204,6 +205,18 @@ def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def own_modes(device: torch.device) -> Iterator[None]:
+    """Gradients on, autocast off, single precision, whatever the caller has set torch to."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+@contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
     """Small networks on a CPU are fastest on one thread, and give the same bits on any machine size."""
     threads = torch.get_num_threads()
@@ -279,8 +292,8 @@ def train(
                 raise DivergenceError(
                     _describe_divergence(terms, number), Outcome(tuple(history), number - 1)
                 )
-            good = _snapshot(state)
             outcome = validate(number) if validate is not None else Validation(criterion=-number)
+            good = _snapshot(state)  # as it was judged: validation may change what it looks at
             history.append(Epoch(number, terms, outcome.metrics))
             show({**terms, **outcome.metrics})
             if not outcome.eligible:

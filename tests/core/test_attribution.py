@@ -104,6 +104,14 @@ def test_a_given_rule_is_used_as_given(rule, fast):
     torch.testing.assert_close(found.residual, (expected.sum(-1) - change).abs(), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("n_steps", [2, 3, 6])
+def test_steps_of_the_automatic_rule_may_be_any_number(n_steps):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 5), nn.SiLU(), nn.Linear(5, 4), nn.SiLU(), nn.Linear(4, 1))
+    found = attributions(module, torch.randn(4, 3), torch.randn(2, 4, 3), n_steps=n_steps)
+    assert (found.rule, found.n_steps) == ("romberg" if n_steps == 2 else "secant", n_steps)
+
+
 @pytest.mark.parametrize("groups", [2, 3, 7])
 @pytest.mark.parametrize("fast", [True, False])
 def test_every_group_as_if_it_were_alone(groups, fast):

@@ -45,6 +45,21 @@ def test_means_of_more_rows_than_are_summed_at_once():
     torch.testing.assert_close(found.values, cell_sums(x, y, g, n_groups=2).means, rtol=1e-12, atol=1e-14)
 
 
+def test_lengths_that_differ_are_named():
+    x, y, g = make_rows(8)
+    with pytest.raises(ValueError, match="one entry for each row, not 8, 7 and 8"):
+        GroupBaselines.from_data(x, y[:7], g)
+
+
+def test_autocast_does_not_round_the_means():
+    x, y, g = make_rows(dtype=torch.float32)
+    inside, outside = (GroupBaselines.from_data(x, y, g, rate=1.0) for _ in range(2))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside.update(3 * x, y, g)
+    outside.update(3 * x, y, g)
+    assert torch.equal(inside.values, outside.values)
+
+
 @pytest.mark.parametrize("groups", [2, 3])
 def test_a_batch_with_all_cells_moves_them_as_one_without_some_does(groups):
     x, y, g = make_rows(groups=groups, dtype=torch.float32)

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.fused import Scratch, SecantRule, secant_penalty
+from gcig.core.fused import secant_penalty
 from gcig.core.layered import LayeredNetwork
 from gcig.core.objective_pass import objective_gradient, secant_objective
+from gcig.core.scratch import Scratch
 from gcig.core.secant import sharpness
-from gcig.core.secant_pass import Layers, SecantPass
+from gcig.core.secant_pass import Layers, SecantPass, SecantRule
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.SiLU,
@@ -285,7 +286,8 @@ def joint(problem: Problem, rule: SecantRule, n_explained: int | None = None) ->
     assert found.disparity.shape == (count,)
     assert found.norms.shape == (baselines.shape[1], count)
     assert found.total.requires_grad
-    assert not any(part.requires_grad for part in found[1:])
+    assert not any(part.requires_grad for part in found[1:-1])
+    assert found.inner is None
     assert_same(gradient(found.total * 1.5, net), gradient((loss + penalty) * 1.5, net))
     return found
 

@@ -38,7 +38,7 @@ def credit():
 
 
 def requesting(**parameters):
-    return gcig.FairXClassifier(**{**QUICK, **parameters}).set_fit_request(sensitive_features=True)
+    return gcig.FairXClassifier(**{**QUICK, **parameters})
 
 
 def encoding():
@@ -118,7 +118,6 @@ def test_a_search_inside_a_pipeline_and_over_its_parameters(credit):
 def test_a_method_that_predicts_by_group_gets_the_groups_of_scored_rows(credit):
     X, y, sex = credit
     model = ThresholdOptimizerClassifier(**{name: v for name, v in QUICK.items() if name != "threshold"})
-    model.set_fit_request(sensitive_features=True).set_score_request(sensitive_features=True)
     scores = cross_validate(model, X, y, params={"sensitive_features": sex}, cv=2)["test_score"]
     assert ((scores > 0.5) & (scores < 1)).all()
 
@@ -145,7 +144,7 @@ def test_calibration_and_voting_around_fitted_models(credit):
 @pytest.mark.usefixtures("routing")
 def test_a_vote_of_our_estimators(credit):
     X, y, sex = credit
-    plain = UnconstrainedClassifier(**QUICK).set_fit_request(sensitive_features=True)
+    plain = UnconstrainedClassifier(**QUICK)
     vote = VotingClassifier([("fair", requesting()), ("plain", plain)], voting="soft")
     vote.fit(X, y, sensitive_features=sex)
     means = np.mean([each.predict_proba(X) for each in vote.estimators_], axis=0)

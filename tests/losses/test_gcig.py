@@ -436,6 +436,12 @@ def test_a_batch_of_one_label(label, path):
     assert (value + other).item() == pytest.approx(both.item(), rel=1e-9)
 
 
+@pytest.mark.parametrize("label_weights", ["sum", "equal", "empirical"])
+def test_labels_that_are_no_codes_are_refused(label_weights):
+    with pytest.raises(ValueError, match="y must be int64 codes from 0 to 1"):
+        label_members(torch.tensor([-1, 1]), label_weights)
+
+
 def test_a_label_without_rows_counts_nothing_at_any_weight():
     members = label_members(torch.tensor([1, 1]))
     assert weigh_members(members, 500.0).tolist() == [250.0, 250.0]
@@ -736,6 +742,25 @@ def test_the_joint_pass_equals_its_terms(activation, n_explained, hidden):
     torch.testing.assert_close(found.penalty, 0.3 * penalty.detach(), rtol=1e-10, atol=0)
     gradient = problem.gradient(loss + 0.3 * penalty)
     torch.testing.assert_close(problem.gradient(found.total), gradient, rtol=1e-8, atol=1e-12)
+
+
+def test_a_joint_pass_that_explains_no_row_is_a_plain_step():
+    problem = Problem()
+    found = problem.penalty().joint(problem.module, problem.x, problem.y[:0], torch.sum, 0.3)
+    plain = problem.module(problem.x).sum()
+    torch.testing.assert_close(found.total, plain.detach())
+    torch.testing.assert_close(problem.gradient(found.total), problem.gradient(plain))
+
+
+@EVERY_PATH
+def test_what_was_looked_at_in_inference_mode_can_still_be_trained(path):
+    problem = Problem()
+    penalty = problem.penalty(**PATHS[path])
+    with torch.inference_mode():
+        value = penalty(problem.module, problem.x, problem.y)
+    again = penalty(problem.module, problem.x, problem.y)
+    assert again.item() == pytest.approx(value.item(), rel=1e-12)
+    torch.testing.assert_close(problem.gradient(again), problem.gradient(**PATHS[path]))
 
 
 def test_no_joint_pass_where_it_would_be_wrong():

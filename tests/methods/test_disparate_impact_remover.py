@@ -188,9 +188,7 @@ def test_a_pipeline_hands_the_groups_on():
     biased = make_biased(500)
     numbers = biased.X.drop(columns="job")
     with sklearn.config_context(enable_metadata_routing=True):
-        remover = DisparateImpactRemover().set_fit_request(sensitive_features=True)
-        remover.set_transform_request(sensitive_features=True)
-        pipeline = make_pipeline(remover, LogisticRegression())
+        pipeline = make_pipeline(DisparateImpactRemover(), LogisticRegression())
         pipeline.fit(numbers, biased.y, sensitive_features=biased.groups)
         chances = pipeline.predict_proba(numbers, sensitive_features=biased.groups)[:, 1]
     plain = LogisticRegression().fit(numbers, biased.y).predict_proba(numbers)[:, 1]

@@ -159,3 +159,49 @@ def test_dropout_goes_through_autograd():
         control = WeightControl({"gcig": Fixed(0.0), "outcome": Fixed(0.0)})
         step = FairStep(network, None, optimizer, make_data(), None, FairTraining(Loop(1, 48)), control, 2)
         assert step.by_hand is None
+
+
+def tied():
+    torch.manual_seed(0)
+    layer = nn.Linear(5, 5)
+    return nn.Sequential(layer, nn.SiLU(), layer, nn.SiLU(), nn.Linear(5, 1), nn.Flatten(0))
+
+
+def watched(hook):
+    network = MLP(5, (8,))
+    if hook == "parameter":
+        network[0].weight.register_hook(torch.zeros_like)
+    elif hook == "module":
+        network[2].register_full_backward_hook(lambda *_: None)
+    else:
+        network[2].register_full_backward_pre_hook(lambda *_: None)
+    return network
+
+
+@pytest.mark.parametrize(
+    "network",
+    [tied(), watched("parameter"), watched("module"), watched("before module")],
+    ids=["tied", "parameter hook", "module hook", "module hook before"],
+)
+def test_what_a_pass_by_hand_would_get_wrong_is_left_to_autograd(network):
+    data = make_data()
+    settings = FairTraining(Loop(1, 48), lambda_ig=0.3)
+    penalty = GCIGPenalty(GroupBaselines.from_data(data.inputs, data.labels, data.groups))
+    control = WeightControl({"gcig": Fixed(0.3), "outcome": Fixed(0.0)})
+    with flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(parameters, learning_rate=1e-2)
+        step = FairStep(network, penalty, optimizer, data, None, settings, control, 2)
+        assert step.by_hand is None
+        assert step(torch.arange(48))["gcig"] > 0
+
+
+def test_a_hook_on_a_parameter_still_masks_its_gradient():
+    network = watched("parameter")
+    before = network[0].weight.detach().clone()
+    data = make_data()
+    settings = FairTraining(Loop(1, 48))
+    control = WeightControl({"gcig": Fixed(0.0), "outcome": Fixed(0.0)})
+    with flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(parameters, learning_rate=1e-2)
+        FairStep(network, None, optimizer, data, None, settings, control, 2)(torch.arange(48))
+    assert torch.equal(network[0].weight, before)

@@ -576,6 +576,34 @@ def test_reasons_are_measured_on_rows_from_everywhere_of_a_sorted_table():
     assert model.validation_["gcig"] == pytest.approx(found.gcig, rel=0.1)
 
 
+def test_the_network_that_is_kept_is_the_one_that_was_judged():
+    for parameters in ({}, {"max_epochs": 12, "patience": 3}):
+        model = fitted(**parameters)
+        judged = model.history_.set_index("epoch").loc[model.n_epochs_]
+        assert model.validation_["gcig"] == judged["val_gcig"]
+        assert model.validation_["columns"] == judged["val_columns"]
+
+
+def test_steps_may_be_any_number():
+    model = fitted(n_steps=3, max_epochs=2)
+    assert model.history_["completeness"].max() < 1e-4
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2], ids=["by hand", "by autograd"])
+def test_what_torch_is_set_to_outside_does_not_matter(dropout):
+    expected = fitted(dropout=dropout, max_epochs=2).predict_proba(TEST.X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            model = fitted(dropout=dropout, max_epochs=2)
+        assert np.array_equal(model.predict_proba(TEST.X), expected)
+        with torch.inference_mode():
+            model = fitted(dropout=dropout, max_epochs=2)
+        assert np.array_equal(model.predict_proba(TEST.X), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_a_loss_that_diverges_at_once_leaves_the_estimator_unfitted():
     model = FairXClassifier(**{**QUICK, "learning_rate": 1e9})
     with pytest.raises(DivergenceError, match=r"diverged in epoch 1.*learning_rate.*as it was before fit\."):

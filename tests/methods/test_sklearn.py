@@ -131,7 +131,7 @@ def routing():
 
 
 def requesting(**parameters):
-    return FairXClassifier(**{**QUICK, **parameters}).set_fit_request(sensitive_features=True)
+    return FairXClassifier(**{**QUICK, **parameters})
 
 
 @pytest.mark.usefixtures("routing")
@@ -151,8 +151,18 @@ def test_a_pipeline_without_routing():
 
 
 @pytest.mark.usefixtures("routing")
-def test_groups_that_nobody_asked_for_are_refused():
-    pipeline = make_pipeline(StandardScaler(), FairXClassifier(**QUICK))
+def test_groups_are_routed_without_being_asked_for():
+    pipeline = make_pipeline(StandardScaler(), FairXClassifier(**QUICK, preprocessing="none"))
+    search = GridSearchCV(pipeline, {"fairxclassifier__lambda_ig": [0.1, 0.5]}, cv=2)
+    search.fit(LOANS.numbers, LOANS.y, sensitive_features=LOANS.sex)
+    assert (search.cv_results_["mean_test_score"] > 0.5).all()
+    assert search.best_estimator_[-1].groups_ == ("female", "male")
+
+
+@pytest.mark.usefixtures("routing")
+def test_groups_that_are_not_wanted_are_refused():
+    model = FairXClassifier(**QUICK).set_fit_request(sensitive_features=None)
+    pipeline = make_pipeline(StandardScaler(), model)
     with pytest.raises(UnsetMetadataPassedError, match="sensitive_features"):
         pipeline.fit(LOANS.numbers, LOANS.y, sensitive_features=LOANS.sex)
 

@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 
 __all__ = ["CellSums", "GroupBaselines", "cell_sums", "indicator"]
 
-_AT_ONCE = 4096  # rows: twice as wide, they stay in the cache
+_AT_ONCE = 4096  # rows in double precision, which stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
@@ -124,6 +124,9 @@ class GroupBaselines(nn.Module):
         cls, x: Tensor, y: Tensor, groups: Tensor, *, n_groups: int | None = None, rate: float = 0.1
     ) -> "GroupBaselines":
         """Start from the means of all rows; every cell must have at least one."""
+        if not len(x) == len(y) == len(groups):
+            lengths = f"{len(x)}, {len(y)} and {len(groups)}"
+            raise ValueError(f"x, y and groups must have one entry for each row, not {lengths} of them")
         n_groups = int(groups.max()) + 1 if n_groups is None else n_groups
         # Sums of many rows lose digits in single precision.
         exact = torch.float64 if x.device.type != "mps" else x.dtype
@@ -148,9 +151,10 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
         """Move the averages by one mini-batch; returns its sums, to be added up across processes."""
-        sums = cell_sums(
-            x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values)
-        )
+        with torch.autocast(x.device.type, enabled=False):  # means are no better than what they are made of
+            sums = cell_sums(
+                x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values)
+            )
         self.update_from(sums)
         return sums
 

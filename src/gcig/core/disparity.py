@@ -21,6 +21,7 @@ __all__ = [
     "Definition",
     "all_defined",
     "column_disparity",
+    "defined_by_norms",
     "defined_rows",
     "disparity",
     "effective_columns",
@@ -135,6 +136,8 @@ def defined_by_norms(norms: Tensor) -> Tensor:
 
 def all_defined(norms: Tensor) -> bool:
     """Whether all rows are; quickly where no norm is much smaller than another."""
+    if not norms.numel():
+        return True
     least, largest = norms.aminmax()
     return float(least) > _UNDEFINED_BELOW * float(largest) or bool(defined_by_norms(norms).all())
 

@@ -17,7 +17,7 @@ from gcig.core.layered import LayeredNetwork
 from gcig.core.scratch import Scratch
 from gcig.core.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
-__all__ = ["Scratch", "SecantRule", "secant_penalty"]
+__all__ = ["secant_penalty"]
 
 _CHUNK_BYTES = 1 << 23
 
@@ -71,8 +71,8 @@ def secant_penalty(
 def _rows_per_chunk(network: LayeredNetwork, baselines: Tensor, rule: SecantRule, max_bytes: int) -> int:
     units = sum(weight.shape[0] for weight in network.weights[:-1])
     groups, columns = baselines.shape[1:]
-    # Scratch per row: three arrays over the columns, and eleven over segments and units.
-    per_row = baselines.element_size() * groups * (3 * columns + 11 * rule.n_segments * units)
+    # Scratch per row: about four arrays over the columns, and twelve over segments and units.
+    per_row = baselines.element_size() * groups * (4 * columns + 12 * rule.n_segments * units)
     return max(16, max_bytes // per_row)
 
 

@@ -27,8 +27,8 @@ Pulled = Callable[[Tensor], tuple[Tensor, Tensor]]
 class Objective(NamedTuple):
     """A value that carries the gradient of all parameters, and its parts, which are detached.
 
-    `total` is `outer` plus `penalty`, plus a term of the attributions where there is one. `disparity` has
-    the shape (n,), `norms` (groups, n), where n is the number of explained rows.
+    `total` is `outer` plus `penalty`, plus `inner`, a term of the attributions, where there is one.
+    `disparity` has the shape (n,), `norms` (groups, n), where n is the number of explained rows.
     """
 
     total: Tensor
@@ -36,6 +36,7 @@ class Objective(NamedTuple):
     penalty: Tensor
     disparity: Tensor
     norms: Tensor
+    inner: Tensor | None = None
 
 
 @torch.no_grad()
@@ -78,11 +79,11 @@ def objective_gradient(
     work.propagate()
     loss, d_logits = outer(work.logits())
     comparison = work.compare()
-    rest, d_attributions = (None, None) if inner is None else inner(work.attributions)
+    term, d_attributions = (None, None) if inner is None else inner(work.attributions)
     gradient = work.pull(comparison, weights, d_logits, d_attributions)
     penalty = torch.dot(comparison.disparity, weights)
     total = loss + penalty
-    return Objective(total if rest is None else total + rest, loss, penalty, *comparison), gradient
+    return Objective(total if term is None else total + term, loss, penalty, *comparison, term), gradient
 
 
 def secant_objective(
@@ -170,8 +171,8 @@ class _SecantObjective(torch.autograd.Function):
                 loss, ctx.gradient = prediction_gradient(layers, batch.inputs, pulled)
                 none = loss.new_zeros(batch.baselines.shape[1], 0)
                 found = Objective(loss.clone(), loss, loss.new_zeros(()), none[0], none)
-        ctx.mark_non_differentiable(*found[1:])
-        return found
+        ctx.mark_non_differentiable(*found[1:-1])
+        return found[:-1]
 
     @staticmethod
     @once_differentiable

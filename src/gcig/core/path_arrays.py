@@ -70,7 +70,7 @@ class PathArrays:
         self.ends = scratch.array("ends", like, shape.n_cells + n + shape.n_plain, columns)
         self.cells, self.inputs = self.ends[: shape.n_cells], self.ends[shape.n_cells :]
         self.rows = self.inputs[:n]
-        self._cells = self.cells.view(groups, labels, columns).transpose(0, 1)
+        self._cells_by_label = self.cells.view(groups, labels, columns).transpose(0, 1)
 
         # The cell where a path starts: among the cells, and as a node with its three quantities.
         cells = torch.arange(groups, device=like.device).view(1, groups, 1) * labels
@@ -84,7 +84,7 @@ class PathArrays:
         self._members = like.new_empty(n, labels)
         self._members_by_label = self._members.T
         self.indicator = like.new_empty(3 * groups, labels, n)
-        self._indicator = self.indicator.view(3, groups, labels, n)
+        self._indicator_apart = self.indicator.view(3, groups, labels, n)
         self._signs = like.new_tensor([-1, -1, 1]).view(3, 1, 1, 1).expand(3, groups, 1, 1)
 
         self.deltas, self.attributions = (
@@ -106,10 +106,10 @@ class PathArrays:
 
     def load(self, labels: Tensor, baselines: Tensor) -> None:
         """Take in the labels (n,) of the explained rows and the baselines (labels, groups, columns)."""
-        self._cells.copy_(baselines)
+        self._cells_by_label.copy_(baselines)
         torch.add(self._offsets, labels, out=self._index)
         torch.index_select(self._identity, 0, labels, out=self._members)
-        torch.mul(self._signs, self._members_by_label, out=self._indicator)
+        torch.mul(self._signs, self._members_by_label, out=self._indicator_apart)
 
 
 _Combination = tuple[Callable[..., Tensor], Tensor, Tensor, Tensor]

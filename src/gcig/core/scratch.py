@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 __all__ = ["Scratch"]
@@ -37,7 +38,8 @@ class Scratch:
         storage = self._storage.get(name)
         kind = (like.dtype, like.device)
         if storage is None or len(storage) < size or (storage.dtype, storage.device) != kind:
-            storage = self._storage[name] = like.new_empty(size)
+            with torch.inference_mode(False):  # or training could not write there later
+                storage = self._storage[name] = like.new_empty(size)
             self._plans.clear()  # they may hold on to the memory that was replaced
         return storage[:size].view(shape)
 
@@ -46,7 +48,8 @@ class Scratch:
         if key not in self._plans:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            plan = build()
+            with torch.inference_mode(False):
+                plan = build()
             self._plans[key] = plan
         found: Plan = self._plans[key]
         return found

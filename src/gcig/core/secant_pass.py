@@ -126,10 +126,12 @@ class SecantPass:
 
     Parameters
     ----------
+    network : Layers
     n_rows, n_plain : int
         The numbers of explained rows, and of those that are only predicted.
     baselines : Tensor of shape (labels, groups, columns)
-        Or any others of that shape.
+        Only their shape and type count here; `load` takes their values.
+    rule : SecantRule
     scratch : Scratch
         What is kept from pass to pass.
 

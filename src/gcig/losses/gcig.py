@@ -19,14 +19,15 @@ from gcig.core.attribution import MAX_BYTES
 from gcig.core.baselines import GroupBaselines, indicator
 from gcig.core.chunks import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
 from gcig.core.disparity import EPS, Definition, all_defined, defined_by_norms, disparity
-from gcig.core.fused import Scratch, SecantRule, secant_penalty
+from gcig.core.fused import secant_penalty
 from gcig.core.method import Method, training_method
 from gcig.core.modes import Score, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.objective_pass import Objective, Pulled, objective_gradient, secant_objective
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probing import Probe, probe, warn_of_kinks
-from gcig.core.secant_pass import Gradient, Layers, SecantPass
+from gcig.core.scratch import Scratch
+from gcig.core.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
 __all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows", "weigh_members"]
 
@@ -61,10 +62,9 @@ def label_members(
 ) -> Tensor:
     """Which mean each row is part of, and with what weight: shape (n, means)."""
     dtype = dtype or torch.get_default_dtype()
+    members = indicator(labels, 2, "y").to(dtype)
     if label_weights == "empirical":
-        members = torch.ones(len(labels), 1, dtype=dtype, device=labels.device)
-    else:
-        members = indicator(labels, 2, "y").to(dtype)
+        members = members.sum(1, keepdim=True)
     return members if sample_weight is None else members * sample_weight.to(dtype).unsqueeze(1)
 
 

@@ -44,6 +44,7 @@ from gcig.training import (
     DivergenceError,
     Outcome,
     isolated_seed,
+    own_modes,
     resolve_device,
     resolve_learning_rate,
     seeded_generator,
@@ -87,6 +88,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     method_key: ClassVar[str]
     needs_groups_to_predict: ClassVar[bool] = False
+    # For metadata routing: groups go to `fit` without being asked for, and elsewhere where they are needed.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict: ClassVar = {"sensitive_features": False}
+    __metadata_request__predict_proba: ClassVar = {"sensitive_features": False}
+    __metadata_request__decision_function: ClassVar = {"sensitive_features": False}
+    __metadata_request__score: ClassVar = {"sensitive_features": False}
     # Stated by a class beside its own `_train`: whether the network is all that is learned there, so that its
     # last good state predicts when training diverged.
     predicts_by_network: ClassVar[bool] = False
@@ -160,7 +167,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.baselines_ = means.values.cpu().numpy()
         generator = seeded_generator(seed)
         diverged = None
-        with isolated_seed(seed, device):
+        with isolated_seed(seed, device), own_modes(device):
             if network is None:
                 network = self._make_network(encoded.shape[1], generator)
             network = network.to(device)

@@ -57,6 +57,10 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
 
     method_key: ClassVar[str] = "dir"
     needs_groups_to_predict: ClassVar[bool] = True
+    __metadata_request__predict: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
+    __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
+    __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     def __init__(
         self,

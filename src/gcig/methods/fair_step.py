@@ -91,8 +91,10 @@ class FairStep:
         work = by_hand.work(len(rows), reasons)
         inputs = self._gather(rows, batch, out=work.inputs)
         total = by_hand(work, reasons, loss)
-        # Where rows have no attributions; those of others are computed where these rows lie.
-        return self._by_autograd(inputs.clone(), reasons, loss) if total is None else total
+        if total is None:
+            # The penalty on its own uses the same memory: it must not find its rows there.
+            return self._by_autograd(inputs.clone(), reasons, loss)
+        return total
 
     def _gather(self, rows: Tensor, batch: BatchRows, out: Tensor | None = None) -> Tensor:
         """The inputs of a mini-batch; the baselines follow them."""
@@ -167,7 +169,7 @@ class _Reasons(NamedTuple):
     labels: Tensor
     members: Tensor
     sample_weight: Tensor | None
-    weight: float
+    weight: float  # in this step: where not every step explains, it makes up for the others
     floor: ColumnFloor | None
 
 
@@ -196,14 +198,13 @@ class _ByHand:
         """For this network, where that applies."""
         layered = LayeredNetwork.recognise(network) if inputs.dim() == 2 else None
         rule = None if penalty is None else penalty.joint_rule(network, inputs)
-        dropping = any(isinstance(part, nn.Dropout) for part in network.modules())
-        if layered is None or dropping or (penalty is not None and rule is None):
+        if layered is None or (penalty is not None and rule is None) or _is_watched(network):
             return None
         d_weights = [weight.grad for weight in layered.weights if weight.grad is not None]
         d_biases = [None if bias is None else bias.grad for bias in layered.biases]
-        n_gradients = len(d_weights) + sum(gradient is not None for gradient in d_biases)
-        if n_gradients < len(list(network.parameters())):  # some are frozen, or not in one place
-            return None
+        places = [each.data_ptr() for each in (*d_weights, *d_biases) if each is not None]
+        if not len(places) == len(set(places)) == len(list(network.parameters())):
+            return None  # some are frozen, not in one place, or used twice
         return cls(Layers.of(layered), d_weights, d_biases, penalty, rule)
 
     def work(self, n_rows: int, reasons: _Reasons) -> SecantPass:
@@ -228,8 +229,15 @@ class _ByHand:
             return None
         objective, gradient = found
         loss.terms["gcig"] = objective.penalty / weight
-        if floor is not None:
-            rest = objective.total - objective.outer - objective.penalty
-            loss.terms["column_shortfall"] = rest / floor.weight
+        if floor is not None and objective.inner is not None:
+            loss.terms["column_shortfall"] = objective.inner / floor.weight
         gradient.copy_to(self.d_weights, self.d_biases)
         return objective.total
+
+
+def _is_watched(network: nn.Module) -> bool:
+    """Whether something happens on the way that a pass by hand leaves out: dropout, or hooks on gradients."""
+    return any(
+        isinstance(part, nn.Dropout) or part._backward_hooks or part._backward_pre_hooks
+        for part in network.modules()
+    ) or any(parameter._backward_hooks for parameter in network.parameters())

@@ -258,10 +258,11 @@ def _told(
         nonlocal judge
         metrics = {}
         if penalty is not None:
-            found = judge.attributions(network)
+            found = judge.attribute(network)
             metrics["completeness"] = float(found.residual.mean())
-            # To find out how many steps are enough costs more than to take them: once will do.
-            judge = replace(judge, settings=replace(settings, rule=found.rule, n_steps=found.n_steps))
+            if judge.settings is settings:
+                # To find out how many steps are enough costs more than to take them: once will do.
+                judge = replace(judge, settings=replace(settings, rule=found.rule, n_steps=found.n_steps))
         return Validation(criterion=-epoch, metrics=metrics)
 
     return validate

@@ -34,7 +34,7 @@ class CollapseWarning(UserWarning):
 
     Examples
     --------
-    >>> import gcig
+    >>> import gcig, warnings
     >>> data = gcig.load_dataset("german", include_sensitive=False)
     >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, early_stopping=False, random_state=0)
     >>> with warnings.catch_warnings():
@@ -51,7 +51,7 @@ class BoundWarning(UserWarning):
 
     Examples
     --------
-    >>> import gcig
+    >>> import gcig, warnings
     >>> data = gcig.load_dataset("german", include_sensitive=False)
     >>> model = gcig.FairXClassifier(max_gcig=1e-6, max_epochs=2, random_state=0)
     >>> with warnings.catch_warnings(record=True) as said:
@@ -144,8 +144,13 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
     elif not heaviest:
         unrelated = "the columns tell little about y."
         cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
+    elif not math.isfinite(plain_auc):
+        cause = (
+            f"{heaviest} is too much for these data, or training is too short (max_epochs): change them, or "
+            "set early_stopping=True, which compares with the plain network and holds the weights back."
+        )
     else:
-        without = f" (without fairness terms AUC is {plain_auc:.3f})" if math.isfinite(plain_auc) else ""
+        without = f" (without fairness terms AUC is {plain_auc:.3f})"
         short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
         cause = (
             f"{heaviest} is too much for these data{without}{short}: lower the weight, or give a bound that "

@@ -182,7 +182,7 @@ class Judge:
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
 
     @torch.no_grad()
-    def attributions(self, network: nn.Module) -> Attribution:
+    def attribute(self, network: nn.Module) -> Attribution:
         """Of the rows whose reasons are looked at."""
         return attributions(
             network,
@@ -196,7 +196,7 @@ class Judge:
     @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
-        found = self.attributions(network)
+        found = self.attribute(network)
         values = found.values.flatten(2)
         defined = defined_rows(values)
         value = disparity(values, norm=self.settings.norm)[defined]

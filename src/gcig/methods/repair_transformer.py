@@ -4,7 +4,7 @@ Certifying and removing disparate impact, https://doi.org/10.1145/2783258.278331
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -69,6 +69,10 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
     >>> remover.transform(income, sensitive_features=["f", "f", "m", "m"]).ravel()
     array([20., 30., 20., 30.])
     """
+
+    # For metadata routing: groups are needed everywhere, and come without being asked for.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__transform: ClassVar = {"sensitive_features": True}
 
     def __init__(
         self,

@@ -44,8 +44,15 @@ class RowTable:
 
     Parameters
     ----------
+    data : GroupedBatch
+        The n training rows.
     targets : Tensor of shape (n,)
+        Labels, or probabilities.
     weights : Tensor of shape (n,), optional
+        What each row counts in the terms of the loss.
+    settings : FairTraining
+        Which terms there are.
+    n_groups : int
     """
 
     def __init__(

@@ -139,7 +139,7 @@ def _make_linear(
     n_in: int, n_out: int, generator: torch.Generator | None, device: torch.device | str | None
 ) -> nn.Linear:
     # On "meta" the constructor draws nothing, so the global generator stays where it is.
-    linear = nn.Linear(n_in, n_out, device="meta")
+    linear = nn.Linear(n_in, n_out, device="meta", dtype=torch.float32)  # what tables are encoded in
     if device is not None and torch.device(device).type == "meta":
         return linear
     linear = linear.to_empty(device=device or torch.get_default_device())
