@@ -32,6 +32,9 @@ from gcig.core.secant_pass import Gradient, Layers, SecantPass, SecantRule
 __all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows", "weigh_members"]
 
 
+_SHARES = {"sum": 1.0, "equal": 0.5, "empirical": 1.0}  # what each mean counts
+
+
 def label_row_weights(
     labels: Tensor,
     label_weights: str,
@@ -51,7 +54,7 @@ def label_row_weights(
     members = label_members(labels, label_weights, sample_weight, dtype)
     if defined is not None:
         members = members * defined.unsqueeze(1)
-    return weigh_members(members, 0.5 if label_weights == "equal" else 1.0)
+    return weigh_members(members, _SHARES[label_weights])
 
 
 def label_members(
@@ -259,6 +262,16 @@ class GCIGPenalty(nn.Module):
         )
         return found if all_defined(found.norms) else None
 
+    def joint_rule(self, module: nn.Module, x: Tensor) -> SecantRule | None:
+        """How rows are explained in one pass with their predictions; None where that does not apply."""
+        method = self._joint_method(module, x)
+        return None if method is None else self._secant_rule(method)
+
+    def joint_pass(self, layers: Layers, rule: SecantRule, n_rows: int, n_explained: int) -> SecantPass:
+        """What `joint_gradient` works in; its `inputs` are to be filled, the explained rows first."""
+        baselines = self._compared_baselines()
+        return SecantPass(layers, n_explained, n_rows - n_explained, baselines, rule, self._scratch)
+
     def joint_gradient(
         self,
         work: SecantPass,
@@ -284,19 +297,9 @@ class GCIGPenalty(nn.Module):
             Maps attributions to another term of the loss and to its gradient.
         """
         work.load(labels, self._compared_baselines())
-        share = 0.5 if self.definition.label_weights == "equal" else 1.0
-        objective, gradient = objective_gradient(work, weigh_members(members, share * weight), outer, inner)
+        weights = weigh_members(members, weight * _SHARES[self.definition.label_weights])
+        objective, gradient = objective_gradient(work, weights, outer, inner)
         return (objective, gradient) if all_defined(objective.norms) else None
-
-    def joint_pass(self, layers: Layers, rule: SecantRule, n_rows: int, n_explained: int) -> SecantPass:
-        """What `joint_gradient` works in; its `inputs` are to be filled, the explained rows first."""
-        baselines = self._compared_baselines()
-        return SecantPass(layers, n_explained, n_rows - n_explained, baselines, rule, self._scratch)
-
-    def joint_rule(self, module: nn.Module, x: Tensor) -> SecantRule | None:
-        """How rows are explained in one pass with their predictions; None where that does not apply."""
-        method = self._joint_method(module, x)
-        return None if method is None else self._secant_rule(method)
 
     def _joint_method(self, module: nn.Module, x: Tensor) -> Method | None:
         method = self._method(module, x)
