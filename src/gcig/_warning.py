@@ -1,14 +1,12 @@
 """Warnings that point at the line of whoever called this package, however deep in it they arise."""
 
-import os
 import sys
 import warnings
-from pathlib import Path
 from traceback import walk_stack
 
 __all__ = ["warn_caller"]
 
-_PACKAGE = str(Path(__file__).parent) + os.sep
+_PACKAGE = __file__.removesuffix("_warning.py")  # as frames spell it: a normalised path may differ
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

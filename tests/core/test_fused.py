@@ -11,7 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.fused import secant_penalty
 from gcig.core.layered import LayeredNetwork
-from gcig.core.objective_pass import objective_gradient, secant_objective
+from gcig.core.objective_pass import Objective, objective_gradient, secant_objective
 from gcig.core.scratch import Scratch
 from gcig.core.secant import sharpness
 from gcig.core.secant_pass import Layers, SecantPass, SecantRule
@@ -258,7 +258,7 @@ def test_autocast_does_not_reach_inside() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def joint(problem: Problem, rule: SecantRule, n_explained: int | None = None) -> tuple[Tensor, ...]:
+def joint(problem: Problem, rule: SecantRule, n_explained: int | None = None) -> Objective:
     net, inputs, labels, baselines, weights = problem
     targets = (labels > 0).double()
 
@@ -296,14 +296,16 @@ def joint(problem: Problem, rule: SecantRule, n_explained: int | None = None) ->
 @pytest.mark.parametrize("n_segments", [1, 2, 3])
 def test_objective_is_loss_plus_penalty(n_explained: int | None, n_segments: int) -> None:
     for hidden in ((6,), (6, 5), (6, 5, 4)):
-        joint(make_problem(hidden=hidden, groups=3), SecantRule(n_segments), n_explained)
+        found = joint(make_problem(hidden=hidden, groups=3), SecantRule(n_segments), n_explained)
+        assert bool(found.penalty) == (n_explained != 0)
 
 
 @pytest.mark.parametrize("kind", ACTIVATIONS)
 def test_objective_over_activations(kind: Callable[[], nn.Module]) -> None:
     for bias in (True, False):
         for n_explained in (0, 6):
-            joint(make_problem(kind, bias=bias), SecantRule(2, "l2"), n_explained)
+            found = joint(make_problem(kind, bias=bias), SecantRule(2, "l2"), n_explained)
+            assert bool(found.penalty) == (n_explained > 0)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])

@@ -143,7 +143,8 @@ def choose_method(
     network = LayeredNetwork.recognise(module) if fast and score is None and inputs.dim() == 2 else None
     method = Method.of(network, rule)
     if n_steps != "auto":
-        if rule == "auto" and isinstance(n_steps, int) and n_steps.bit_count() > 1 and method.by_secants:
+        extrapolated = rule == "auto" and method.rule == "romberg"
+        if extrapolated and not isinstance(n_steps, str) and int(n_steps).bit_count() > 1:
             method = Method.of(network, "secant")  # extrapolation is for powers of two
         return method.with_steps(n_steps)
     if method.exact or not len(inputs):
