@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import gcig
-from gcig.core.baselines import GroupBaselines
 from gcig.core.batch import GroupedBatch
+from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.losses.gcig import GCIGPenalty
 from gcig.models.mlp import MLP, make_mlp

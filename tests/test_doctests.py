@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gcig
-from gcig.data import registry
+from gcig.data.datasets import registry
 from gcig.methods import METHODS
 
 SOURCE = Path(gcig.__file__).parent

@@ -25,7 +25,7 @@ import pytest
 import gcig
 from documented_blocks import DOCS, ELSEWHERE, ROOT, Reader, blocks_of, commands_of, matches
 from gcig.cli.shell import shell
-from gcig.data import registry
+from gcig.data.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
 

@@ -13,9 +13,9 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.methods.fairx import CollapseWarning, FairXClassifier
+from gcig.methods.fairx.estimator import CollapseWarning, FairXClassifier
 from gcig.persistence import PersistenceError
-from gcig.training import DivergenceError
+from gcig.training.loop import DivergenceError
 
 RNG = np.random.default_rng(0)
 SEX = np.array(["f", "m"])[np.arange(200) % 2]

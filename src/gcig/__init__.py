@@ -11,32 +11,32 @@ from gcig._version import __version__
 
 _HOME = {
     "AuditResult": "gcig.auditing.result",
-    "BoundWarning": "gcig.methods.guards",
+    "BoundWarning": "gcig.methods.fairx.guards",
     "CheckResult": "gcig.auditing.checking",
-    "CollapseWarning": "gcig.methods.guards",
+    "CollapseWarning": "gcig.methods.fairx.guards",
     "ComparisonResult": "gcig.benchmark.comparison_result",
-    "Dataset": "gcig.data.dataset",
-    "DatasetSpec": "gcig.data.spec",
-    "Definition": "gcig.core.disparity",
-    "DivergenceError": "gcig.training",
-    "EqualizedOddsLoss": "gcig.losses.equalized_odds",
+    "Dataset": "gcig.data.datasets.dataset",
+    "DatasetSpec": "gcig.data.datasets.spec",
+    "Definition": "gcig.core.definition",
+    "DivergenceError": "gcig.training.loop",
+    "EqualizedOddsLoss": "gcig.losses.outcome",
     "Evaluation": "gcig.records",
     "Explanation": "gcig.methods.explanation",
-    "FairXClassifier": "gcig.methods.fairx",
+    "FairXClassifier": "gcig.methods.fairx.estimator",
     "GCIGPenalty": "gcig.losses.gcig",
-    "GroupBaselines": "gcig.core.baselines",
+    "GroupBaselines": "gcig.core.references",
     "InputError": "gcig._validation",
     "InputWarning": "gcig._validation",
     "PersistenceError": "gcig.persistence",
-    "ProtectedAttribute": "gcig.data.spec",
+    "ProtectedAttribute": "gcig.data.datasets.spec",
     "adapt": "gcig.adapters",
     "audit": "gcig.auditing.table_audit",
     "compare": "gcig.benchmark.comparison",
     "evaluate": "gcig.metrics.evaluation",
-    "list_datasets": "gcig.data.registry",
+    "list_datasets": "gcig.data.datasets.registry",
     "load": "gcig.methods.loading",
-    "load_dataset": "gcig.data.registry",
-    "register_dataset": "gcig.data.registry",
+    "load_dataset": "gcig.data.datasets.registry",
+    "register_dataset": "gcig.data.datasets.registry",
     "register_method": "gcig.methods.registry",
 }
 _SUBPACKAGES = ("core", "data", "losses", "methods", "metrics", "models", "report")
@@ -52,26 +52,26 @@ if TYPE_CHECKING:
     from gcig.auditing.table_audit import audit as audit
     from gcig.benchmark.comparison import compare as compare
     from gcig.benchmark.comparison_result import ComparisonResult as ComparisonResult
-    from gcig.core.baselines import GroupBaselines as GroupBaselines
-    from gcig.core.disparity import Definition as Definition
-    from gcig.data.dataset import Dataset as Dataset
-    from gcig.data.registry import list_datasets as list_datasets
-    from gcig.data.registry import load_dataset as load_dataset
-    from gcig.data.registry import register_dataset as register_dataset
-    from gcig.data.spec import DatasetSpec as DatasetSpec
-    from gcig.data.spec import ProtectedAttribute as ProtectedAttribute
-    from gcig.losses.equalized_odds import EqualizedOddsLoss as EqualizedOddsLoss
+    from gcig.core.definition import Definition as Definition
+    from gcig.core.references import GroupBaselines as GroupBaselines
+    from gcig.data.datasets.dataset import Dataset as Dataset
+    from gcig.data.datasets.registry import list_datasets as list_datasets
+    from gcig.data.datasets.registry import load_dataset as load_dataset
+    from gcig.data.datasets.registry import register_dataset as register_dataset
+    from gcig.data.datasets.spec import DatasetSpec as DatasetSpec
+    from gcig.data.datasets.spec import ProtectedAttribute as ProtectedAttribute
     from gcig.losses.gcig import GCIGPenalty as GCIGPenalty
+    from gcig.losses.outcome import EqualizedOddsLoss as EqualizedOddsLoss
     from gcig.methods.explanation import Explanation as Explanation
-    from gcig.methods.fairx import FairXClassifier as FairXClassifier
-    from gcig.methods.guards import BoundWarning as BoundWarning
-    from gcig.methods.guards import CollapseWarning as CollapseWarning
+    from gcig.methods.fairx.estimator import FairXClassifier as FairXClassifier
+    from gcig.methods.fairx.guards import BoundWarning as BoundWarning
+    from gcig.methods.fairx.guards import CollapseWarning as CollapseWarning
     from gcig.methods.loading import load as load
     from gcig.methods.registry import register_method as register_method
     from gcig.metrics.evaluation import evaluate as evaluate
     from gcig.persistence import PersistenceError as PersistenceError
     from gcig.records import Evaluation as Evaluation
-    from gcig.training import DivergenceError as DivergenceError
+    from gcig.training.loop import DivergenceError as DivergenceError
 
 
 def __getattr__(name: str) -> object:

@@ -28,7 +28,7 @@ from gcig._tables import (
     to_array,
     to_frame,
 )
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 
 __all__ = [
     "Groups",

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 import gcig
 from gcig._validation import InputError
 from gcig.adapters import adapt
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from gcig._validation import InputError
 from gcig.adapters import OnnxClassifier, adapt
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.onnx_export import export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
 

@@ -9,7 +9,8 @@ from gcig.auditing.batches import EncodedRows
 from gcig.auditing.reasons import Explaining
 from gcig.auditing.shuffling import Null, compare_shuffles, mean_disparities
 from gcig.core.attribution import attributions
-from gcig.core.disparity import Definition, disparity
+from gcig.core.definition import Definition
+from gcig.core.disparity import disparity
 
 RNG = np.random.default_rng(0)
 torch.manual_seed(0)

@@ -20,7 +20,7 @@ import gcig
 from gcig._validation import InputError
 from gcig.adapters import Budget, GradientExplainer
 from gcig.auditing import AuditResult, audit
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.data.encoding import TableEncoder
 from gcig.records.audit import SMALLEST_CELL
 

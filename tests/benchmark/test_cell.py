@@ -9,7 +9,7 @@ from small_runs import one_cell, small_cells, small_table
 
 from gcig._validation import InputError
 from gcig.benchmark.cell import Cell, shard_of
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 
 CHANGES = {
     "dataset": "other",

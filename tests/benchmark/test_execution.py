@@ -8,7 +8,7 @@ from small_runs import QUICK, BrokenClassifier, one_cell, registered, small_cell
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.execution import fit_seed, run_cell, split_rows
 from gcig.benchmark.run_files import RunError
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import evaluate_predictions
 

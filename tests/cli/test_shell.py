@@ -11,7 +11,7 @@ import gcig
 from gcig.cli import ExitCode, main
 from gcig.cli.frame import say
 from gcig.cli.shell import shell
-from gcig.training import DivergenceError
+from gcig.training.loop import DivergenceError
 
 
 @pytest.fixture

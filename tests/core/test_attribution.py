@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gcig.core.attribution import attributions, choose_method
-from gcig.core.baselines import GroupBaselines
 from gcig.core.paths import general_attributions
 from gcig.core.probing import KinkWarning
 from gcig.core.quadrature import RULES, quadrature
+from gcig.core.references import GroupBaselines
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
 SMOOTH = [name for name in ACTIVATIONS if name not in {"relu", "leaky_relu"}]

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcig.core.definition import Definition
 from gcig.core.disparity import (
-    Definition,
     all_defined,
     column_disparity,
     defined_by_norms,

@@ -12,7 +12,7 @@ import pytest
 import gcig
 from gcig._validation import InputError
 from gcig.benchmark.run_files import RunError
-from gcig.data.dataset import ProtectedAttribute
+from gcig.data.datasets.dataset import ProtectedAttribute
 from gcig.experiments import (
     ablation,
     baseline_kinds,
@@ -51,7 +51,7 @@ def dataset():
     )
     gcig.register_dataset(spec, overwrite=True)
     yield
-    from gcig.data import registry
+    from gcig.data.datasets import registry
 
     registry._SPECS.pop(NAME)
     registry._LOADED.pop(NAME, None)

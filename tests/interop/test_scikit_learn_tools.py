@@ -22,7 +22,7 @@ from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 
 # Three epochs on half the rows do not learn much.
-pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.guards.CollapseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning")
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from torch import nn
 from torch.func import functional_call
 
 from gcig.core.attribution import attributions
-from gcig.core.baselines import GroupBaselines
 from gcig.core.disparity import defined_rows, disparity
 from gcig.core.probing import KinkWarning
 from gcig.core.quadrature import quadrature
+from gcig.core.references import GroupBaselines
 from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
 from gcig.models.mlp import make_mlp
 

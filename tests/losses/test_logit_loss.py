@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gcig.losses.equalized_odds import OUTCOME_LOSSES
 from gcig.losses.logit_loss import LogitLoss, rate_disparity_gradient
+from gcig.losses.outcome import OUTCOME_LOSSES
 
 
 def make_loss(outcome, n_groups, *, weighted, empty_cell=False, seed=0):

@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 import gcig
 from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
-from gcig.core.flat import FlatAdamW
+from gcig.engine.optimizer import FlatAdamW
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.adversarial_training import (
     Adversarial,
@@ -26,7 +26,7 @@ from gcig.methods.adversarial_training import (
 from gcig.methods.outcome_judge import cell_members
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
-from gcig.training import Loop
+from gcig.training.loop import Loop
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)

@@ -6,9 +6,9 @@ from loans import QUICK, make_loans
 from torch import nn
 
 from gcig._validation import InputError
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.explanation import Explanation
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.metrics import gcig_score
 
 LOANS, TEST = make_loans(), make_loans(50, seed=1)

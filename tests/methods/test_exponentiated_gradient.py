@@ -18,7 +18,8 @@ from gcig.methods.mixture import MixtureOfLogits
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
 from gcig.methods.weighted_training import train_weighted
-from gcig.training import Loop, seeded_generator
+from gcig.training.loop import Loop
+from gcig.training.runtime import seeded_generator
 
 SHORT = {**QUICK, "max_iter": 8}
 

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from gcig.methods.fitting import describe_divergence, forget_fit, untouched_by_errors
-from gcig.training import DivergenceError, Outcome
+from gcig.training.loop import DivergenceError, Outcome
 
 
 def test_an_error_puts_all_attributes_back():

@@ -18,7 +18,7 @@ from gcig.methods.outcome_judge import cell_members
 from gcig.methods.primal_dual import Multipliers, PrimalDual, PrimalDualStep, ascend, pulls, violations
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
-from gcig.training import Loop
+from gcig.training.loop import Loop
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)

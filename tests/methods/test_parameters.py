@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gcig._validation import InputError
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.parameters import check_parameters
 from gcig.methods.unconstrained import UnconstrainedClassifier
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import gcig_score
 from gcig.models.mlp import make_mlp

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 

@@ -4,10 +4,10 @@ from loans import QUICK, make_loans
 from sklearn.metrics import roc_auc_score
 
 from gcig._validation import InputError
-from gcig.methods.fairx import FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training import DivergenceError, Epoch, Outcome
+from gcig.training.loop import DivergenceError, Epoch, Outcome
 
 LOANS, TEST = make_loans(), make_loans(seed=1)
 

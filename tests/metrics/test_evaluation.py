@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from gcig._validation import InputError, InputWarning
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import evaluate, evaluate_predictions, gcig_score

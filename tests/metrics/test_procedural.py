@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gcig.adapters import GradientExplainer
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.metrics import procedural
 from gcig.metrics.procedural import Explained, measure
 

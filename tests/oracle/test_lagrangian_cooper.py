@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.batch import GroupedBatch
 from gcig.methods.outcome_judge import cell_members, cell_rates
 from gcig.methods.primal_dual import Multipliers, PrimalDual, PrimalDualStep, violations
-from gcig.training import Loop
+from gcig.training.loop import Loop
 
 cooper = pytest.importorskip("cooper")
 

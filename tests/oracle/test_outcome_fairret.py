@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from gcig.losses.equalized_odds import DemographicParityLoss, EqualizedOddsLoss, EqualOpportunityLoss
+from gcig.losses.outcome import DemographicParityLoss, EqualizedOddsLoss, EqualOpportunityLoss
 
 statistic = pytest.importorskip("fairret.statistic")
 violation = pytest.importorskip("fairret.loss")

@@ -12,7 +12,7 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.adapters.explainers import Explainer, GradientExplainer
 from gcig.adapters.rows import Rows, to_tensor
-from gcig.core.modes import evaluating
+from gcig.core.modules import evaluating
 
 __all__ = ["AdaptedModel", "DifferentiableModel", "Outputs"]
 

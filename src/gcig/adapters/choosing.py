@@ -18,7 +18,7 @@ from gcig.adapters.network import TorchModel
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.own import GcigModel
 from gcig.adapters.pipeline import DifferentiablePipeline, categorical_columns
-from gcig.core.modes import Score
+from gcig.core.modules import Score
 
 __all__ = ["adapt"]
 

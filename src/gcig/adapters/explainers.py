@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from gcig.adapters.rows import Rows, to_tensor
 from gcig.core.attribution import attributions, choose_method
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
-from gcig.core.modes import evaluating
+from gcig.core.modules import evaluating
 
 __all__ = ["Advance", "Budget", "Explainer", "GradientExplainer", "Reasons"]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gcig._validation import InputError
 from gcig.adapters.base import DifferentiableModel
 from gcig.adapters.rows import Rows, first_parameter, numeric_rows, to_tensor
-from gcig.core.modes import Score, evaluating
+from gcig.core.modules import Score, evaluating
 
 __all__ = ["Scored", "TorchModel"]
 

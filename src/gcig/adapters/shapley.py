@@ -13,7 +13,7 @@ from torch import Tensor
 from gcig.adapters.cells import TableCells
 from gcig.adapters.explainers import Advance, Budget, Explainer, Reasons
 from gcig.adapters.rows import Rows
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
 
 __all__ = ["CLIP", "ShapleyExplainer", "clipped_logits"]

@@ -17,7 +17,7 @@ from gcig.auditing.row_tally import RowTally
 from gcig.auditing.shuffling import compare_shuffles, mean_disparities
 from gcig.auditing.stability import check_stability
 from gcig.auditing.watching import Watch, no_bars, watched
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.metrics.confusion import Codes, Floats
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 

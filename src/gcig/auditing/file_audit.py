@@ -24,8 +24,8 @@ from gcig.auditing.table_audit import (
     telling_columns,
 )
 from gcig.auditing.watching import bars, no_bars
-from gcig.core.disparity import Definition
-from gcig.core.modes import Score
+from gcig.core.definition import Definition
+from gcig.core.modules import Score
 from gcig.data.batches import find_decimal, read_batches
 from gcig.data.streaming import TableStream, open_stream
 from gcig.metrics.sample import Reference, reference_table

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.auditing.batches import EncodedRows
-from gcig.core.disparity import Definition, column_disparity, disparity, normalise, sum_blocks
+from gcig.core.definition import Definition
+from gcig.core.disparity import column_disparity, disparity, normalise, sum_blocks
 from gcig.core.numerics import vector_norm
 from gcig.metrics.confusion import Floats
 

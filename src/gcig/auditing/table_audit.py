@@ -29,8 +29,8 @@ from gcig.auditing.opening import open_model
 from gcig.auditing.result import AuditResult
 from gcig.auditing.verdict import write_verdict
 from gcig.auditing.watching import bars, no_bars
-from gcig.core.disparity import Definition
-from gcig.core.modes import Score
+from gcig.core.definition import Definition
+from gcig.core.modules import Score
 from gcig.metrics.sample import Reference, check_sample_labels, reference_table
 from gcig.records.audit import AuditRecord, Subject
 

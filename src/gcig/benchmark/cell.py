@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from gcig._validation import InputError
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 
 __all__ = ["ROLES", "Cell", "canonical_json", "shard_of"]
 

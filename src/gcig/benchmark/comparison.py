@@ -13,7 +13,7 @@ from gcig.benchmark.runner import run_cells
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
 from gcig.benchmark.tuning import Choice, tune
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 
 __all__ = ["compare", "compare_tables"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import gcig
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.benchmark.cell import canonical_json
 from gcig.benchmark.run_files import RunError, RunWarning, read_bounded
 from gcig.methods.registry import METHODS

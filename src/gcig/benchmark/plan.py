@@ -6,7 +6,7 @@ from typing import Any
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.selection import grid
 from gcig.benchmark.table import Table
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 
 __all__ = ["COMMON", "REPEATS", "common_for", "fold_cells", "tuning_cells"]

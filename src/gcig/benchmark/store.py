@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.benchmark.cell import Cell, canonical_json
 from gcig.benchmark.claims import claim, exclusively
 from gcig.benchmark.manifest import Manifest

@@ -22,7 +22,7 @@ from gcig._validation import (
     level_codes,
 )
 from gcig.benchmark.cell import canonical_json
-from gcig.data.registry import dataset_spec, load_dataset
+from gcig.data.datasets.registry import dataset_spec, load_dataset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

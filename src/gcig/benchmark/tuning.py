@@ -24,8 +24,8 @@ from gcig.benchmark.runner import run_cells
 from gcig.benchmark.selection import RULE, Candidate, choose, grid
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
-from gcig.core.disparity import Definition
-from gcig.data.registry import list_datasets
+from gcig.core.definition import Definition
+from gcig.data.datasets.registry import list_datasets
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 

@@ -116,7 +116,7 @@ def audit(
     from gcig.auditing import audit_file
     from gcig.cli.files import check_folder_of
     from gcig.cli.labelled import split_names
-    from gcig.core.disparity import Definition
+    from gcig.core.definition import Definition
     from gcig.report.audit_page import audit_page
 
     limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}

@@ -21,7 +21,7 @@ __all__ = ["datasets"]
 @json_option
 def datasets(name: str | None, as_json: bool) -> None:
     """List the datasets, or show the card of one."""
-    from gcig.data.registry import dataset_spec, list_datasets, load_dataset
+    from gcig.data.datasets.registry import dataset_spec, list_datasets, load_dataset
 
     if name is not None:
         card = load_dataset(name).card

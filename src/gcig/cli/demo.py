@@ -61,8 +61,8 @@ def demo(
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
     from gcig.cli.comparing import comparison_table, failures, plain_comparison, write_page
-    from gcig.data.card import format_groups
-    from gcig.data.registry import load_dataset
+    from gcig.data.datasets.card import format_groups
+    from gcig.data.datasets.registry import load_dataset
     from gcig.methods.registry import METHODS
 
     data = load_dataset(dataset, sensitive)

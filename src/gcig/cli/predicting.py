@@ -13,7 +13,7 @@ import click
 import pandas as pd
 
 from gcig._tables import InputWarning, level_name, listed
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.cli.guessing import did_you_mean
 from gcig.cli.predict import ADDED
 from gcig.data.streaming import TablePart, TableStream

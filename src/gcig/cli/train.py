@@ -91,7 +91,7 @@ def train(
     from gcig.cli.trade_off import broken_limits
     from gcig.cli.train_report import print_summary, write_report
     from gcig.persistence import check_replaceable
-    from gcig.training import resolve_device
+    from gcig.training.runtime import resolve_device
 
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gcig.core.chunks import Chunks, compute_attributions, plan_chunks
 from gcig.core.layered import LayeredNetwork
+from gcig.core.memory import Chunks, compute_attributions, plan_chunks
 from gcig.core.method import Method
-from gcig.core.modes import Score, evaluating, logits
+from gcig.core.modules import Score, evaluating, logits
 from gcig.core.paths import unexpanded
 from gcig.core.probing import Probe, probe, warn_of_kinks
 

@@ -15,7 +15,7 @@ from torch.nn.functional import linear, one_hot
 
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modes import Score, evaluating, logits, running_eagerly
+from gcig.core.modules import Score, evaluating, logits, running_eagerly
 from gcig.core.quadrature import Quadrature
 from gcig.core.secant import secants, sharpness
 
@@ -105,7 +105,7 @@ def cell_secant_attributions(
     """Secant attributions of rows that start from their label's baselines (labels, groups, columns).
 
     The ends of the paths are evaluated once each, n rows and a few baselines. Eager code is better served by
-    the hand-written pass of `gcig.core.fused`; this is for compilers, which also share the rows' forward
+    the hand-written pass of `gcig.engine.penalty`; this is for compilers, which also share the rows' forward
     pass with that of their predictions.
     """
     # Baselines are taken to the rows by products: the backward pass of a gather scatters, which is slow.

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.core.method import Method
-from gcig.core.modes import Score, evaluating, logits, running_eagerly
+from gcig.core.modules import Score, evaluating, logits, running_eagerly
 
 __all__ = ["KinkWarning", "Probe", "probe", "warn_of_kinks"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 
 # What people write for a missing number. In a column of text these are text.
 MISSING_NUMBERS = frozenset(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 
 MISSING = "<missing>"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -17,7 +17,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.data.cells import has_decimal_commas, reject_both_marks, tidy
 from gcig.data.csv_layout import (
     CsvLayout,

@@ -18,7 +18,7 @@ from gcig.adapters import adapt
 from gcig.benchmark.cell import Cell as BenchmarkCell
 from gcig.benchmark.execution import fit_seed, split_rows
 from gcig.benchmark.table import Table as Rows
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.experiments.setting import Chosen
 from gcig.experiments.summary import method_label
 from gcig.methods.registry import METHODS

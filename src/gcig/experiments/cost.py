@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from gcig.data.datasets.registry import load_dataset
 from gcig.data.encoding import TableEncoder
-from gcig.data.registry import load_dataset
 from gcig.experiments.paper import paper
 from gcig.methods.registry import METHODS
 from gcig.report import numerals

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.data.encoding import TableEncoder
-from gcig.data.registry import dataset_spec, load_dataset
 from gcig.experiments.paper import paper
 from gcig.report.tables import Cell, Table
 

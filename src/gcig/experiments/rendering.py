@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.benchmark.run_files import RunWarning, write_file
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read

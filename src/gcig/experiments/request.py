@@ -8,7 +8,7 @@ from typing import Any, Self
 from gcig._validation import InputError
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.table import Table
-from gcig.data.registry import dataset_spec
+from gcig.data.datasets.registry import dataset_spec
 from gcig.experiments import ablation, comparison, design_choices, pareto, sensitivity
 from gcig.experiments.setting import Chosen, Setting, cells
 from gcig.experiments.summary import ordered

@@ -1,6 +1,7 @@
 """Terms of the training objective: what the outcome terms penalise, and how terms are weighed."""
 
-from gcig.losses.equalized_odds import (
+from gcig.losses.objective import Breakdown, Objective, Term
+from gcig.losses.outcome import (
     OUTCOME_LOSSES,
     DemographicParityLoss,
     EqualizedOddsLoss,
@@ -9,7 +10,6 @@ from gcig.losses.equalized_odds import (
     cell_membership,
     rate_disparity,
 )
-from gcig.losses.objective import Breakdown, Objective, Term
 
 __all__ = [
     "OUTCOME_LOSSES",

@@ -16,18 +16,19 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from gcig.core.attribution import MAX_BYTES
-from gcig.core.baselines import GroupBaselines, indicator
-from gcig.core.chunks import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
-from gcig.core.disparity import EPS, Definition, all_defined, defined_by_norms, disparity
-from gcig.core.fused import secant_penalty
+from gcig.core.definition import EPS, Definition
+from gcig.core.disparity import all_defined, defined_by_norms, disparity
+from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
 from gcig.core.method import Method, training_method
-from gcig.core.modes import Score, untraced
+from gcig.core.modules import Score, untraced
 from gcig.core.numerics import vector_norm
-from gcig.core.objective_pass import Objective, Pulled, objective_gradient, secant_objective
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probing import Probe, probe, warn_of_kinks
-from gcig.core.scratch import Scratch
-from gcig.core.secant_pass import Gradient, Layers, SecantPass, SecantRule
+from gcig.core.references import GroupBaselines, indicator
+from gcig.engine.objective_pass import Objective, Pulled, objective_gradient, secant_objective
+from gcig.engine.penalty import secant_penalty
+from gcig.engine.scratch import Scratch
+from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
 __all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows", "weigh_members"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.losses.equalized_odds import rate_disparity
+from gcig.losses.outcome import rate_disparity
 
 __all__ = ["LogitLoss", "rate_disparity_gradient"]
 

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from gcig.core.batch import GroupedBatch
-from gcig.core.flat import FlatAdamW, clip_norm, flat_parameters
-from gcig.core.modes import logits
+from gcig.core.modules import logits
+from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.outcome_judge import OutcomeJudge, cell_members
-from gcig.training import Loop, Outcome, one_thread, train
+from gcig.training.loop import Loop, Outcome, train
+from gcig.training.runtime import one_thread
 
 __all__ = [
     "Adversarial",

@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
-from gcig.core.baselines import GroupBaselines
-from gcig.core.disparity import Definition
-from gcig.core.modes import evaluating, logits
+from gcig.core.definition import Definition
+from gcig.core.modules import evaluating, logits
+from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.document import (
@@ -40,9 +40,8 @@ from gcig.methods.prepared import CheckedTable, TrainingData, check_table, train
 from gcig.methods.threshold import best_f1_threshold
 from gcig.models.mlp import MLP, make_mlp
 from gcig.persistence import save_folder
-from gcig.training import (
-    DivergenceError,
-    Outcome,
+from gcig.training.loop import DivergenceError, Outcome
+from gcig.training.runtime import (
     isolated_seed,
     own_modes,
     resolve_device,

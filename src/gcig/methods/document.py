@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig._validation import InputError
-from gcig.core.modes import logits
+from gcig.core.modules import logits
 from gcig.models.mlp import MLP, mlp_from_architecture
 
 __all__ = [

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gcig.core.attribution import attributions
-from gcig.core.baselines import GroupBaselines
-from gcig.core.disparity import Definition, defined_rows, disparity, sum_blocks
+from gcig.core.definition import Definition
+from gcig.core.disparity import defined_rows, disparity, sum_blocks
+from gcig.core.references import GroupBaselines
 from gcig.records.base import html_table, shown
 
 __all__ = ["Explanation", "explain_rows"]

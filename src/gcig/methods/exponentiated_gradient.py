@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
-from gcig.core.modes import evaluating, logits
+from gcig.core.modules import evaluating, logits
 from gcig.methods.document import architecture_of, restore_network
 from gcig.methods.mixture import MixtureOfLogits
 from gcig.methods.prepared import TrainingData
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
 from gcig.methods.weighted_training import train_weighted
-from gcig.training import Loop, resolve_batch_size
+from gcig.training.loop import Loop
+from gcig.training.runtime import resolve_batch_size
 
 __all__ = ["ExponentiatedGradientClassifier"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gcig.training import DivergenceError
+from gcig.training.loop import DivergenceError
 
 __all__ = ["describe_divergence", "forget_fit", "untouched_by_errors"]
 

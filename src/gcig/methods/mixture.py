@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gcig.core.modes import logits
+from gcig.core.modules import logits
 
 __all__ = ["MixtureOfLogits"]
 

@@ -14,7 +14,8 @@ from gcig.methods.base import NetworkClassifier
 from gcig.methods.outcome_judge import all_logits, cell_members, cell_rates, excess
 from gcig.methods.prepared import TrainingData
 from gcig.methods.threshold import logit_of
-from gcig.training import Loop, Outcome, resolve_batch_size
+from gcig.training.loop import Loop, Outcome
+from gcig.training.runtime import resolve_batch_size
 
 __all__ = ["OutcomeBoundedClassifier"]
 

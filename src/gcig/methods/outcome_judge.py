@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
-from gcig.core.modes import evaluating, logits
-from gcig.losses.equalized_odds import EqualizedOddsLoss
-from gcig.methods.judge import binary_auc
-from gcig.training import Validation
+from gcig.core.modules import evaluating, logits
+from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.methods.fairx.selection import binary_auc
+from gcig.training.loop import Validation
 
 __all__ = ["OutcomeJudge", "all_logits", "cell_members", "cell_rates", "excess", "gaps"]
 

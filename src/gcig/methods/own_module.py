@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig._validation import InputError, InputTypeError
-from gcig.core.modes import evaluating
+from gcig.core.modules import evaluating
 
 __all__ = ["copy_checked"]
 

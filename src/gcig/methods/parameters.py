@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gcig._validation import InputError
-from gcig.losses.equalized_odds import OUTCOME_LOSSES
+from gcig.losses.outcome import OUTCOME_LOSSES
 
 __all__ = ["check_parameters"]
 

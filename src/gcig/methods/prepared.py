@@ -22,7 +22,7 @@ from gcig._validation import (
     check_sample_weight,
     warn_if_sensitive_in,
 )
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch
 from gcig.data.splitting import hold_out
 

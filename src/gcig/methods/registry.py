@@ -108,7 +108,7 @@ METHODS = _Methods(
         Method(
             "fairx",
             "FairX",
-            "gcig.methods.fairx:FairXClassifier",
+            "gcig.methods.fairx.estimator:FairXClassifier",
             {"lambda_ig": (0.25, 0.5, 1.0, 2.0), "lambda_fair": (0.05, 0.15, 0.3)},
         ),
     ]
@@ -138,7 +138,7 @@ def register_method(
 
     Examples
     --------
-    >>> from gcig.methods.fairx import FairXClassifier
+    >>> from gcig.methods.fairx.estimator import FairXClassifier
     >>> class StrictClassifier(FairXClassifier):
     ...     method_key = "strict"
     >>> register_method("strict", StrictClassifier, label="FairX, strict", overwrite=True)

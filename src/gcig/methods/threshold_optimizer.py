@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from gcig._validation import InputError
-from gcig.core.modes import evaluating, logits
+from gcig.core.modules import evaluating, logits
 from gcig.methods.group_dependent import require_groups
 from gcig.methods.prepared import TrainingData
 from gcig.methods.randomised import RandomisedClassifier

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fair_settings import FairTraining
-from gcig.methods.fair_training import train_fairly
+from gcig.methods.fairx.settings import FairTraining
+from gcig.methods.fairx.training import train_fairly
 from gcig.methods.prepared import TrainingData
-from gcig.training import Loop, resolve_batch_size
+from gcig.training.loop import Loop
+from gcig.training.runtime import resolve_batch_size
 
 __all__ = ["UnconstrainedClassifier"]
 

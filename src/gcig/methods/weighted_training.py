@@ -4,9 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.flat import FlatAdamW, clip_norm, flat_parameters
-from gcig.core.modes import logits
-from gcig.training import Loop, Outcome, one_thread, train
+from gcig.core.modules import logits
+from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
+from gcig.training.loop import Loop, Outcome, train
+from gcig.training.runtime import one_thread
 
 __all__ = ["train_weighted"]
 

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import Groups
 from gcig.adapters import AdaptedModel, adapt
-from gcig.core.disparity import Definition
-from gcig.core.modes import Score
+from gcig.core.definition import Definition
+from gcig.core.modules import Score
 from gcig.metrics.confusion import Floats
 from gcig.metrics.label_weights import combine_labels, label_means, label_sums, mean_interval
 from gcig.metrics.predictions import assess

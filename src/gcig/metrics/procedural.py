@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters import Explainer
+from gcig.core.definition import Definition
 from gcig.core.disparity import (
-    Definition,
     column_disparity,
     defined_by_norms,
     disparity,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.metrics.confusion import Codes, Confusion, Floats, quotient
 from gcig.metrics.noise_floor import expected_range, expected_worst_range
 from gcig.records import GroupRates

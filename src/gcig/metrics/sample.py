@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
-from gcig._warning import warn_caller
+from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel
-from gcig.core.baselines import cell_sums
+from gcig.core.references import cell_sums
 from gcig.metrics.confusion import Codes, Floats, quotient
 from gcig.metrics.outcome import check_binary
 from gcig.metrics.procedural import Explained

@@ -9,7 +9,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from gcig._validation import InputError
 from gcig.adapters import call_with_groups
-from gcig.core.disparity import Definition
+from gcig.core.definition import Definition
 from gcig.metrics.evaluation import gcig_score
 from gcig.metrics.outcome import equalized_odds_gap
 from gcig.metrics.rates import Aggregate

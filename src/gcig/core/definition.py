@@ -1,0 +1,70 @@
+"""The choices behind a GCIG value."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["EPS", "Definition"]
+
+EPS = 1e-12
+_CHOICES = {
+    "norm": ("l1", "l2"),
+    "rule": ("auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"),
+    "columns": ("encoded", "original"),
+    "label_weights": ("empirical", "equal", "sum"),
+    "pairs": ("all", "random"),
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The choices behind a GCIG value; stored with every result.
+
+    Parameters
+    ----------
+    norm : {"l1", "l2"}
+        What attributions are divided by. The paper's text says l2, its algorithm and its tables l1.
+    rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
+        How the path is integrated; ``rule="right", n_steps=16`` is the paper's.
+    n_steps : int or "auto"
+        Steps of the rule.
+    columns : {"encoded", "original"}
+        Whether the columns of a one-hot block are compared one by one or summed first.
+    label_weights : {"empirical", "equal", "sum"}
+        How the two labels' means are put together: by their frequencies, one half each, or added.
+    eps : float
+        Added to the norms.
+    rows, every, pairs : float, int, {"all", "random"}
+        What the penalty used of each mini-batch; see `gcig.GCIGPenalty`.
+
+    Examples
+    --------
+    >>> Definition(norm="l2").to_dict()["norm"]
+    'l2'
+    """
+
+    norm: str = "l1"
+    rule: str = "auto"
+    n_steps: int | str = "auto"
+    columns: str = "encoded"
+    label_weights: str = "empirical"
+    eps: float = EPS
+    rows: float = 1.0
+    every: int = 1
+    pairs: str = "all"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {list(choices)}, not {getattr(self, name)!r}")
+        if self.n_steps != "auto" and (not isinstance(self.n_steps, int) or self.n_steps < 1):
+            raise ValueError(f"n_steps must be a positive integer or 'auto', not {self.n_steps!r}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be positive, not {self.eps}")
+        if not 0 < self.rows <= 1:
+            raise ValueError(f"rows must lie in (0, 1], not {self.rows}")
+        if self.every < 1:
+            raise ValueError(f"every must be at least 1, not {self.every}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)

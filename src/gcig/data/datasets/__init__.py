@@ -1,0 +1,1 @@
+"""The shipped datasets: one file each, with their declaration, registry and cards."""

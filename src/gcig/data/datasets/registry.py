@@ -1,0 +1,127 @@
+"""The one list of datasets: the shipped ones, and those that users register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from gcig.data.datasets.adult import ADULT
+from gcig.data.datasets.bank import BANK
+from gcig.data.datasets.compas import COMPAS, COMPAS_PAPER
+from gcig.data.datasets.dataset import Dataset, check_frame
+from gcig.data.datasets.german import GERMAN
+from gcig.data.datasets.spec import DatasetSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gcig.data.datasets.card import DatasetCard
+
+_SPECS: dict[str, DatasetSpec] = {spec.name: spec for spec in (ADULT, GERMAN, COMPAS, COMPAS_PAPER, BANK)}
+
+# Tables that were loaded in this process; callers get copies.
+_LOADED: dict[str, tuple[pd.DataFrame, DatasetCard]] = {}
+
+
+def list_datasets() -> list[str]:
+    """Names of the datasets that ``load_dataset`` knows.
+
+    Examples
+    --------
+    >>> list_datasets()[:3]
+    ['adult', 'german', 'compas']
+    """
+    return list(_SPECS)
+
+
+def dataset_spec(name: str) -> DatasetSpec:
+    """The declaration of a dataset; nothing is read.
+
+    Examples
+    --------
+    >>> dataset_spec("german").rows
+    1000
+    """
+    if name in _SPECS:
+        return _SPECS[name]
+    close = get_close_matches(name, _SPECS, n=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    from gcig._validation import InputError  # with pandas, which listing the datasets can do without
+
+    raise InputError(f"name: there is no dataset {name!r}.{guess} On offer: {', '.join(_SPECS)}")
+
+
+def load_dataset(
+    name: str, sensitive: str | Sequence[str] | None = None, include_sensitive: bool = True
+) -> Dataset:
+    """Load a dataset by name.
+
+    The first call reads the table; later calls in the same process copy it from memory.
+
+    Parameters
+    ----------
+    name
+        One of ``list_datasets()``.
+    sensitive
+        A protected attribute on offer (the card names them), or a list of several; the default one if None.
+    include_sensitive
+        False drops the columns from ``X`` that the chosen attributes are derived from. Other columns
+        may still give them away.
+
+    Returns
+    -------
+    Dataset
+        With ``X``, ``y``, ``sensitive_features`` and ``card``.
+
+    Examples
+    --------
+    >>> german = load_dataset("german", include_sensitive=False)
+    >>> german.X.shape, sorted(german.sensitive_features.unique())
+    ((1000, 19), ['female', 'male'])
+    """
+    from gcig.data.datasets.card import DatasetCard
+
+    spec = dataset_spec(name)
+    if name not in _LOADED:
+        # The copy parts the cache from a table that the loader may still hold.
+        frame = check_frame(spec, spec.load()).copy()
+        _LOADED[name] = frame, DatasetCard.from_frame(spec, frame)
+    frame, card = _LOADED[name]
+    return Dataset.from_frame(spec, frame, card, sensitive, include_sensitive)
+
+
+def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSpec:
+    """Add a dataset to those that ``load_dataset`` knows, for this process.
+
+    Parameters
+    ----------
+    spec
+        The declaration. Its ``load`` is called when the dataset is first loaded.
+    overwrite
+        True replaces a dataset of the same name.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from gcig.data.datasets.dataset import ProtectedAttribute
+    >>> spec = DatasetSpec(
+    ...     name="tiny",
+    ...     load=lambda: pd.DataFrame({"income": [1, 2], "sex": ["f", "m"], "paid": ["no", "yes"]}),
+    ...     target="paid",
+    ...     positive="yes",
+    ...     protected=(ProtectedAttribute("sex"),),
+    ... )
+    >>> load_dataset(register_dataset(spec, overwrite=True).name).y.tolist()
+    [0, 1]
+    """
+    if not isinstance(spec, DatasetSpec):
+        raise TypeError(f"spec: got {type(spec).__name__}; give a DatasetSpec")
+    if spec.name in _SPECS and not overwrite:
+        raise ValueError(
+            f"name: a dataset {spec.name!r} is registered already; choose another name, "
+            f"or replace it with overwrite=True"
+        )
+    _SPECS[spec.name] = spec
+    _LOADED.pop(spec.name, None)
+    return spec

@@ -1,0 +1,131 @@
+"""The penalty of a layered network with its parameter gradient, chunk by chunk.
+
+The gradient is computed along with the value, while a chunk is still in the processor's cache, so that
+memory does not grow with the batch and the backward pass only scales. See `gcig.engine.secant_pass`.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gcig.core.activations import Activation
+from gcig.core.layered import LayeredNetwork
+from gcig.engine.scratch import Scratch
+from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
+
+__all__ = ["secant_penalty"]
+
+_CHUNK_BYTES = 1 << 23
+
+
+def secant_penalty(
+    network: LayeredNetwork,
+    inputs: Tensor,
+    labels: Tensor,
+    baselines: Tensor,
+    weights: Tensor,
+    rule: SecantRule,
+    *,
+    scratch: Scratch | None = None,
+    max_bytes: int = _CHUNK_BYTES,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The weighted sum of the rows' disparities, differentiable with respect to the parameters.
+
+    Parameters
+    ----------
+    network : LayeredNetwork
+        With one hidden layer or more.
+    inputs : Tensor of shape (n, columns)
+        Rows; not differentiated.
+    labels : Tensor of shape (n,)
+        Which baselines a row is compared with.
+    baselines : Tensor of shape (labels, groups, columns)
+        Not differentiated.
+    weights : Tensor of shape (n,)
+        What each row's disparity counts.
+    scratch : Scratch, optional
+        Kept by a caller who calls often.
+    max_bytes : int
+        Rows are worked off in chunks of about this much memory.
+
+    Returns
+    -------
+    penalty : Tensor of shape ()
+    disparity : Tensor of shape (n,)
+        Root mean square distance over pairs of groups of the normalised attributions; detached.
+    norms : Tensor of shape (groups, n)
+        The norms of the attributions; detached.
+    """
+    n_rows = _rows_per_chunk(network, baselines, rule, max_bytes)
+    batch = _Batch(inputs, labels, baselines, weights)
+    result: tuple[Tensor, Tensor, Tensor] = _SecantPenalty.apply(
+        batch, rule, network.activations, scratch or Scratch(), n_rows, *network.weights, *network.biases
+    )
+    return result
+
+
+def _rows_per_chunk(network: LayeredNetwork, baselines: Tensor, rule: SecantRule, max_bytes: int) -> int:
+    units = sum(weight.shape[0] for weight in network.weights[:-1])
+    groups, columns = baselines.shape[1:]
+    # Scratch per row: about four arrays over the columns, and twelve over segments and units.
+    per_row = baselines.element_size() * groups * (4 * columns + 12 * rule.n_segments * units)
+    return max(16, max_bytes // per_row)
+
+
+class _Batch(NamedTuple):
+    inputs: Tensor
+    labels: Tensor
+    baselines: Tensor
+    weights: Tensor
+
+
+class _SecantPenalty(torch.autograd.Function):
+    """Value and gradient together; `parameters` are all weights, then all biases (or None)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        batch: _Batch,
+        rule: SecantRule,
+        activations: Sequence[Activation],
+        scratch: Scratch,
+        n_rows: int,
+        *parameters: Any,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        layers = Layers.split(parameters, activations)
+        gradient: Gradient | None = None
+        disparities, norms = [], []
+        with torch.autocast(batch.inputs.device.type, enabled=False):
+            for rows in _even_slices(len(batch.inputs), n_rows):
+                chunk = SecantPass(layers, rows.stop - rows.start, 0, batch.baselines, rule, scratch)
+                chunk.inputs.copy_(batch.inputs[rows])
+                chunk.load(batch.labels[rows], batch.baselines)
+                chunk.propagate()
+                comparison = chunk.compare()
+                if any(ctx.needs_input_grad):
+                    added = chunk.pull(comparison, batch.weights[rows])
+                    gradient = added if gradient is None else gradient.add_(added)
+                disparities.append(comparison.disparity)
+                norms.append(comparison.norms)
+            disparity = disparities[0] if len(disparities) == 1 else torch.cat(disparities)
+            norm = norms[0] if len(norms) == 1 else torch.cat(norms, dim=1)
+            penalty = torch.dot(disparity, batch.weights)
+        ctx.gradient = gradient
+        ctx.mark_non_differentiable(disparity, norm)
+        return penalty, disparity, norm
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_penalty: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        return *[None] * 5, *ctx.gradient.scaled(d_penalty, ctx.needs_input_grad[5:])
+
+
+def _even_slices(n: int, largest: int) -> list[slice]:
+    """Cover range(n) by as few slices of nearly equal length as `largest` allows."""
+    count = -(-n // largest)
+    bounds = [n * index // count for index in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]

@@ -1,0 +1,333 @@
+r"""Attributions by secants, their disparity, and the parameter gradient of both, by hand.
+
+Cut the straight path from a baseline b to a row x into K segments. Over one segment, with
+:math:`z_l` the pre-activations of layer l, the change of the network's output is *exactly*
+
+.. math:: \Delta f = w^\top S_L W_L \cdots S_1 W_1 \, \Delta x, \qquad
+          S_l = \operatorname{diag} \frac{\Delta s(z_l)}{\Delta z_l},
+
+so that :math:`W_1^\top S_1 \cdots W_L^\top S_L w`, averaged over the segments, gives attributions that are
+complete at any K. They converge to integrated gradients as K grows; with one hidden layer they *are*
+integrated gradients at K = 1. Unlike slopes s' taken at fixed nodes, secants see a kink of s that moves
+with the parameters, so that the parameter gradient is right for ReLU as well.
+
+What makes the pass cheap: the first layer is linear along the path and needs no product per node; the
+baselines' end of the path is one row per (label, group) cell; W_1 is applied once, to the averaged slope;
+and because the penalty is a weighted sum over rows with weights known beforehand, its gradient is computed
+along with its value. The rows' own forward pass is part of it, so that a loss on the predictions costs one
+more vector in the downward pass and no product.
+
+Scale: the gradients of a layer's nodes are kept divided by the sharpness of its secants, and the products
+that they enter make up for it (see `gcig.core.secant.pull_secants`).
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gcig.core.activations import Activation
+from gcig.core.layered import LayeredNetwork
+from gcig.core.secant import Secants, pull_secants, secants, sharpness
+from gcig.engine.comparison import Comparison, compare, pull_compare
+from gcig.engine.path_arrays import LayerArrays, PathArrays, PathShape, add_up
+from gcig.engine.scratch import Scratch
+
+__all__ = ["Gradient", "Layers", "SecantPass", "SecantRule"]
+
+
+@dataclass(frozen=True)
+class SecantRule:
+    """How paths are cut and attributions compared.
+
+    Parameters
+    ----------
+    n_segments : int
+        K, the number of segments of each path.
+    norm : {"l1", "l2"}
+        What attributions are divided by.
+    eps : float
+        Added to the norms.
+    """
+
+    n_segments: int = 1
+    norm: str = "l1"
+    eps: float = 1e-12
+
+
+class Layers(NamedTuple):
+    """The parameters of a layered network, as a pass uses them.
+
+    `transposed` are the weights once more, and `top` is the last of them as a vector. `kind` says all that
+    the arrays of a pass depend on.
+    """
+
+    weights: Sequence[Tensor]
+    biases: Sequence[Tensor | None]
+    activations: Sequence[Activation]
+    transposed: Sequence[Tensor]
+    top: Tensor
+    kind: Hashable
+
+    @classmethod
+    def split(cls, parameters: Sequence[Any], activations: Sequence[Activation]) -> "Layers":
+        """From all weights, then all biases."""
+        half = len(parameters) // 2
+        return cls._with_views(parameters[:half], parameters[half:], activations)
+
+    @classmethod
+    def of(cls, network: LayeredNetwork) -> "Layers":
+        """The same memory as the network's parameters, outside any graph."""
+        biases = [None if bias is None else bias.detach() for bias in network.biases]
+        return cls._with_views([weight.detach() for weight in network.weights], biases, network.activations)
+
+    @classmethod
+    def _with_views(
+        cls, weights: Sequence[Tensor], biases: Sequence[Tensor | None], activations: Sequence[Activation]
+    ) -> "Layers":
+        sizes = tuple(weight.shape[1] for weight in weights)
+        kinds = tuple((activation.smooth, activation.curved) for activation in activations)
+        return cls(
+            weights, biases, activations, [weight.T for weight in weights], weights[-1][0], (sizes, kinds)
+        )
+
+
+class Gradient(NamedTuple):
+    """One array for each weight and for each bias, also for those that are None."""
+
+    weights: list[Tensor]
+    biases: list[Tensor]
+
+    def add_(self, other: "Gradient") -> "Gradient":
+        """Add another in place."""
+        torch._foreach_add_([*self.weights, *self.biases], [*other.weights, *other.biases])
+        return self
+
+    def scaled(self, factor: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
+        """Times a number, as new arrays; None for what is not needed."""
+        parts = torch._foreach_mul([*self.weights, *self.biases], factor)
+        return [part if need else None for part, need in zip(parts, needed, strict=True)]
+
+    def copy_to(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        """Write into arrays of the same shapes; where a bias is None there is nowhere to write."""
+        wanted = [part for part, to in zip(self.biases, biases, strict=True) if to is not None]
+        there = [to for to in biases if to is not None]
+        torch._foreach_copy_([*weights, *there], [*self.weights, *wanted])
+
+
+class SecantPass:
+    """One pass over rows that fit in memory at once.
+
+    Call `load`, `propagate`, `compare`, and, where the gradient is wanted, `pull`, in this order and once
+    each: arrays are overwritten on the way.
+
+    Parameters
+    ----------
+    network : Layers
+    n_rows, n_plain : int
+        The numbers of explained rows, and of those that are only predicted.
+    baselines : Tensor of shape (labels, groups, columns)
+        Only their shape and type count here; `load` takes their values.
+    rule : SecantRule
+    scratch : Scratch
+        What is kept from pass to pass.
+
+    Attributes
+    ----------
+    inputs : Tensor of shape (n_rows + n_plain, columns)
+        To be filled in before `propagate`: the explained rows come first.
+    """
+
+    def __init__(
+        self,
+        network: Layers,
+        n_rows: int,
+        n_plain: int,
+        baselines: Tensor,
+        rule: SecantRule,
+        scratch: Scratch,
+    ) -> None:
+        self.network, self.rule = network, rule
+        key = (
+            n_rows,
+            n_plain,
+            baselines.shape,
+            baselines.dtype,
+            baselines.device,
+            rule.n_segments,
+            network.kind,
+        )
+        self.arrays = scratch.recall(
+            key, lambda: PathArrays(self._shape(n_rows, n_plain, baselines), scratch, baselines)
+        )
+        self.inputs = self.arrays.inputs
+        self.secants: list[Secants] = []
+        # What each segment's secants multiply.
+        self.top = network.top / rule.n_segments if rule.n_segments > 1 else network.top
+
+    def _shape(self, n_rows: int, n_plain: int, baselines: Tensor) -> PathShape:
+        activations = self.network.activations
+        return PathShape(
+            n_rows=n_rows,
+            n_plain=n_plain,
+            n_labels=baselines.shape[0],
+            n_groups=baselines.shape[1],
+            n_segments=self.rule.n_segments,
+            sizes=tuple(weight.shape[1] for weight in self.network.weights),
+            curved=tuple(activation.curved for activation in activations),
+            sharpness=tuple(
+                sharpness(baselines.dtype, smooth=activation.smooth) for activation in activations
+            ),
+        )
+
+    def load(self, labels: Tensor, baselines: Tensor) -> None:
+        """Take in the labels (n_rows,) of the explained rows, and the baselines (labels, groups, columns)."""
+        self.arrays.load(labels, baselines)
+
+    def propagate(self) -> None:
+        """Values at all nodes and secants over all segments, from the first layer up."""
+        network, below = self.network, self.arrays.ends
+        for index, arrays in enumerate(self.arrays.layers):
+            nodes = arrays.pre_activations if index else arrays.ends
+            _affine(network.biases[index], below, network.transposed[index], nodes)
+            if index == 0 and self.rule.n_segments > 1:
+                arrays.interpolate(self.arrays.cell_index)
+            network.activations[index].derivatives(arrays.pre_activations, arrays.room)
+            differences = arrays.join(self.arrays.start_index)
+            self.secants.append(secants(differences, arrays.sharpness, arrays.secants))
+            below = arrays.values
+
+    def logits(self) -> Tensor:
+        """The network's outputs (n + plain,) for all rows."""
+        bias = self.network.biases[-1]
+        logits = torch.mv(self.arrays.layers[-1].row_values, self.network.top)
+        return logits if bias is None else logits.add_(bias)
+
+    @property
+    def attributions(self) -> Tensor:
+        """Of shape (groups, n, columns), once they are compared and until `pull`."""
+        return self.arrays.attributions
+
+    def compare(self) -> Comparison:
+        """Multiply the secants down to the inputs, weigh by the path, normalise and compare the groups."""
+        weights, arrays, layers = self.network.weights, self.arrays, self.arrays.layers
+        upper = self.top
+        for index in range(len(layers) - 1, -1, -1):
+            torch.mul(self.secants[index].slope, upper, out=layers[index].down)
+            if index:
+                below = layers[index - 1]
+                torch.mm(layers[index].flat_down, weights[index], out=below.flat_upper)
+                upper = below.upper
+        if len(arrays.downs) > 1:
+            add_up(arrays.downs, out=arrays.slope)
+        torch.index_select(arrays.cells, 0, arrays.cell_index, out=arrays.flat_deltas)
+        torch.sub(arrays.rows, arrays.deltas, out=arrays.deltas)
+        torch.mm(arrays.flat_slope, weights[0], out=arrays.flat_attributions)
+        arrays.attributions.mul_(arrays.deltas)
+        return compare(arrays.comparison, self.rule.norm, self.rule.eps)
+
+    def pull(
+        self,
+        comparison: Comparison,
+        d_disparity: Tensor,
+        d_logits: Tensor | None = None,
+        d_attributions: Tensor | None = None,
+    ) -> Gradient:
+        """The parameter gradient, from those of the disparities (n,) and of the logits (n + plain,).
+
+        `d_attributions` is that of another term of the attributions, shape (groups, n, columns).
+        """
+        pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
+        if d_attributions is not None:
+            pulled.add_(d_attributions)
+        pulled.mul_(self.arrays.deltas)
+        d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
+        d_biases = self._pull_nodes(d_secants, d_logits, d_weights)
+        d_weights[-1] = d_weights[-1].unsqueeze(0)
+        return Gradient(d_weights, d_biases)
+
+    def _pull_slopes(self, d_input_slopes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The gradient of the weights as far as they multiply slopes, and that of every layer's secants.
+
+        `d_input_slopes`, shape (groups x n, columns), is that of the slopes with respect to the inputs.
+        """
+        transposed, layers = self.network.transposed, self.arrays.layers
+        d_weights = [torch.mm(self.arrays.flat_slope_transposed, d_input_slopes)]
+        d_secants = []
+        torch.mm(d_input_slopes, transposed[0], out=layers[0].flat_d_down)
+        for index, (arrays, above) in enumerate(pairwise(layers)):
+            # From here on, `down` holds the gradient of `upper`, and `upper` that of the secants.
+            torch.mul(arrays.d_down, self.secants[index].slope, out=arrays.down)
+            d_secants.append(arrays.upper.mul_(arrays.d_down))
+            d_weights.append(torch.mm(above.flat_down_transposed, arrays.flat_down))
+            torch.mm(arrays.flat_down, transposed[index + 1], out=above.flat_d_down)
+        last = layers[-1]
+        torch.mul(last.d_down, self.secants[-1].slope, out=last.down)
+        d_weights.append(last.flat_down.sum(0))
+        if self.rule.n_segments > 1:
+            d_weights[-1].div_(self.rule.n_segments)
+        d_secants.append(last.d_down.mul_(self.top))
+        return d_weights, d_secants
+
+    def _pull_nodes(
+        self, d_secants: Sequence[Tensor], d_logits: Tensor | None, d_weights: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Add the gradient that reaches the weights through the nodes; return that of the biases."""
+        weights, layers = self.network.weights, self.arrays.layers
+        d_biases = [self._pull_logits(d_logits, d_weights[-1])]
+        above: LayerArrays | None = None
+        for index in range(len(layers) - 1, -1, -1):
+            arrays = layers[index]
+            pull_secants(self.secants[index], d_secants[index])
+            arrays.pull_join()
+            if arrays.d_off_path is not None:
+                arrays.d_off_path[1].zero_()
+            if above is not None:
+                scale = above.sharpness / arrays.sharpness
+                arrays.d_values.addmm_(above.d_pre_activations, weights[index + 1], alpha=scale)
+            elif d_logits is not None:
+                arrays.d_row_values.addcmul_(d_logits.unsqueeze(1), weights[-1], value=1 / arrays.sharpness)
+            _pull_activation(arrays)
+            if index:
+                below, d_nodes, scales = (
+                    layers[index - 1].values,
+                    arrays.d_pre_activations_transposed,
+                    arrays.scales,
+                )
+            else:
+                if self.rule.n_segments > 1:
+                    arrays.pull_interpolate()
+                below, d_nodes, scales = self.arrays.ends, arrays.d_ends_transposed, arrays.end_scales
+            d_weights[index].addmm_(d_nodes, below, alpha=arrays.sharpness)
+            d_biases.insert(0, torch.mv(d_nodes, scales))
+            above = arrays
+        return d_biases
+
+    def _pull_logits(self, d_logits: Tensor | None, d_top: Tensor) -> Tensor:
+        """Add to the gradient of the last layer's weights; return that of its bias."""
+        if d_logits is None:
+            return d_top.new_zeros(1)
+        d_top.addmv_(self.arrays.layers[-1].row_values_transposed, d_logits)
+        return d_logits.sum(0, keepdim=True)
+
+
+def _affine(bias: Tensor | None, inputs: Tensor, transposed: Tensor, out: Tensor) -> Tensor:
+    return (
+        torch.mm(inputs, transposed, out=out)
+        if bias is None
+        else torch.addmm(bias, inputs, transposed, out=out)
+    )
+
+
+def _pull_activation(arrays: LayerArrays) -> None:
+    """Add the gradients of values and slopes to that of the pre-activations."""
+    d_pre_activations, d_values, *d_slopes = arrays.d_on_path
+    d_pre_activations.addcmul_(d_values, arrays.slopes_on_path)
+    if arrays.curvatures_on_path is not None:
+        d_pre_activations.addcmul_(d_slopes[0], arrays.curvatures_on_path, value=1 / arrays.sharpness)
+    if arrays.d_off_path is not None:
+        d_plain, d_plain_values = arrays.d_off_path
+        torch.mul(d_plain_values, arrays.slopes_off_path, out=d_plain)

@@ -1,0 +1,1 @@
+"""FairX: the estimator, its training, and what is watched meanwhile."""

@@ -1,0 +1,188 @@
+"""Guards: what a fairness term can do to a model besides making it fair, found and said aloud."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gcig._warnings import warn_caller
+from gcig.methods.fairx.selection import binary_auc
+from gcig.training.loop import Epoch
+
+__all__ = [
+    "BoundWarning",
+    "CollapseWarning",
+    "Verdict",
+    "columns_changed",
+    "heaviest_term",
+    "inspect_predictions",
+    "warn_of_bound",
+    "warn_of_collapse",
+    "warn_of_columns",
+    "warn_of_limits",
+]
+
+LOWEST_AUC = 0.55
+LARGEST_SHARE = 0.995
+_RARE = 0.05  # the share of a label below which few rows reach a threshold of a half
+_UNDECIDED = "training is too short (max_epochs), or the threshold does not suit these data ('f1' does)."
+
+
+class CollapseWarning(UserWarning):
+    """The model stopped predicting, or lives on far fewer or far more columns than the plain network.
+
+    Examples
+    --------
+    >>> import gcig, warnings
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, early_stopping=False, random_state=0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CollapseWarning)  # no model that collapsed goes on from here
+    ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    Traceback (most recent call last):
+        ...
+    gcig.methods.fairx.guards.CollapseWarning: the model collapsed (AUC ...
+    """
+
+
+class BoundWarning(UserWarning):
+    """A bound that the user asked for was not reached.
+
+    Examples
+    --------
+    >>> import gcig, warnings
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(max_gcig=1e-6, max_epochs=2, random_state=0)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    >>> [str(each.message) for each in said if each.category is BoundWarning]
+    ['max_gcig=1e-06 was not reached: validation data give ...']
+    """
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a model still predicts.
+
+    Attributes
+    ----------
+    auc : float
+    share : float
+        The share of the rows that are in the class predicted most often.
+    rarest : float
+        The share of the rows that have the rarer label.
+    """
+
+    auc: float
+    share: float
+    rarest: float
+
+    @property
+    def collapsed(self) -> bool:
+        """AUC is near that of chance, or nearly all rows are predicted alike."""
+        return self.auc < LOWEST_AUC or self.share >= LARGEST_SHARE
+
+
+def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> Verdict:
+    """Judge logits of shape (n,), of which those from `cut` upwards are predicted positive.
+
+    >>> from torch import tensor
+    >>> inspect_predictions(tensor([-2.0, -1.0, -3.0]), tensor([0, 1, 0])).collapsed
+    True
+    """
+    predicted = float((scores >= cut).double().mean())
+    positive = float(labels.double().mean())
+    return Verdict(
+        binary_auc(scores, labels), share=max(predicted, 1 - predicted), rarest=min(positive, 1 - positive)
+    )
+
+
+def columns_changed(now: float, plain: float) -> bool:
+    """Whether a model lives on less than half or more than twice as many effective columns as the plain one.
+
+    >>> columns_changed(2.0, 8.0), columns_changed(5.0, 8.0), columns_changed(5.0, math.nan)
+    (True, False, False)
+    """
+    return bool(now < 0.5 * plain or now > 2 * plain)
+
+
+def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Epoch]) -> str:
+    """The parameter whose term added most to the loss; "" where no term has a weight.
+
+    Parameters
+    ----------
+    weights : mapping of term to (parameter, weight)
+    history : sequence of Epoch
+        All of them count: once a model has collapsed, the term that did it is near zero.
+
+    >>> epochs = [Epoch(1, {"prediction": 0.7, "gcig": 0.2, "outcome": 0.3}, {})]
+    >>> heaviest_term({"gcig": ("lambda_ig=5", 5.0), "outcome": ("lambda_fair=1", 1.0)}, epochs)
+    'lambda_ig=5'
+    """
+    shares = {
+        parameter: weight * sum(epoch.terms.get(term, 0.0) for epoch in history)
+        for term, (parameter, weight) in weights.items()
+    }
+    heaviest = max(shares, key=lambda parameter: shares[parameter])
+    return heaviest if shares[heaviest] > 0 else ""
+
+
+def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]) -> None:
+    """Say that a model collapsed, and which weight did it, unless the plain network is no better."""
+    plain_auc = plain.get("auc", math.nan)
+    if plain_auc < LOWEST_AUC:
+        cause = "The plain network does no better: the columns tell little about y."
+    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE:
+        cause = (
+            f"The rarer label has {verdict.rarest:.1%} of the rows, so that few reach the threshold: set "
+            "threshold='f1' or class_weight='balanced'."
+        )
+    elif verdict.auc >= LOWEST_AUC and plain.get("decided_alike", 0.0) >= LARGEST_SHARE:
+        cause = f"The plain network does no better: {_UNDECIDED}"
+    elif not heaviest:
+        unrelated = "the columns tell little about y."
+        cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
+    elif not math.isfinite(plain_auc):
+        cause = (
+            f"{heaviest} is too much for these data, or training is too short (max_epochs): change them, or "
+            "set early_stopping=True, which compares with the plain network and holds the weights back."
+        )
+    else:
+        without = f" (without fairness terms AUC is {plain_auc:.3f})"
+        short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
+        cause = (
+            f"{heaviest} is too much for these data{without}{short}: lower the weight, or give a bound that "
+            "can be met (max_gcig, max_eo_gap)."
+        )
+    found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
+    warn_caller(f"the model collapsed ({found}). {cause}", CollapseWarning)
+
+
+def warn_of_columns(now: float, plain: float, weight: float) -> None:
+    """Say that a model lives on other columns than the plain one did."""
+    warn_caller(
+        f"the model now lives on {now:.1f} effective columns, the plain network on {plain:.1f}: part of the "
+        f"low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, if it should use more of the table.",
+        CollapseWarning,
+    )
+
+
+def warn_of_limits(max_auc_drop: float) -> None:
+    """No epoch kept enough: the plain network was kept."""
+    warn_caller(
+        f"no epoch was fairer, lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns, on the "
+        "mean of the last epochs: the network is the plainly trained one, as unfair as that is. Give more "
+        "max_epochs, a larger max_auc_drop, or lower weights.",
+        BoundWarning,
+    )
+
+
+def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
+    """Say how far a bound was missed."""
+    warn_caller(
+        f"{name}={bound:g} was not reached: validation data give {reached:.4f} at an AUC of {auc:.3f}. "
+        "Allow a larger max_auc_drop, more max_epochs, or a looser bound.",
+        BoundWarning,
+    )

@@ -1,0 +1,1 @@
+"""The one epoch loop, and the seeds, threads and devices that training runs with."""

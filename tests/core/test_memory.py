@@ -1,0 +1,147 @@
+"""Chunks under a budget: the same values and gradients as in one piece, in any cut."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from gcig.core.layered import LayeredNetwork
+from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
+from gcig.core.method import Method
+from gcig.models.mlp import make_mlp
+
+WHOLE = Chunks(10**9)
+
+
+def make_problem(activation="silu", n=11, groups=3, columns=4):
+    generator = torch.Generator().manual_seed(0)
+    module = make_mlp(columns, (6, 5), activation, generator=generator).double()
+    inputs = torch.randn(n, columns, generator=generator, dtype=torch.float64)
+    references = torch.randn(groups, n, columns, generator=generator, dtype=torch.float64)
+    return module, inputs, references
+
+
+def backward(values, parameters):
+    return torch.autograd.grad(values.square().sum(), parameters, allow_unused=True, materialize_grads=True)
+
+
+def make_method(module, path):
+    if path == "general":
+        return Method(None, "gauss_legendre", 5)
+    return Method(LayeredNetwork.recognise(module), path, 4)
+
+
+@pytest.mark.parametrize("path", ["general", "gauss_legendre", "secant", "romberg"])
+@pytest.mark.parametrize("chunks", [Chunks(1), Chunks(4), Chunks(11), Chunks(1, 2), Chunks(3, 5)])
+def test_chunked_equals_unchunked_in_value_and_gradient(path, chunks):
+    module, inputs, references = make_problem()
+    method = make_method(module, path)
+    if path != "general":
+        chunks = Chunks(chunks.rows)
+    parameters = list(module.parameters())
+    whole = compute_attributions(module, inputs, references, method, WHOLE, True)
+    cut = compute_attributions(module, inputs, references, method, chunks, True)
+    torch.testing.assert_close(cut, whole, rtol=1e-12, atol=1e-14)
+    for found, expected in zip(backward(cut, parameters), backward(whole, parameters), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+    plain = compute_attributions(module, inputs, references, method, chunks, False)
+    assert not plain.requires_grad
+    torch.testing.assert_close(plain, whole.detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_the_score_gets_its_gradient_in_chunks_too():
+    module, inputs, references = make_problem()
+    backbone, head = nn.Sequential(*list(module)[:4]), nn.Linear(5, 1).double()
+    method, parameters = Method(None, "midpoint", 3), parameters_of(backbone, head)
+    assert len(parameters) == 6
+    whole, cut = (
+        backward(compute_attributions(backbone, inputs, references, method, chunks, True, head), parameters)
+        for chunks in (WHOLE, Chunks(2))
+    )
+    assert cut[-2].abs().sum() > 0
+    for found, expected in zip(cut, whole, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_the_backward_pass_recomputes_in_evaluation_mode():
+    module, inputs, references = make_problem()
+    module = nn.Sequential(module[0], nn.BatchNorm1d(6).double(), nn.Dropout(0.5), *list(module)[1:])
+    module(inputs)  # statistics to be found unchanged
+    statistics = copy.deepcopy(dict(module.named_buffers()))
+    method, parameters = Method(None, "midpoint", 3), list(module.parameters())
+    whole, cut = (
+        backward(compute_attributions(module, inputs, references, method, chunks, True), parameters)
+        for chunks in (WHOLE, Chunks(2))
+    )
+    for found, expected in zip(cut, whole, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+    assert all(torch.equal(value, statistics[name]) for name, value in module.named_buffers())
+    assert all(part.training for part in module.modules())
+
+
+def test_the_backward_pass_recomputes_in_the_precision_of_the_forward_pass():
+    module, inputs, references = (each.float() for each in make_problem())
+    method, parameters = Method(None, "midpoint", 3), list(module.parameters())
+    gradients = []
+    for chunks in (WHOLE, Chunks(2)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            values = compute_attributions(module, inputs, references, method, chunks, True)
+        gradients.append(backward(values, parameters))  # outside, as torch recommends
+    for found, expected in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-3)
+
+
+def test_frozen_parameters_get_none():
+    module, inputs, references = make_problem()
+    module[0].requires_grad_(False)
+    values = compute_attributions(module, inputs, references, Method(None, "midpoint", 2), Chunks(3), True)
+    values.sum().backward()
+    assert module[0].weight.grad is None
+    assert module[2].weight.grad is not None
+
+
+@settings(max_examples=60)
+@given(
+    n_steps=st.integers(1, 9),
+    groups=st.integers(2, 7),
+    columns=st.integers(1, 50),
+    point_bytes=st.integers(1, 10**6),
+    max_bytes=st.integers(1, 10**8),
+)
+def test_plans_fit_or_are_as_small_as_can_be(n_steps, groups, columns, point_bytes, max_bytes):
+    references = torch.empty(groups, 1, columns, device="meta")
+    rows, parts = plan_chunks(Method(None, "midpoint", n_steps), references, max_bytes, point_bytes)
+    assert rows >= 1
+    assert 1 <= parts <= n_steps
+    assert parts == 1 or rows == 1
+    nodes = -(-n_steps // parts)
+    needed = rows * groups * (nodes * point_bytes + 40 * columns)
+    assert needed <= max_bytes or (rows == 1 and nodes == 1)
+
+
+def test_slices_cover_all_rows_once():
+    assert Chunks(4).slices(10) == [slice(0, 4), slice(4, 8), slice(8, 10)]
+    assert Chunks(4).slices(0) == [slice(0, 0)]
+
+
+def test_sums_are_accumulated_with_their_gradient():
+    weight = torch.tensor([1.0, 2.0], requires_grad=True)
+    frozen = torch.tensor(3.0)
+    rows = torch.arange(10.0).view(5, 2)
+
+    def share(part):
+        products = rows[part] @ weight
+        return (frozen * products.square()).sum(), products.detach()
+
+    slices = Chunks(2).slices(5)
+    total, products = accumulate(share, slices, [weight, frozen])
+    assert torch.equal(products, rows @ weight.detach())
+    expected = (3 * (rows @ weight).square()).sum()
+    assert total.item() == pytest.approx(expected.item())
+    (found,) = torch.autograd.grad(0.5 * total, weight)
+    torch.testing.assert_close(found, torch.autograd.grad(0.5 * expected, weight)[0])
+    with torch.no_grad():
+        assert not accumulate(share, slices, [weight])[0].requires_grad

@@ -1,0 +1,780 @@
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from loans import QUICK, make_loans
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.utils import check_random_state
+from torch import nn
+
+import gcig
+from gcig._validation import InputError, InputWarning
+from gcig.core.references import GroupBaselines
+from gcig.data.splitting import hold_out
+from gcig.methods.fairx.estimator import BoundWarning, CollapseWarning, FairXClassifier
+from gcig.methods.fairx.guards import Verdict
+from gcig.metrics import equalized_odds_gap, gcig_score
+from gcig.models.mlp import make_mlp
+from gcig.training.loop import DivergenceError
+
+LOANS = make_loans()
+TEST = make_loans(seed=1)
+
+
+def fitted(loans=LOANS, **parameters):
+    return FairXClassifier(**{**QUICK, **parameters}).fit(loans.X, loans.y, **loans.groups)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+# --- What it learns ----------------------------------------------------------------------------------
+
+
+def test_it_predicts_and_its_reasons_depend_less_on_the_group_than_those_of_the_plain_network():
+    fair, plain = fitted(max_epochs=12), fitted(lambda_ig=0, lambda_fair=0, max_epochs=12)
+    auc = [roc_auc_score(TEST.y, each.decision_function(TEST.X)) for each in (fair, plain)]
+    assert auc[0] > auc[1] - 0.02
+    gcig = {
+        name: gcig_score(each, TEST.X, TEST.y, **TEST.groups)
+        for name, each in (("fair", fair), ("plain", plain))
+    }
+    assert gcig["fair"] < 0.5 * gcig["plain"]
+
+
+@pytest.mark.parametrize("outcome", ["equalized_odds", "equal_opportunity", "demographic_parity"])
+def test_outcome_choices(outcome):
+    model = fitted(outcome=outcome)
+    assert model.history_["outcome"].notna().all()
+    assert model.predict(TEST.X).shape == (400,)
+
+
+def test_outcome_choices_differ():
+    scores = [
+        fitted(outcome=o, lambda_fair=0.5).decision_function(TEST.X)
+        for o in ("equalized_odds", "demographic_parity")
+    ]
+    assert not np.array_equal(*scores)
+
+
+def test_fitted_attributes(model):
+    assert model.classes_.tolist() == [0, 1]
+    assert model.groups_ == ("female", "male")
+    assert model.feature_names_in_.tolist() == list(LOANS.X.columns)
+    assert model.n_features_in_ == 5
+    assert model.baselines_.shape == model.ema_baselines_.shape == (2, 2, 7)
+    assert model.threshold_ == 0.5
+    assert not model.collapsed_
+    assert not model.changed_columns_
+    assert not model.diverged_
+    assert isinstance(model.module_, nn.Module)
+    assert not model.module_.training
+    assert 1 <= model.n_epochs_ <= 5
+    assert model.definition_.norm == "l1"
+
+
+def test_baselines_are_the_means_of_all_training_rows(model):
+    means = GroupBaselines.from_data(
+        torch.from_numpy(model.encode(LOANS.X)),
+        torch.tensor(LOANS.y.to_numpy()),
+        torch.tensor((LOANS.sex == "male").to_numpy().astype(int)),
+    )
+    assert np.array_equal(model.baselines_, means.values.numpy())
+
+
+def test_logits_probabilities_and_classes_agree(model):
+    scores, probability = model.decision_function(TEST.X), model.predict_proba(TEST.X)
+    assert np.allclose(probability[:, 1], 1 / (1 + np.exp(-scores)))
+    assert np.allclose(probability.sum(1), 1)
+    assert np.array_equal(model.predict(TEST.X), (scores >= 0).astype(int))
+    with torch.no_grad():
+        assert np.array_equal(model.module_(torch.from_numpy(model.encode(TEST.X))).double().numpy(), scores)
+
+
+def test_the_group_is_not_needed_to_predict(model):
+    assert not model.needs_groups_to_predict
+    assert np.array_equal(
+        model.predict(TEST.X),
+        model.predict(TEST.X, sensitive_features=TEST.sex.sample(frac=1, random_state=0)),
+    )
+
+
+def test_it_says_when_it_is_not_fitted():
+    for use in ("predict", "predict_proba", "decision_function", "encode", "explain"):
+        with pytest.raises(NotFittedError):
+            getattr(FairXClassifier(), use)(LOANS.X)
+    for name in ("explained_score", "changes_"):
+        with pytest.raises(NotFittedError):
+            getattr(FairXClassifier(), name)
+
+
+# --- What it takes -----------------------------------------------------------------------------------
+
+
+KINDS = {
+    "pandas": lambda table: table,
+    "polars": pl.from_pandas,
+    "plain": lambda table: table.to_dict("list") if isinstance(table, pd.DataFrame) else table.to_list(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_all_kinds_give_the_same_model(model, kind):
+    convert = KINDS[kind]
+    other = FairXClassifier(**QUICK).fit(
+        convert(LOANS.X), convert(LOANS.y), sensitive_features=convert(LOANS.sex)
+    )
+    assert np.array_equal(other.decision_function(convert(TEST.X)), model.decision_function(TEST.X))
+    assert other.feature_names_in_.tolist() == list(LOANS.X.columns)
+
+
+@pytest.mark.parametrize("convert", [np.float64, np.float32, list], ids=["float64", "float32", "list"])
+def test_arrays_and_lists(convert):
+    rows = LOANS.numbers
+    rows = rows.tolist() if convert is list else rows.astype(convert)
+    model = FairXClassifier(**QUICK).fit(rows, LOANS.y.tolist(), sensitive_features=LOANS.sex.to_numpy())
+    assert not hasattr(model, "feature_names_in_")
+    assert model.predict(rows[:1]).shape == (1,)
+
+
+def test_one_row_is_predicted_as_among_others(model):
+    whole = model.decision_function(TEST.X)
+    single = [model.decision_function(TEST.X.iloc[[i]])[0] for i in range(5)]
+    assert np.allclose(single, whole[:5], atol=1e-5)
+
+
+def test_columns_are_found_by_name(model):
+    shuffled = TEST.X[["owner", "job", "age", "debt", "income"]]
+    assert np.array_equal(model.predict_proba(shuffled), model.predict_proba(TEST.X))
+    with pytest.raises(InputError, match="now missing:\n- job"):
+        model.predict(TEST.X.drop(columns="job"))
+    with pytest.raises(InputError, match="unseen at fit time:\n- zip"):
+        model.predict(TEST.X.assign(zip=1))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("no", "yes"), (False, True), (-1, 1), (0.0, 1.0), (3, 7)],
+    ids=["text", "booleans", "minus one", "floats", "other integers"],
+)
+def test_labels_of_all_kinds_give_the_same_model(model, names):
+    answers = np.array(names)[LOANS.y]
+    other = FairXClassifier(**QUICK).fit(LOANS.X, answers, **LOANS.groups)
+    assert other.classes_.tolist() == list(names)
+    assert np.array_equal(other.predict(TEST.X), np.array(names)[model.predict(TEST.X)])
+    assert other.score(LOANS.X, answers) == model.score(LOANS.X, LOANS.y)
+
+
+def test_missing_values_are_imputed_and_unknown_categories_are_said():
+    holes = LOANS.X.assign(income=LOANS.X["income"].where(LOANS.X.index % 7 > 0))
+    model = FairXClassifier(**QUICK).fit(holes, LOANS.y, **LOANS.groups)
+    assert np.isfinite(model.predict_proba(holes)).all()
+    with pytest.warns(InputWarning, match="'job' \\(400 rows\\)"):
+        model.predict(TEST.X.assign(job="astronaut"))
+
+
+def test_three_groups():
+    loans = make_loans(600, groups=("a", "b", "c"))
+    model = fitted(loans)
+    assert model.groups_ == ("a", "b", "c")
+    assert model.baselines_.shape == (2, 3, 7)
+    assert model.explain(loans.X, loans.y).attributions.shape == (3, 600, 7)
+    assert model.history_["gcig"].gt(0).all()
+
+
+def test_several_attributes_are_crossed():
+    loans = make_loans(600)
+    both = pd.DataFrame({"sex": loans.sex, "old": np.where(loans.X["age"] > 45, "yes", "no")})
+    model = FairXClassifier(**QUICK).fit(loans.X, loans.y, sensitive_features=both)
+    assert model.groups_ == (
+        "sex=female & old=no",
+        "sex=female & old=yes",
+        "sex=male & old=no",
+        "sex=male & old=yes",
+    )
+    assert model.baselines_.shape == (2, 4, 7)
+
+
+def test_a_cell_without_rows_is_named():
+    loans = make_loans(60)
+    y = loans.y.where(loans.sex == "male", 0)
+    with pytest.raises(InputError, match=r"fewer in \(label 1, group 'female'\).*Merge small groups"):
+        FairXClassifier(**QUICK).fit(loans.X, y, **loans.groups)
+
+
+def test_a_cell_of_one_row_is_warned_of():
+    loans = make_loans(200)
+    y = loans.y.where(loans.sex == "male", 0)
+    y[int(np.flatnonzero(loans.sex == "female")[0])] = 1
+    with pytest.warns(
+        InputWarning, match=r"One row only in \(label 1, group 'female'\).*that person's record"
+    ):
+        model = FairXClassifier(**QUICK).fit(loans.X, y, **loans.groups)
+    assert np.isfinite(model.history_.drop(columns="val_eo_gap").to_numpy()).all()
+
+
+def test_a_tiny_group_does_not_give_nan():
+    sex = LOANS.sex.copy()
+    few = [*LOANS.y.index[LOANS.y == 0][:3], *LOANS.y.index[LOANS.y == 1][:3]]
+    sex[few] = "other"
+    model = FairXClassifier(**{**QUICK, "batch_size": 16}).fit(LOANS.X, LOANS.y, sensitive_features=sex)
+    assert np.isfinite(model.predict_proba(TEST.X)).all()
+    assert np.isfinite(model.history_.to_numpy()).all()
+    assert np.isfinite(model.ema_baselines_).all()
+
+
+# --- How it is trained -------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not(model):
+    again, other = fitted(), fitted(random_state=1)
+    assert np.array_equal(again.decision_function(TEST.X), model.decision_function(TEST.X))
+    pd.testing.assert_frame_equal(again.history_, model.history_, check_exact=True)
+    assert not np.array_equal(other.decision_function(TEST.X), model.decision_function(TEST.X))
+
+
+def test_dropout_is_seeded_as_well():
+    one, again = (fitted(dropout=0.3).decision_function(TEST.X) for _ in range(2))
+    assert np.array_equal(one, again)
+
+
+def test_global_generators_and_threads_are_left_alone():
+    numpys = check_random_state(None)  # NumPy's global generator, which scikit-learn draws from
+    before, torch_state = numpys.get_state(legacy=False), torch.get_rng_state()
+    threads = torch.get_num_threads()
+    fitted(dropout=0.3)
+    after = numpys.get_state(legacy=False)
+    assert np.array_equal(after["state"]["key"], before["state"]["key"])
+    assert after["state"]["pos"] == before["state"]["pos"]
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_random_state_is_drawn_from():
+    state = np.random.RandomState(0)
+    first, second = (fitted(random_state=state).decision_function(TEST.X) for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(first, fitted(random_state=np.random.RandomState(0)).decision_function(TEST.X))
+
+
+def test_fit_leaves_the_parameters_as_they_were():
+    model = FairXClassifier(**QUICK, class_weight={0: 1.0, 1: 2.0})
+    before = model.get_params()
+    model.fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert model.get_params() == before
+
+
+def test_history_has_every_term_completeness_and_validation_metrics(model):
+    terms = {"prediction", "outcome", "gcig", "total"}
+    metrics = {"val_log_loss", "val_auc", "val_auc_lost", "val_eo_gap", "val_gcig", "val_outcome"}
+    metrics |= {"val_columns", "completeness", "weight_gcig", "weight_outcome"}
+    assert set(model.history_.columns) == {"epoch"} | terms | metrics
+    assert model.history_["epoch"].tolist() == [1, 2, 3, 4, 5]
+    assert model.history_["prediction"].iloc[-1] < model.history_["prediction"].iloc[0]
+    assert model.history_["completeness"].max() < 0.01
+    assert set(model.weights_) == {"gcig", "outcome"}
+
+
+def test_without_early_stopping_training_goes_on_to_the_last_epoch_on_all_rows():
+    model = fitted(early_stopping=False, patience=1, max_epochs=3)
+    assert model.n_epochs_ == 3
+    terms = {"prediction", "outcome", "gcig", "total"}
+    assert set(model.history_.columns) == {"epoch", "completeness"} | terms
+    assert model.plain_ == {}
+    assert model.validation_["auc"] == pytest.approx(roc_auc_score(LOANS.y, model.decision_function(LOANS.X)))
+
+
+def test_early_stopping_stops_and_goes_back():
+    model = fitted(max_epochs=30, patience=2, learning_rate=0.05)
+    assert len(model.history_) < 30
+    assert model.n_epochs_ < len(model.history_)
+    kept = model.history_.set_index("epoch").loc[model.n_epochs_]
+    assert kept["val_auc"] == pytest.approx(model.validation_["auc"])
+
+
+def test_doubling_all_weights_changes_nothing():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 400)
+    one, other = (
+        FairXClassifier(**QUICK).fit(LOANS.X, LOANS.y, **LOANS.groups, sample_weight=factor * weights)
+        for factor in (1, 2)
+    )
+    assert np.array_equal(one.decision_function(TEST.X), other.decision_function(TEST.X))
+    assert not np.array_equal(one.decision_function(TEST.X), fitted().decision_function(TEST.X))
+
+
+def test_weights_of_one_are_no_weights(model):
+    other = FairXClassifier(**QUICK).fit(LOANS.X, LOANS.y, **LOANS.groups, sample_weight=np.ones(400))
+    assert np.allclose(other.decision_function(TEST.X), model.decision_function(TEST.X), atol=1e-4)
+
+
+def test_rows_of_weight_zero_count_as_if_they_were_not_there():
+    weights = np.ones(400)
+    weights[::4] = 0
+    counted = np.flatnonzero(weights)
+    nonsense = LOANS.X.copy()
+    nonsense.loc[::4, "income"] = 1e6
+    zero = FairXClassifier(**QUICK).fit(nonsense, LOANS.y, **LOANS.groups, sample_weight=weights)
+    without = FairXClassifier(**QUICK).fit(
+        LOANS.X.iloc[counted],
+        LOANS.y.iloc[counted],
+        sensitive_features=LOANS.sex.iloc[counted],
+        sample_weight=np.ones(300),
+    )
+    assert np.array_equal(zero.decision_function(TEST.X), without.decision_function(TEST.X))
+
+
+def test_class_weights_move_the_predictions():
+    many = {None: None, "balanced": "balanced", "dict": {0: 1.0, 1: 8.0}}
+    share = {name: fitted(class_weight=weight).predict(TEST.X).mean() for name, weight in many.items()}
+    assert share["dict"] > share[None]
+    assert share["balanced"] != share[None]
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_sizes": (4,)}, {"module": nn.Linear(7, 1)}], ids=["sizes", "module"]
+)
+def test_warm_start_with_other_layers_is_refused(change):
+    model = fitted(max_epochs=3, warm_start=True).set_params(**change)
+    with pytest.raises(InputError, match="warm_start: hidden_sizes or module"):
+        model.fit(LOANS.X, LOANS.y, **LOANS.groups)
+
+
+def test_warm_start_goes_on_from_the_present_network():
+    model = fitted(max_epochs=3, warm_start=True)
+    first = model.validation_
+    encoder, start = model.encoder_, model.decision_function(TEST.X)
+    model.set_params(learning_rate=1e-12, max_epochs=1).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert np.allclose(model.decision_function(TEST.X), start, atol=1e-4)
+    assert model.encoder_ is encoder
+    assert model.plain_ == pytest.approx(first, rel=1e-3, abs=1e-5)  # what it was is what is kept
+    with pytest.warns(CollapseWarning, match="training is too short"):
+        model.set_params(warm_start=False).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert not np.allclose(model.decision_function(TEST.X), start, atol=1e-2)
+
+
+def test_warm_start_refuses_other_classes():
+    model = fitted(warm_start=True, max_epochs=2)
+    with pytest.raises(InputError, match=r"warm_start: y has the classes \('no', 'yes'\).*\(0, 1\)"):
+        model.fit(LOANS.X, LOANS.y.map({0: "no", 1: "yes"}), **LOANS.groups)
+    assert model.classes_.tolist() == [0, 1]
+
+
+def test_a_second_fit_leaves_nothing_of_the_first():
+    model = fitted()
+    model.set_params(lambda_ig=0, lambda_fair=0).fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 3
+    assert "gcig" not in model.history_
+
+
+def test_the_threshold_for_f1_is_at_least_as_good_as_one_half_on_validation_data():
+    weights = {0: 6.0, 1: 1.0}
+    chosen, half = fitted(threshold="f1", class_weight=weights), fitted(class_weight=weights)
+    assert np.array_equal(chosen.decision_function(TEST.X), half.decision_function(TEST.X))
+    seed = check_random_state(0).randint(2**31 - 1)
+    _, held = hold_out(LOANS.y, LOANS.sex, fraction=chosen.validation_fraction, random_state=seed)
+    X, y = LOANS.X.iloc[held], LOANS.y.iloc[held]
+    assert roc_auc_score(y, chosen.decision_function(X)) == pytest.approx(chosen.validation_["auc"])
+    assert f1_score(y, chosen.predict(X)) > f1_score(y, half.predict(X))
+    assert 0 < chosen.threshold_ < 0.5
+
+
+def test_the_threshold_for_f1_is_close_to_the_best_on_the_rows_it_was_chosen_on():
+    model = fitted(threshold="f1", early_stopping=False)
+    probability = model.predict_proba(LOANS.X)[:, 1]
+    others = [f1_score(LOANS.y, probability >= t) for t in np.sort(probability)[::4]]
+    assert f1_score(LOANS.y, model.predict(LOANS.X)) >= max(others) - 0.01
+    assert model.threshold_ != 0.5
+
+
+def test_a_threshold_of_ones_own_decides(model):
+    strict = fitted(threshold=0.9)
+    probability = strict.predict_proba(TEST.X)[:, 1]
+    assert np.array_equal(strict.predict(TEST.X), (probability >= 0.9).astype(int))
+
+
+def test_the_measured_gap_is_that_of_the_decisions():
+    for threshold in (0.5, 0.8, "f1"):
+        model = fitted(threshold=threshold, early_stopping=False)
+        gap = equalized_odds_gap(LOANS.y, model.predict(LOANS.X), sensitive_features=LOANS.sex)
+        assert model.validation_["outcome_gap"] == pytest.approx(gap, abs=1e-5)
+
+
+def test_progress_is_shown_on_standard_error_when_asked_for(capsys):
+    fitted()
+    assert capsys.readouterr() == ("", "")
+    fitted(verbose=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [line.split(":")[0] for line in captured.err.splitlines()]
+    assert lines[-5:] == [f"epoch {number}/5" for number in range(1, 6)]
+    assert lines[:-5] == [f"plain epoch {number}/40" for number in range(1, len(lines) - 4)]
+    assert "val_gcig" in captured.err
+
+
+def test_linear_models_and_other_networks():
+    for parameters in ({"hidden_sizes": ()}, {"hidden_sizes": (8,), "activation": "gelu"}, {"norm": "l2"}):
+        assert roc_auc_score(TEST.y, fitted(**parameters).decision_function(TEST.X)) > 0.8
+
+
+def test_the_papers_rule():
+    model = fitted(rule="right", n_steps=8, max_epochs=2)
+    assert (model.definition_.rule, model.definition_.n_steps) == ("right", 8)
+    assert model.history_["gcig"].gt(0).all()
+
+
+# --- Bounds and guards -------------------------------------------------------------------------------
+
+
+def test_bounds_that_can_be_reached_are():
+    model = fitted(max_gcig=0.1, max_epochs=20)
+    assert model.validation_["gcig"] <= 0.1
+    assert model.validation_["auc"] > 0.9
+    model = fitted(max_eo_gap=0.3, max_epochs=20)
+    assert model.validation_["outcome_gap"] <= 0.3
+    assert model.weights_["outcome"] > 0
+
+
+@pytest.mark.parametrize(("bound", "value"), [("max_gcig", 1e-6), ("max_eo_gap", 1e-6)])
+def test_bounds_that_cannot_be_reached_are_said_with_what_was(bound, value):
+    with pytest.warns(
+        BoundWarning, match=rf"{bound}=1e-06 was not reached: validation data give 0\.\d+"
+    ) as caught:
+        model = fitted(**{bound: value})
+    reached = model.validation_["gcig" if bound == "max_gcig" else "outcome_gap"]
+    assert f"{reached:.4f}" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    assert model.predict(TEST.X).shape == (400,)
+
+
+@pytest.mark.parametrize("bound", ["max_gcig", "max_eo_gap"])
+def test_bounds_need_validation_data(bound):
+    with pytest.raises(InputError, match=f"{bound}: .*early_stopping=True"):
+        fitted(**{bound: 0.1}, early_stopping=False)
+    few = make_loans(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        with pytest.raises(InputError, match=f"{bound}: no validation data"):
+            FairXClassifier(**QUICK, **{bound: 0.1}).fit(few.X, [0, 1, 0, 1], sensitive_features=list("aabb"))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"lambda_ig": 500.0}, {"lambda_fair": 500.0}],
+    ids=["lambda_ig", "lambda_fair"],
+)
+def test_a_model_that_collapses_is_marked_and_the_weight_is_named(parameters):
+    (name,) = parameters
+    with pytest.warns(CollapseWarning, match=f"collapsed .*{name}=500 is too much") as caught:
+        model = fitted(**parameters, early_stopping=False)
+    assert model.collapsed_
+    assert caught[0].filename == __file__
+
+
+def test_the_plain_network_is_named_beside_a_collapsed_one(monkeypatch):
+    constant = Verdict(auc=0.5, share=1.0, rarest=0.4)
+    monkeypatch.setattr("gcig.methods.fairx.estimator.inspect_predictions", lambda *_, **__: constant)
+    with pytest.warns(CollapseWarning, match=r"lambda_ig=2 .*without fairness terms AUC is 0\.[89]"):
+        assert fitted(lambda_ig=2.0).collapsed_
+
+
+def test_data_without_signal_are_not_blamed_on_a_weight():
+    noise = LOANS.y.sample(frac=1, random_state=3).reset_index(drop=True)
+    with pytest.warns(CollapseWarning, match="the columns tell little about y"):
+        model = FairXClassifier(**{**QUICK, "learning_rate": 1e-4}).fit(LOANS.X, noise, **LOANS.groups)
+    assert model.collapsed_
+
+
+def test_a_model_that_lives_on_other_columns_is_marked(monkeypatch):
+    monkeypatch.setattr("gcig.methods.fairx.estimator.columns_changed", lambda now, plain: now < plain * 100)
+    with pytest.warns(
+        CollapseWarning, match=r"now lives on \d\.\d effective columns, the plain network on \d"
+    ):
+        model = fitted()
+    assert model.changed_columns_
+    assert not model.collapsed_
+
+
+def test_a_floor_of_columns_is_in_the_history_from_where_it_is_needed(monkeypatch, tmp_path):
+    monkeypatch.setattr("gcig.methods.fairx.training._COLUMNS", 2.0)  # more than there are
+    model = fitted(max_epochs=3)
+    assert model.history_["column_shortfall"].notna().tolist() == [False, True, True]
+    model.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(gcig.load(tmp_path / "model").history_, model.history_)
+
+
+def test_the_brake_holds_auc_where_the_weight_would_take_it_away():
+    heavy = {"lambda_ig": 0.0, "lambda_fair": 3.0, "max_epochs": 8}
+    braked = fitted(**heavy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        unbraked = fitted(**heavy, max_auc_drop=1.0)
+    assert braked.braked_
+    assert not unbraked.braked_
+    assert braked.weights_["outcome"] < unbraked.weights_["outcome"]
+    assert braked.validation_["auc"] > unbraked.validation_["auc"]
+    kept = braked.history_.set_index("epoch").loc[braked.n_epochs_]
+    assert kept["weight_outcome"] == braked.weights_["outcome"]
+
+
+def test_where_fairness_costs_too_much_the_plain_network_is_kept_and_that_is_said():
+    weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
+    long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
+    with pytest.warns(BoundWarning, match="no epoch .* lost less AUC than max_auc_drop=0 ") as caught:
+        model = fitted(**weights, **long)
+    assert caught[0].filename == __file__
+    assert model.n_epochs_ == 0
+    assert model.weights_ == {"gcig": 0.0, "outcome": 0.0}
+    assert model.validation_ == model.plain_
+
+
+class Explodes(nn.Module):
+    """A network that is fine for some batches, and then gives infinity in training."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.net = make_mlp(3, (8,), generator=torch.Generator().manual_seed(0))
+        self.left = batches
+
+    def forward(self, rows):
+        if self.training:
+            self.left -= 1
+        return self.net(rows) * (math.inf if self.training and self.left < 0 else 1)
+
+
+def exploding(batches, **parameters):
+    return FairXClassifier.from_module(
+        Explodes(batches), **{**QUICK, "lambda_ig": 0, "lambda_fair": 0, **parameters}
+    )
+
+
+@pytest.mark.filterwarnings("ignore:One row only")
+def test_a_gap_that_nobody_can_measure_is_no_bound():
+    groups = np.where(LOANS.y == 1, "male", LOANS.sex)
+    groups[np.flatnonzero(LOANS.y == 1)[:1]] = "female"
+    with pytest.raises(InputError, match=r"max_eo_gap: .* all of one group.*validation_fraction"):
+        FairXClassifier(**QUICK, max_eo_gap=0.1).fit(LOANS.X, LOANS.y, sensitive_features=groups)
+
+
+def test_reasons_are_measured_on_rows_from_everywhere_of_a_sorted_table():
+    rng = np.random.default_rng(0)
+    y = (rng.random(16_000) < 0.85).astype(int)
+    groups = rng.choice(["f", "m"], len(y))
+    X = rng.normal(size=(len(y), 3)).astype(np.float32)
+    X[:, 0] += 1.5 * y + 2 * ((y == 0) & (groups == "m"))
+    order = np.argsort(-y, kind="stable")
+    model = FairXClassifier(**{**QUICK, "max_epochs": 1, "batch_size": 1024, "preprocessing": "none"})
+    model.fit(X[order], y[order], sensitive_features=groups[order])
+    found = gcig.evaluate(model, X, y, sensitive_features=groups, n_bootstrap=0)
+    assert model.validation_["gcig"] == pytest.approx(found.gcig, rel=0.1)
+
+
+def test_the_network_that_is_kept_is_the_one_that_was_judged():
+    for parameters in ({}, {"max_epochs": 12, "patience": 3}):
+        model = fitted(**parameters)
+        judged = model.history_.set_index("epoch").loc[model.n_epochs_]
+        assert model.validation_["gcig"] == judged["val_gcig"]
+        assert model.validation_["columns"] == judged["val_columns"]
+
+
+def test_steps_may_be_any_number():
+    model = fitted(n_steps=3, max_epochs=2)
+    assert model.history_["completeness"].max() < 1e-4
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2], ids=["by hand", "by autograd"])
+def test_what_torch_is_set_to_outside_does_not_matter(dropout):
+    expected = fitted(dropout=dropout, max_epochs=2).predict_proba(TEST.X)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            model = fitted(dropout=dropout, max_epochs=2)
+        assert np.array_equal(model.predict_proba(TEST.X), expected)
+        with torch.inference_mode():
+            model = fitted(dropout=dropout, max_epochs=2)
+        assert np.array_equal(model.predict_proba(TEST.X), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_loss_that_diverges_at_once_leaves_the_estimator_unfitted():
+    model = FairXClassifier(**{**QUICK, "learning_rate": 1e9})
+    with pytest.raises(DivergenceError, match=r"diverged in epoch 1.*learning_rate.*as it was before fit\."):
+        model.fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+    with pytest.raises(NotFittedError):
+        model.predict(LOANS.X)
+
+
+def test_a_loss_that_diverges_later_leaves_the_last_good_network():
+    # 340 of 400 rows are trained on: 11 batches of up to 32 an epoch.
+    model = exploding(batches=25)
+    with pytest.raises(DivergenceError, match=r"in epoch 3.*those of epoch 2.*predicts with them") as found:
+        model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert found.value.epoch == 2
+    assert model.diverged_
+    assert model.history_["epoch"].tolist() == [1, 2]
+    scores = model.decision_function(LOANS.numbers)
+    assert np.isfinite(scores).all()
+    assert roc_auc_score(LOANS.y, scores) > 0.8
+
+
+def test_a_diverged_model_can_be_gone_on_with_but_not_saved(tmp_path):
+    model = exploding(batches=25, warm_start=True)
+    with pytest.raises(DivergenceError):
+        model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    with pytest.raises(InputError, match="the last fit diverged"):
+        model.save(tmp_path / "model")
+    model.module_.left = 10**6
+    model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert not model.diverged_
+    model.save(tmp_path / "model")
+
+
+# The teacher sees 340 rows in each of 40 epochs (440 batches), its student 8,000 an epoch (250).
+def test_a_teacher_that_diverges_is_named():
+    model = exploding(batches=25, lambda_fair=0.1)
+    with pytest.raises(DivergenceError, match="without any fairness term, training diverged in epoch 3"):
+        model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert roc_auc_score(LOANS.y, model.decision_function(LOANS.numbers)) > 0.8
+
+
+def test_a_student_that_diverges_later_leaves_its_last_good_network():
+    model = exploding(batches=440 + 600, lambda_fair=0.1, patience=40)
+    with pytest.raises(DivergenceError, match=r"^training diverged in epoch 3.*those of epoch 2") as found:
+        model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert found.value.epoch == 2
+    assert model.history_["epoch"].tolist() == [1, 2]
+    assert roc_auc_score(LOANS.y, model.decision_function(LOANS.numbers)) > 0.8
+    with pytest.raises(InputError, match="diverged, and what it changed was not measured"):
+        _ = model.changes_
+
+
+def test_a_fit_that_fails_leaves_the_earlier_one_whole():
+    model = fitted()
+    before, scores = vars(model).copy(), model.decision_function(TEST.X)
+    for X, y, parameters in [
+        (LOANS.X.assign(income=np.inf), LOANS.y, {}),
+        (LOANS.X, LOANS.y, {"module": nn.Linear(99, 1)}),
+        (LOANS.X, LOANS.y, {"learning_rate": 1e9}),
+        (LOANS.X, LOANS.y, {"device": "tpu9"}),
+    ]:
+        model.set_params(**parameters)
+        with pytest.raises((InputError, DivergenceError)):
+            model.fit(X, y, **LOANS.groups)
+        model.set_params(**{name: {**QUICK, "module": None}[name] for name in parameters})
+        assert vars(model).keys() == before.keys()
+        assert np.array_equal(model.decision_function(TEST.X), scores)
+
+
+def test_an_interrupted_fit_leaves_the_earlier_one_whole(monkeypatch):
+    model = fitted()
+    scores = model.decision_function(TEST.X)
+    monkeypatch.setattr(FairXClassifier, "_guard", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(hidden_sizes=(4,)).fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    assert np.array_equal(model.decision_function(TEST.X), scores)
+
+
+# --- Networks of one's own ---------------------------------------------------------------------------
+
+
+def train_by_hand(network, rows, labels):
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy_with_logits(network(rows).flatten(), labels)
+        loss.backward()
+        optimizer.step()
+    return network.eval()
+
+
+NETWORKS = {
+    "smooth": lambda: nn.Sequential(
+        nn.Linear(7, 16), nn.SiLU(), nn.Linear(16, 8), nn.SiLU(), nn.Linear(8, 1)
+    ),
+    "ReLU": lambda: nn.Sequential(nn.Linear(7, 16), nn.ReLU(), nn.Linear(16, 1)),
+    "dropout and BatchNorm": lambda: nn.Sequential(
+        nn.Linear(7, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1), nn.Flatten(0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_that_somebody_trained_is_repaired(model, name):
+    torch.manual_seed(0)
+    rows = model.encode(LOANS.X)
+    network = train_by_hand(
+        NETWORKS[name](), torch.from_numpy(rows), torch.tensor(LOANS.y.to_numpy(), dtype=torch.float32)
+    )
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    repaired = FairXClassifier.from_module(network, **{**QUICK, "max_epochs": 12})
+    repaired.fit(rows, LOANS.y, **LOANS.groups)
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, before[key])
+    changes = repaired.changes_
+    assert list(changes.columns) == ["before", "after", "change"]
+    assert changes.loc["gcig", "after"] < 0.9 * changes.loc["gcig", "before"]
+    assert changes.loc["auc", "after"] > changes.loc["auc", "before"] - 0.05
+    assert np.allclose(changes["change"], changes["after"] - changes["before"])
+    assert {"auc", "gcig", "outcome_gap", "columns"} <= set(changes.index)
+
+
+def test_before_is_what_the_given_network_was():
+    network = make_mlp(3, (8,), generator=torch.Generator().manual_seed(0)).eval()
+    model = FairXClassifier.from_module(network, **QUICK, early_stopping=False, threshold="f1")
+    model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+    with torch.no_grad():
+        scores = network(torch.tensor(LOANS.numbers, dtype=torch.float32))
+    assert model.changes_.loc["auc", "before"] == pytest.approx(roc_auc_score(LOANS.y, scores))
+    assert model.changes_.loc["auc", "after"] == pytest.approx(
+        roc_auc_score(LOANS.y, model.decision_function(LOANS.numbers))
+    )
+
+
+def test_a_network_of_ones_own_on_an_encoded_table(model):
+    network = make_mlp(7, (8, 4), "gelu")
+    own = fitted(module=network)
+    assert own.module_ is not network
+    assert own.preprocessing == "table"
+    assert np.array_equal(own.encode(TEST.X), model.encode(TEST.X))
+    assert own.plain_["auc"] > 0.85  # of a plainly trained copy, not of the untrained network
+
+
+def test_a_network_on_a_table_may_be_a_trained_one(model):
+    again = fitted(module=model.module_)
+    assert again.given_ == pytest.approx(model.validation_, rel=1e-3, abs=1e-5)
+    assert again.plain_ == again.given_  # its predictions are as good as those of more training, and kept
+
+
+def test_before_is_untrained_where_the_given_network_was_and_the_guards_do_not_look_at_it():
+    own = fitted(module=make_mlp(7, (8, 4), "gelu", generator=torch.Generator().manual_seed(0)))
+    assert own.given_["auc"] < 0.8 < own.plain_["auc"]
+    assert own.changes_.loc["auc", "before"] == own.given_["auc"]
+    assert not own.changed_columns_
+
+
+def test_from_module_takes_all_parameters():
+    model = FairXClassifier.from_module(nn.Linear(3, 1), lambda_ig=0.7, preprocessing="table")
+    assert (model.lambda_ig, model.preprocessing) == (0.7, "table")
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (nn.Linear(4, 1), "module cannot take rows of 3 encoded columns"),
+        (nn.Linear(3, 2), r"one logit a row.*\(2, 2\)"),
+        (nn.Sequential(nn.Linear(3, 1), nn.Sequential(nn.Sigmoid()), nn.Flatten(0)), "ends in a Sigmoid"),
+    ],
+    ids=["inputs", "outputs", "probabilities"],
+)
+def test_networks_that_do_not_fit_are_refused(network, message):
+    with pytest.raises(InputError, match=message):
+        FairXClassifier.from_module(network, **QUICK).fit(LOANS.numbers, LOANS.y, **LOANS.groups)

@@ -1,0 +1,118 @@
+import math
+import warnings
+
+import pytest
+import torch
+
+from gcig.methods.fairx.guards import (
+    BoundWarning,
+    CollapseWarning,
+    Verdict,
+    columns_changed,
+    heaviest_term,
+    inspect_predictions,
+    warn_of_bound,
+    warn_of_collapse,
+    warn_of_columns,
+)
+from gcig.training.loop import Epoch
+
+LABELS = torch.tensor([0, 1] * 500)
+GOOD = LABELS * 2.0 - 1 + 0.1 * torch.arange(1000) / 1000
+
+
+def test_a_model_that_predicts_has_not_collapsed():
+    verdict = inspect_predictions(GOOD, LABELS)
+    assert verdict == Verdict(auc=1.0, share=0.5, rarest=0.5)
+    assert not verdict.collapsed
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        torch.zeros(1000),
+        GOOD - 5,
+        GOOD + 5,
+        -GOOD,
+        torch.rand(1000, generator=torch.Generator().manual_seed(0)),
+    ],
+    ids=["constant", "all negative", "all positive", "upside down", "random"],
+)
+def test_a_model_that_stopped_predicting_has_collapsed(scores):
+    assert inspect_predictions(scores, LABELS).collapsed
+
+
+def test_the_share_is_that_of_decisions_at_the_cut():
+    shifted = GOOD - 5
+    assert inspect_predictions(shifted, LABELS).share == 1.0
+    assert inspect_predictions(shifted, LABELS, cut=-5.0).share == 0.5
+
+
+def test_columns_change_by_more_than_a_factor_of_two():
+    assert columns_changed(3.9, 8.0)
+    assert columns_changed(16.1, 8.0)
+    assert not columns_changed(4.1, 8.0)
+    assert not columns_changed(15.9, 8.0)
+    assert not columns_changed(math.nan, 8.0)
+
+
+def test_the_heaviest_term_is_that_of_all_epochs_not_of_the_last():
+    history = [Epoch(1, {"gcig": 0.5, "outcome": 0.1}, {}), Epoch(2, {"gcig": 0.0, "outcome": 0.2}, {})]
+    weights = {"gcig": ("lambda_ig=1", 1.0), "outcome": ("lambda_fair=1", 1.0)}
+    assert heaviest_term(weights, history) == "lambda_ig=1"
+    assert heaviest_term({**weights, "gcig": ("lambda_ig=0", 0.0)}, history) == "lambda_fair=1"
+    none = {"gcig": ("lambda_ig=0", 0.0), "outcome": ("lambda_fair=0", 0.0)}
+    assert heaviest_term(none, history) == ""
+
+
+PLAIN = {"auc": 0.9, "decided_alike": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "heaviest", "plain", "cause"),
+    [
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", PLAIN, "lambda_ig=9 is too much.*without fairness.*0.900"),
+        (
+            Verdict(0.5, 0.6, 0.4),
+            "lambda_ig=9",
+            {},
+            r"lambda_ig=9 is too much .*too short .*early_stopping=True",
+        ),
+        (Verdict(0.5, 0.6, 0.4), "lambda_ig=9", {"auc": 0.52}, "plain network does no better: the columns"),
+        (Verdict(0.5, 0.6, 0.4), "", {}, "No fairness term has a weight: the columns tell little"),
+        (
+            Verdict(0.8, 1.0, 0.4),
+            "",
+            {},
+            r"No fairness term has a weight: training is too short .*'f1'",
+        ),
+        (Verdict(0.9, 1.0, 0.004), "lambda_ig=9", PLAIN, "rarer label has 0.4%.*threshold='f1'"),
+        (
+            Verdict(0.9, 1.0, 0.3),
+            "lambda_ig=9",
+            {"auc": 0.9, "decided_alike": 0.996},
+            "plain network does no better: training is too short .*'f1'",
+        ),
+        (Verdict(0.8, 1.0, 0.3), "lambda_ig=9", PLAIN, r"lambda_ig=9 is too much .*\(.*0\.900\): lower"),
+        (Verdict(0.9, 1.0, 0.3), "lambda_ig=9", PLAIN, r"lambda_ig=9 is too much .*training is too short"),
+    ],
+)
+def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain, cause):
+    with pytest.warns(CollapseWarning, match=rf"collapsed \(AUC {verdict.auc:.3f}, .*%.*alike\)\. .*{cause}"):
+        warn_of_collapse(verdict, heaviest, plain)
+
+
+def test_other_warnings_name_what_was_found():
+    with pytest.warns(CollapseWarning, match=r"2\.0 effective columns.*plain network on 8\.0.*now 0\.5"):
+        warn_of_columns(2.0, 8.0, 0.5)
+    with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not reached.*0\.0700.*AUC of 0\.800"):
+        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+
+
+def test_warnings_point_to_the_caller():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+        warn_of_columns(2.0, 8.0, 0.5)
+        warn_of_collapse(Verdict(0.5, 1.0, 0.4), "", {})
+    assert {warning.filename for warning in caught} == {__file__}
