@@ -19,7 +19,7 @@ MODULE = nn.Sequential(nn.Linear(3, 5), nn.SiLU(), nn.Linear(5, 1)).double()
 
 def explaining(baselines: np.ndarray) -> Explaining:
     adapted = adapt(MODULE, np.zeros((2, 3)))
-    return Explaining(adapted, baselines, Definition(columns="original"), {"original": 1.0, "encoded": 1.0})
+    return Explaining(adapted, baselines, Definition(columns="original"), {"original": 1.0, "raw": 1.0})
 
 
 def encoded(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> EncodedRows:

@@ -124,12 +124,12 @@ def test_figures_are_those_of_evaluate() -> None:
     assert found.outcome.auc.value == pytest.approx(expected.auc)
     settings = {(check.aspect, check.setting): check for check in found.procedural.stability}
     assert settings["norm", "l2"].gcig == pytest.approx(expected.gcig_l2_original)
-    assert settings["columns", "encoded"].gcig == pytest.approx(expected.gcig)
+    assert settings["columns", "raw"].gcig == pytest.approx(expected.gcig)
     assert settings["norm", "l1"].used
     assert not settings["baseline", "medians"].used
     by_group = dict(zip(("Female", "Male"), found.groups, strict=True))
     encoded = audit(
-        model, X, y, sensitive_features=sex, definition=Definition(columns="encoded"), **QUICK
+        model, X, y, sensitive_features=sex, definition=Definition(columns="raw"), **QUICK
     ).record
     assert encoded.procedural.gcig.value == pytest.approx(expected.gcig)
     assert encoded.groups[0].gcig.value == pytest.approx(expected.gcig_groups["Female"])

@@ -94,7 +94,7 @@ def test_columns_as_in_training(audit, model, held_out_csv):
     import gcig
 
     loans = make_loans(160, seed=1)
-    _, out, _ = audit("--json", "--columns", "encoded")
+    _, out, _ = audit("--json", "--columns", "raw")
     found = gcig.evaluate(
         gcig.load(model),
         loans[["income", "job", "owner"]],

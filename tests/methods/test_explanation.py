@@ -56,7 +56,7 @@ def test_original_columns_are_sums_of_encoded_ones(model, explanation):
     assert original.definition["columns"] == "original"
 
 
-@pytest.mark.parametrize("columns", ["encoded", "original"])
+@pytest.mark.parametrize("columns", ["raw", "original"])
 def test_the_mean_disparity_is_gcig(model, columns):
     found = model.explain(TEST.X, TEST.y, columns=columns)
     expected = gcig_score(model, TEST.X, TEST.y, **TEST.groups, definition=Definition(columns=columns))

@@ -44,7 +44,7 @@ def attributions_by_hand(explained: Explained, columns: str) -> np.ndarray:
     """(groups, n, columns)."""
     weights = explained.explainer.module[0].weight.detach().numpy()[0]
     found = (explained.inputs - explained.baselines[explained.labels].swapaxes(0, 1)) * weights
-    return found if columns == "encoded" else found @ (ORIGIN[:, None] == np.arange(3))
+    return found if columns == "raw" else found @ (ORIGIN[:, None] == np.arange(3))
 
 
 def disparity_by_hand(attributions: np.ndarray, norm: str) -> np.ndarray:
@@ -54,7 +54,7 @@ def disparity_by_hand(attributions: np.ndarray, norm: str) -> np.ndarray:
     return np.sqrt(np.mean(squares, axis=0))
 
 
-@pytest.mark.parametrize("columns", ["encoded", "original"])
+@pytest.mark.parametrize("columns", ["raw", "original"])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_linear_model_in_every_variant(explained: Explained, columns: str, norm: str) -> None:
     found = measure(explained, Definition())
@@ -66,7 +66,7 @@ def test_linear_model_in_every_variant(explained: Explained, columns: str, norm:
 
 def test_linear_model_columns(explained: Explained) -> None:
     found = measure(explained, Definition(norm="l2"))
-    for columns, n_columns in (("encoded", 5), ("original", 3)):
+    for columns, n_columns in (("raw", 5), ("original", 3)):
         attributions = attributions_by_hand(explained, columns)
         unit = attributions / np.linalg.norm(attributions, axis=2, keepdims=True)
         expected = np.sqrt(2 * 3 / 2 * unit.var(axis=0)).mean(axis=0)
@@ -75,7 +75,7 @@ def test_linear_model_columns(explained: Explained) -> None:
 
 
 def test_linear_model_effective_columns(explained: Explained) -> None:
-    attributions = attributions_by_hand(explained, "encoded")
+    attributions = attributions_by_hand(explained, "raw")
     share = (np.abs(attributions) / np.abs(attributions).sum(axis=2, keepdims=True)).mean(axis=(0, 1))
     expected = math.exp(-(share * np.log(share)).sum())
     assert measure(explained, Definition()).effective_columns == pytest.approx(expected)
@@ -88,7 +88,7 @@ def test_weights_enter_columns_and_shares(explained: Explained) -> None:
     plain = measure(
         changed(explained, inputs=explained.inputs[repeated], labels=explained.labels[repeated]), Definition()
     )
-    np.testing.assert_allclose(found.columns["encoded"], plain.columns["encoded"], rtol=1e-9)
+    np.testing.assert_allclose(found.columns["raw"], plain.columns["raw"], rtol=1e-9)
     assert found.effective_columns == pytest.approx(plain.effective_columns)
 
 
@@ -106,7 +106,7 @@ def test_chunks_do_not_change_the_result(explained: Explained, monkeypatch: pyte
     parts = measure(smooth, Definition())
     for variant, values in whole.rows.items():
         np.testing.assert_allclose(parts.rows[variant], values, rtol=1e-9)
-    np.testing.assert_allclose(parts.columns["encoded"], whole.columns["encoded"], rtol=1e-9)
+    np.testing.assert_allclose(parts.columns["raw"], whole.columns["raw"], rtol=1e-9)
     assert parts.effective_columns == pytest.approx(whole.effective_columns)
     assert parts.completeness == pytest.approx(whole.completeness, rel=1e-6)
     assert parts.definition == whole.definition
@@ -125,9 +125,9 @@ def test_rows_without_reasons_are_undefined(explained: Explained) -> None:
     inputs = explained.inputs.copy()
     inputs[:4] = explained.baselines[explained.labels[:4], 0]
     found = measure(changed(explained, inputs=inputs), Definition())
-    np.testing.assert_array_equal(found.defined["encoded"], np.arange(60) >= 4)
+    np.testing.assert_array_equal(found.defined["raw"], np.arange(60) >= 4)
     rest = measure(changed(explained, inputs=inputs[4:], labels=explained.labels[4:]), Definition())
-    np.testing.assert_allclose(found.columns["encoded"], rest.columns["encoded"], rtol=1e-9)
+    np.testing.assert_allclose(found.columns["raw"], rest.columns["raw"], rtol=1e-9)
     assert found.effective_columns == pytest.approx(rest.effective_columns)
 
 
@@ -144,33 +144,33 @@ def test_undefined_is_judged_by_the_median_over_all_chunks(
     whole = measure(tiny, Definition())
     monkeypatch.setattr(procedural, "CHUNK_BYTES", 8 * 3 * 5 * 8)
     parts = measure(tiny, Definition())
-    np.testing.assert_array_equal(whole.defined["encoded"], np.arange(60) >= 8)
-    np.testing.assert_array_equal(parts.defined["encoded"], whole.defined["encoded"])
-    np.testing.assert_allclose(parts.columns["encoded"], whole.columns["encoded"], rtol=1e-9)
+    np.testing.assert_array_equal(whole.defined["raw"], np.arange(60) >= 8)
+    np.testing.assert_array_equal(parts.defined["raw"], whole.defined["raw"])
+    np.testing.assert_allclose(parts.columns["raw"], whole.columns["raw"], rtol=1e-9)
 
 
 def test_a_model_without_reasons_is_undefined_everywhere(explained: Explained) -> None:
     found = measure(changed(explained, explainer=GradientExplainer(linear(np.zeros(5)))), Definition())
-    assert not found.defined["encoded"].any()
+    assert not found.defined["raw"].any()
     assert math.isnan(found.effective_columns)
     assert math.isnan(found.completeness)
-    assert np.isnan(found.columns["encoded"]).all()
+    assert np.isnan(found.columns["raw"]).all()
 
 
 def test_missing_baseline_leaves_its_label_nan(explained: Explained) -> None:
     baselines = explained.baselines.copy()
     baselines[1, 2] = np.nan
     found = measure(changed(explained, baselines=baselines), Definition())
-    np.testing.assert_array_equal(np.isnan(found.rows["encoded", "l1"]), explained.labels == 1)
+    np.testing.assert_array_equal(np.isnan(found.rows["raw", "l1"]), explained.labels == 1)
     everything = measure(changed(explained, baselines=np.full_like(baselines, np.nan)), Definition())
-    assert np.isnan(everything.rows["encoded", "l1"]).all()
+    assert np.isnan(everything.rows["raw", "l1"]).all()
     assert math.isnan(everything.effective_columns)
 
 
 def test_columns_that_were_not_encoded_are_their_own_originals(explained: Explained) -> None:
     found = measure(changed(explained, origin=np.arange(5), n_columns=5), Definition())
-    np.testing.assert_array_equal(found.rows["original", "l2"], found.rows["encoded", "l2"])
-    np.testing.assert_array_equal(found.columns["original"], found.columns["encoded"])
+    np.testing.assert_array_equal(found.rows["original", "l2"], found.rows["raw", "l2"])
+    np.testing.assert_array_equal(found.columns["original"], found.columns["raw"])
 
 
 def test_module_is_explained_in_evaluation_mode_and_left_in_its_own(explained: Explained) -> None:
@@ -181,5 +181,5 @@ def test_module_is_explained_in_evaluation_mode_and_left_in_its_own(explained: E
     first, second = (
         measure(changed(explained, explainer=GradientExplainer(module)), Definition()) for _ in range(2)
     )
-    np.testing.assert_array_equal(first.rows["encoded", "l1"], second.rows["encoded", "l1"])
+    np.testing.assert_array_equal(first.rows["raw", "l1"], second.rows["raw", "l1"])
     assert all(part.training for part in module.modules())

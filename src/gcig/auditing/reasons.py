@@ -73,7 +73,7 @@ class Explaining:
         few = probe[:_ROWS_TO_RESOLVE]
         explainer = adapted.explainer
         definition = explainer.resolve(few.inputs, few.labels, baselines, definition)
-        norms: dict[str, list[Tensor]] = {"original": [], "encoded": []}
+        norms: dict[str, list[Tensor]] = {"original": [], "raw": []}
         for label in np.unique(probe.labels).tolist():
             rows = probe.inputs[probe.labels == label]
             found = explainer.attribute(rows, baselines[label], definition).values.double().cpu()
@@ -121,8 +121,8 @@ def by_columns(adapted: AdaptedModel, values: Tensor) -> dict[str, Tensor]:
     """Attributions on the encoded and on the original columns; the latter alone where they are the same."""
     n_columns = len(adapted.original_names)
     if np.array_equal(adapted.origin, np.arange(n_columns)):
-        return {"original": values, "encoded": values}
-    return {"original": sum_blocks(values, torch.tensor(adapted.origin), n_columns), "encoded": values}
+        return {"original": values, "raw": values}
+    return {"original": sum_blocks(values, torch.tensor(adapted.origin), n_columns), "raw": values}
 
 
 def _pair_distances(unit: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def check_stability(
     if len(adapted.columns) != len(adapted.original_names):
         checks += [
             StabilityCheck("columns", kind, mean(kind, definition.norm), used=kind == definition.columns)
-            for kind in ("original", "encoded")
+            for kind in ("original", "raw")
         ]
     sets = np.stack(list(baselines.values()))
     values = mean_disparities(explaining, rows, sets)

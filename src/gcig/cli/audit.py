@@ -62,7 +62,7 @@ __all__ = ["audit"]
     "--columns",
     default="original",
     show_default=True,
-    type=click.Choice(["original", "encoded"]),
+    type=click.Choice(["original", "raw"]),
     help="What GCIG counts: each column of the file once, or each of its categories, as `gcig train` does.",
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write the report as a page.")

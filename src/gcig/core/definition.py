@@ -9,7 +9,7 @@ EPS = 1e-12
 _CHOICES = {
     "norm": ("l1", "l2"),
     "rule": ("auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"),
-    "columns": ("encoded", "original"),
+    "columns": ("original", "raw"),
     "label_weights": ("empirical", "equal", "sum"),
     "pairs": ("all", "random"),
 }
@@ -27,8 +27,8 @@ class Definition:
         How the path is integrated; ``rule="right", n_steps=16`` is the paper's.
     n_steps : int or "auto"
         Steps of the rule.
-    columns : {"encoded", "original"}
-        Whether the columns of a one-hot block are compared one by one or summed first.
+    columns : {"original", "raw"}
+        Whether the columns of a one-hot block are summed first, or compared one by one as in the paper.
     label_weights : {"empirical", "equal", "sum"}
         How the two labels' means are put together: by their frequencies, one half each, or added.
     eps : float
@@ -45,7 +45,7 @@ class Definition:
     norm: str = "l1"
     rule: str = "auto"
     n_steps: int | str = "auto"
-    columns: str = "encoded"
+    columns: str = "original"
     label_weights: str = "empirical"
     eps: float = EPS
     rows: float = 1.0

@@ -17,7 +17,7 @@ from gcig.core.numerics import root_mean_square_distance, vector_norm
 __all__ = [
     "all_defined",
     "column_disparity",
-    "defined_by_norms",
+    "column_shares",
     "defined_rows",
     "disparity",
     "effective_columns",
@@ -53,26 +53,28 @@ def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS
     return ((2 / (groups - 1)) * (normalised - normalised.mean(0)).square().sum(0)).sqrt()
 
 
-def defined_rows(attributions: Tensor) -> Tensor:
-    """Whether a row's disparity has a meaning, shape (n,).
+def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:
+    """Return which rows have a defined disparity, shape (n,), from the norms of their attributions.
 
-    It has none where one of the attributions is zero, that is, where its l1 norm is under 1e-8 of the
-    median: such a row has no reasons that could differ, and is not called fair.
+    A row is undefined if one of its attributions vanishes, that is, if its l1 norm is under 1e-8 of the
+    median: such a row has no reasons that could differ, and must not count as fair.
+
+    Parameters
+    ----------
+    norms : Tensor of shape (groups, n)
+        The l1 norms.
+    scale : float, optional
+        The median to compare with, if it is known from more rows than these.
     """
-    return defined_by_norms(vector_norm(attributions, "l1"))
-
-
-def defined_by_norms(norms: Tensor) -> Tensor:
-    """The same from the l1 norms, of shape (groups, n)."""
-    return (norms > _UNDEFINED_BELOW * norms.median()).all(0)
+    return (norms > _UNDEFINED_BELOW * (norms.median() if scale is None else scale)).all(0)
 
 
 def all_defined(norms: Tensor) -> bool:
-    """Whether all rows are; quickly where no norm is much smaller than another."""
+    """Return whether every row is defined; fast if no norm is much smaller than another."""
     if not norms.numel():
         return True
     least, largest = norms.aminmax()
-    return float(least) > _UNDEFINED_BELOW * float(largest) or bool(defined_by_norms(norms).all())
+    return float(least) > _UNDEFINED_BELOW * float(largest) or bool(defined_rows(norms).all())
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
@@ -93,12 +95,15 @@ def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
     return summed.index_add_(-1, origin.to(attributions.device), attributions)
 
 
-def effective_columns(attributions: Tensor) -> float:
-    """How many columns the model lives on: exp of the entropy of the mean absolute normalised attribution.
+def column_shares(attributions: Tensor) -> Tensor:
+    """Return each column's mean absolute l1-normalised attribution over rows and groups, shape (columns,)."""
+    return normalise(attributions).abs().flatten(0, 1).mean(0)
 
-    >>> effective_columns(torch.tensor([[[1.0, -1.0, 0.0]], [[2.0, 2.0, 0.0]]]))
+
+def effective_columns(shares: Tensor) -> float:
+    """Return the number of columns that a model relies on: exp of the entropy of its column shares.
+
+    >>> effective_columns(column_shares(torch.tensor([[[1.0, -1.0, 0.0]], [[2.0, 2.0, 0.0]]])))
     2.0
     """
-    share = normalise(attributions).abs().flatten(0, 1).mean(0)
-    share = share / share.sum()
-    return float(torch.special.entr(share).sum().exp())
+    return float(torch.special.entr(shares / shares.sum()).sum().exp())

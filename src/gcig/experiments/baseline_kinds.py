@@ -105,7 +105,7 @@ def measure_kinds(table: Rows, chosen: Chosen, *, fold: int, n_folds: int, seed:
 
 def _mean_disparity(explained: Explained) -> float:
     found = measure(explained, Definition())
-    return float(found.rows["encoded", "l1"][found.defined["encoded"]].mean())
+    return float(found.rows["raw", "l1"][found.defined["raw"]].mean())
 
 
 def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:

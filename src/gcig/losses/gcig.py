@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from gcig.core.attribution import MAX_BYTES
 from gcig.core.definition import EPS, Definition
-from gcig.core.disparity import all_defined, defined_by_norms, disparity
+from gcig.core.disparity import all_defined, defined_rows, disparity
 from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
 from gcig.core.method import Method, training_method
 from gcig.core.modules import Score, untraced
@@ -165,6 +165,7 @@ class GCIGPenalty(nn.Module):
             norm=norm,
             rule=rule,
             n_steps=n_steps,
+            columns="raw",
             label_weights=label_weights,
             eps=eps,
             rows=rows,
@@ -386,7 +387,7 @@ class GCIGPenalty(nn.Module):
         if len(x) > chunks.rows:
             return untraced(self._chunked)(explain, sample_weight)
         disparities, norms = explain(slice(0, len(x)))
-        defined = defined_by_norms(norms)
+        defined = defined_rows(norms)
         self.n_undefined += (~defined).sum()
         return torch.dot(disparities, self._weigh(x, y, sample_weight, defined))
 
@@ -407,7 +408,7 @@ class GCIGPenalty(nn.Module):
         penalty, norms = compute(None)
         if all_defined(norms):
             return penalty
-        defined = defined_by_norms(norms)
+        defined = defined_rows(norms)
         self.n_undefined += (~defined).sum()
         return compute(defined)[0]
 

@@ -225,7 +225,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return self.module_
 
     def explain(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "encoded"
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "raw"
     ) -> Explanation:
         """The reasons for each row, compared with the typical member of every group.
 
@@ -236,7 +236,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             The labels whose baselines are used; without them the predicted labels, and the result says so.
         sensitive_features : array, Series or DataFrame with n rows
             As in `predict`.
-        columns : {"encoded", "original"}
+        columns : {"raw", "original"}
             One attribution for each encoded column, or one for each column of the table (one-hot columns
             added up).
         """

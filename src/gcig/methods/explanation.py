@@ -13,6 +13,7 @@ from torch import nn
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.disparity import defined_rows, disparity, sum_blocks
+from gcig.core.numerics import vector_norm
 from gcig.core.references import GroupBaselines
 from gcig.records.base import html_table, shown
 
@@ -147,7 +148,7 @@ def explain_rows(
         names = encoder.feature_names_in_
         values = sum_blocks(values, torch.from_numpy(encoder.origin_), len(names))
     spread = disparity(values, norm=definition.norm, eps=definition.eps)
-    spread[~defined_rows(values)] = torch.nan
+    spread[~defined_rows(vector_norm(values, "l1"))] = torch.nan
     return Explanation(
         attributions=values.numpy(),
         disparity=spread.numpy(),

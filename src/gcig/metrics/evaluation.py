@@ -142,7 +142,7 @@ def _with_gcig(
         gcig=mean(definition.columns, definition.norm),
         gcig_low=low,
         gcig_high=high,
-        gcig_l2=mean("encoded", "l2"),
+        gcig_l2=mean("raw", "l2"),
         gcig_original=mean("original", "l1"),
         gcig_l2_original=mean("original", "l2"),
         gcig_label0=float(of_label[0]),
@@ -151,7 +151,7 @@ def _with_gcig(
         undefined_rows=_undefined(sample, found.defined[definition.columns]),
         effective_columns=found.effective_columns,
         gcig_groups=_by_group(sums, sample.groups, definition.label_weights),
-        gcig_columns=_named(adapted.columns, found.columns["encoded"]),
+        gcig_columns=_named(adapted.columns, found.columns["raw"]),
         gcig_columns_original=_named(adapted.original_names, found.columns["original"]),
         definition=definition.to_dict(),
     )

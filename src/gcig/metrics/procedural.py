@@ -17,7 +17,7 @@ from gcig.adapters import Explainer
 from gcig.core.definition import Definition
 from gcig.core.disparity import (
     column_disparity,
-    defined_by_norms,
+    defined_rows,
     disparity,
     effective_columns,
     normalise,
@@ -65,16 +65,16 @@ class Explained:
 
     @property
     def widths(self) -> dict[str, int]:
-        """Number of columns of each kind; "original" is left out where it is the same as "encoded"."""
+        """Number of columns of each kind; "original" is left out where it is the same as "raw"."""
         if np.array_equal(self.origin, np.arange(self.n_columns)):
-            return {"encoded": self.n_columns}
-        return {"encoded": len(self.origin), "original": self.n_columns}
+            return {"raw": self.n_columns}
+        return {"raw": len(self.origin), "original": self.n_columns}
 
     def by_column(self, values: Tensor) -> dict[str, Tensor]:
         """Attributions (..., p) on the columns of each kind: blocks are summed for the original ones."""
         if "original" not in self.widths:
-            return {"encoded": values}
-        return {"encoded": values, "original": sum_blocks(values, torch.tensor(self.origin), self.n_columns)}
+            return {"raw": values}
+        return {"raw": values, "original": sum_blocks(values, torch.tensor(self.origin), self.n_columns)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def _explain(
     found = explained.explainer.attribute(explained.inputs[index], baselines, definition)
     kinds = explained.by_column(found.values)
     norms = {kind: vector_norm(values, "l1").cpu() for kind, values in kinds.items()}
-    masks = {kind: defined_by_norms(norm) for kind, norm in norms.items()} if defined is None else defined
+    masks = {kind: defined_rows(norm) for kind, norm in norms.items()} if defined is None else defined
     weights = torch.ones(len(index)) if explained.weights is None else torch.tensor(explained.weights[index])
     weights = weights.to(found.values)
 
@@ -187,7 +187,7 @@ def _explain(
             kind: total(column_disparity(values, norm=definition.norm, eps=eps), kind)
             for kind, values in kinds.items()
         },
-        shares=total(normalise(found.values).abs().mean(0), "encoded"),
+        shares=total(normalise(found.values).abs().mean(0), "raw"),
         residual=float(found.residual.double().sum()),
         difference=float(found.values.sum(-1).abs().double().sum()),
     )
@@ -199,7 +199,7 @@ def _judge(chunks: Sequence[_Chunk]) -> list[dict[str, Tensor]]:
         return []
     sizes = [len(chunk.index) for chunk in chunks]
     masks = {
-        kind: defined_by_norms(torch.cat([chunk.norms[kind] for chunk in chunks], dim=1)).split(sizes)
+        kind: defined_rows(torch.cat([chunk.norms[kind] for chunk in chunks], dim=1)).split(sizes)
         for kind in chunks[0].norms
     }
     return [{kind: mask[i] for kind, mask in masks.items()} for i in range(len(chunks))]
@@ -213,7 +213,7 @@ def _gather(explained: Explained, definition: Definition, chunks: Sequence[_Chun
     defined = {kind: everything.copy() for kind in widths}
     columns = {kind: np.zeros(width) for kind, width in widths.items()}
     weight = dict.fromkeys(widths, 0.0)
-    shares = torch.zeros(widths["encoded"], dtype=torch.float64)
+    shares = torch.zeros(widths["raw"], dtype=torch.float64)
     for chunk in chunks:
         shares += chunk.shares
         for variant, values in chunk.rows.items():
@@ -229,7 +229,7 @@ def _gather(explained: Explained, definition: Definition, chunks: Sequence[_Chun
         defined=defined,
         columns={kind: quotient(columns[kind], np.asarray(weight[kind])) for kind in widths},
         completeness=sum(chunk.residual for chunk in chunks) / difference if difference > 0 else math.nan,
-        effective_columns=effective_columns(shares.view(1, 1, -1)) if weight["encoded"] > 0 else math.nan,
+        effective_columns=effective_columns(shares) if weight["raw"] > 0 else math.nan,
         definition=definition,
     )
     return found if "original" in widths else _same_columns(found)
@@ -239,7 +239,7 @@ def _same_columns(found: Disparities) -> Disparities:
     """Original columns that are the encoded ones."""
     return replace(
         found,
-        rows=found.rows | {("original", norm): found.rows["encoded", norm] for norm in NORMS},
-        defined=found.defined | {"original": found.defined["encoded"]},
-        columns=found.columns | {"original": found.columns["encoded"]},
+        rows=found.rows | {("original", norm): found.rows["raw", norm] for norm in NORMS},
+        defined=found.defined | {"original": found.defined["raw"]},
+        columns=found.columns | {"original": found.columns["raw"]},
     )

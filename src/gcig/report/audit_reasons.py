@@ -124,7 +124,7 @@ def _measures_table(record: AuditRecord) -> TableBlock:
 
 def _counted(record: AuditRecord) -> str:
     """What GCIG is made of: values on one kind of columns say nothing about the other."""
-    if record.subject.definition.get("columns") == "encoded":
+    if record.subject.definition.get("columns") == "raw":
         return "each category counts as a column, as in reports of training"
     return "each column of the table counts once (reports of training count each category)"
 

@@ -243,6 +243,7 @@ class FairXClassifier(NetworkClassifier):
             norm=self.norm,
             rule=self.rule,
             n_steps="auto" if self.n_steps == "auto" else int(self.n_steps),
+            columns="raw",
             label_weights="sum",
             rows=float(self.penalty_rows),
             every=int(self.penalty_every),

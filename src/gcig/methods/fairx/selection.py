@@ -11,8 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.attribution import Attribution, attributions
 from gcig.core.batch import GroupedBatch
-from gcig.core.disparity import defined_rows, disparity, effective_columns
+from gcig.core.disparity import column_shares, defined_rows, disparity, effective_columns
 from gcig.core.modules import evaluating, logits
+from gcig.core.numerics import vector_norm
 from gcig.core.references import GroupBaselines
 from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fairx.settings import FairTraining
@@ -198,12 +199,12 @@ class Judge:
         """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
         found = self.attribute(network)
         values = found.values.flatten(2)
-        defined = defined_rows(values)
+        defined = defined_rows(vector_norm(values, "l1"))
         value = disparity(values, norm=self.settings.norm)[defined]
         return {
             "gcig": float(value.mean()),
             "completeness": float(found.residual.mean()),
-            "columns": effective_columns(values[:, defined]),
+            "columns": effective_columns(column_shares(values[:, defined])),
         }
 
 

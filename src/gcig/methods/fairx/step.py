@@ -13,6 +13,7 @@ from gcig.core.column_floor import ColumnFloor
 from gcig.core.disparity import defined_rows
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import logits
+from gcig.core.numerics import vector_norm
 from gcig.core.one_hot_gauge import OneHotGauge
 from gcig.core.references import CellSums
 from gcig.engine.objective_pass import prediction_gradient
@@ -159,7 +160,7 @@ class FairStep:
             create_graph=True,
         )
         values = found.values.flatten(2)
-        defined = defined_rows(values)
+        defined = defined_rows(vector_norm(values, "l1"))
         return values[:, defined] if bool(defined.any()) else values
 
 
