@@ -6,6 +6,7 @@ column, class and group names, types and counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from numbers import Integral, Real
@@ -17,7 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here, and not every one beyond
+MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
+_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
 class InputError(ValueError):
@@ -280,3 +283,21 @@ def listed(values: Iterable[Any], limit: int = 10) -> str:
     """Names for a message, quoted so that spaces show, and not too many of them."""
     shown = [repr(value) for value in values]
     return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "")
+
+
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet would evaluate the text of a CSV entry instead of showing it.
+
+    >>> is_formula("=HYPERLINK(A1)"), is_formula("-3.5"), is_formula("plain")
+    (True, False, False)
+    """
+    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
+
+
+def guard_formula(text: str) -> str:
+    """Put an apostrophe before text that a spreadsheet would evaluate, which makes it plain text there.
+
+    >>> guard_formula("=1+2"), guard_formula("-3.5")
+    ("'=1+2", '-3.5')
+    """
+    return f"'{text}" if is_formula(text) else text

@@ -1,0 +1,93 @@
+"""Progress of long tasks: a bar on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["Advance", "printable", "progress"]
+
+# Called as advance(count, auc=0.81): the units finished since the last call, and figures to display.
+Advance = Callable[..., None]
+
+_MAX_LINES = 20  # per task in a pipe: enough to see that it moves, few enough to keep a log readable
+
+
+@contextmanager
+def progress(total: float, task: str, *, unit: str = "rows", shown: bool = True) -> Iterator[Advance]:
+    """Report the progress of a task on standard error.
+
+    Yields a function ``advance(count=1, **figures)`` that adds ``count`` to the units finished and displays
+    the figures with it: floats with three significant digits, anything else as text. On a terminal this is
+    a tqdm bar that disappears at the end; in a pipe, or without tqdm, at most about 20 lines per task.
+
+    >>> with progress(3, "Scoring", shown=False) as advance:
+    ...     advance(2, auc=0.8134)
+    """
+    task = printable(task)
+    if not shown:
+        yield lambda count=1, **figures: None  # noqa: ARG005 - nothing is displayed
+    elif (bar := _terminal_bar(total, task, unit)) is None:
+        yield _lines(total, task, unit)
+    else:
+
+        def advance(count: float = 1, **figures: Any) -> None:
+            if figures:
+                bar.set_postfix_str(_describe(figures), refresh=False)
+            bar.update(count)
+
+        try:
+            yield advance
+        finally:
+            bar.close()
+
+
+def printable(text: str) -> str:
+    """Replace control characters, which text from a user's file could use to control the terminal.
+
+    >>> printable("red" + chr(27) + "[31m")
+    'red?[31m'
+    """
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+def _terminal_bar(total: float, task: str, unit: str) -> Any:
+    """Return a tqdm bar, or None if tqdm is missing or standard error is not a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    # A bar of a task that stops early would stay below 100 % for ever, so no bar is left on the screen.
+    return tqdm(
+        total=total,
+        desc=task,
+        unit=f" {unit}",
+        unit_scale=total >= 10_000,
+        file=sys.stderr,
+        dynamic_ncols=True,
+        leave=False,
+    )
+
+
+def _lines(total: float, task: str, unit: str) -> Advance:
+    done, printed = 0.0, 0
+
+    def advance(count: float = 1, **figures: Any) -> None:
+        nonlocal done, printed
+        done += count
+        share = min(done / total, 1.0) if total else 1.0
+        if int(share * _MAX_LINES + 1e-9) > printed:
+            printed = int(share * _MAX_LINES + 1e-9)
+            shown = f", {_describe(figures)}" if figures else ""
+            print(f"{task}: {done:,.0f} of {total:,.0f} {unit}{shown}", file=sys.stderr, flush=True)
+
+    return advance
+
+
+def _describe(figures: dict[str, Any]) -> str:
+    shown = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in figures.values())
+    return printable(", ".join(f"{name} {value}" for name, value in zip(figures, shown, strict=True)))
