@@ -12,6 +12,7 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.layered import LayeredNetwork
+from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)).astype(np.float32)
@@ -220,3 +221,28 @@ def test_other_models_are_refused_with_what_is_accepted() -> None:
 def test_call_with_groups() -> None:
     assert call_with_groups(lambda X: X, 1, "g") == 1
     assert call_with_groups(lambda X, sensitive_features: (X, sensitive_features), 1, "g") == (1, "g")
+
+
+class TestEncodedRows:
+    """Rows that are encoded already are not encoded again."""
+
+    @pytest.fixture
+    def fitted(self) -> UnconstrainedClassifier:
+        model = UnconstrainedClassifier(max_epochs=2, random_state=0)
+        return model.fit(X, Y, sensitive_features=RNG.choice(["f", "m"], len(X)))
+
+    def test_scores_and_decisions_come_from_the_encoded_rows(self, fitted) -> None:
+        adapted = adapt(fitted)
+        outputs = adapted.answer(None, encoded=adapted.encode(X))
+        np.testing.assert_array_equal(outputs.scores, fitted.predict_proba(X)[:, 1])
+        np.testing.assert_array_equal(outputs.decisions, fitted.predict(X))
+
+    def test_a_subclass_with_its_own_predict_is_called(self, fitted) -> None:
+        class Strict(UnconstrainedClassifier):
+            def predict(self, X):
+                return np.zeros(len(X), dtype=int)
+
+        model = Strict()
+        vars(model).update(vars(fitted))
+        adapted = adapt(model)
+        assert adapted.answer(X, encoded=adapted.encode(X)).decisions.max() == 0

@@ -128,9 +128,7 @@ def test_figures_are_those_of_evaluate() -> None:
     assert settings["norm", "l1"].used
     assert not settings["baseline", "medians"].used
     by_group = dict(zip(("Female", "Male"), found.groups, strict=True))
-    encoded = audit(
-        model, X, y, sensitive_features=sex, definition=Definition(columns="raw"), **QUICK
-    ).record
+    encoded = audit(model, X, y, sensitive_features=sex, definition=Definition(columns="raw"), **QUICK).record
     assert encoded.procedural.gcig.value == pytest.approx(expected.gcig)
     assert encoded.groups[0].gcig.value == pytest.approx(expected.gcig_groups["Female"])
     assert by_group["Female"].gcig.value != encoded.groups[0].gcig.value

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,18 +97,21 @@ class AdaptedModel(ABC):
         if threshold is not None and not self.probabilistic:
             name = type(self.model).__name__
             raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
-        known = self._knowing(encoded)
-        if self.probabilistic:
-            scores = known.predict_proba(X, sensitive_features)[:, 1]
-        else:
-            scores = self.logits(encoded)
+        scores = self._scores(X, sensitive_features, encoded)
         if threshold is not None:
             return Outputs(scores, (scores >= threshold).astype(np.float64))
-        return Outputs(scores, known.expected_predictions(X, sensitive_features))
+        return Outputs(scores, self._decisions(X, sensitive_features, encoded))
 
-    def _knowing(self, encoded: Rows) -> Self:  # noqa: ARG002 (most models predict without what explains them)
-        """The model for one table whose rows encode to these, so that they need not be encoded again."""
-        return self
+    def _scores(self, X: Any, sensitive_features: Any, encoded: Rows) -> Rows:
+        return self.predict_proba(X, sensitive_features)[:, 1] if self.probabilistic else self.logits(encoded)
+
+    def _decisions(
+        self,
+        X: Any,
+        sensitive_features: Any,
+        encoded: Rows,  # noqa: ARG002 (for models that decide on encoded rows)
+    ) -> NDArray[np.float64]:
+        return self.expected_predictions(X, sensitive_features)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

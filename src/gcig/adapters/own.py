@@ -1,8 +1,7 @@
 """Estimators of this package."""
 
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ class GcigModel(DifferentiableModel):
 
     @staticmethod
     def fits(model: Any) -> bool:
-        """Whether the model has the interface; on an unfitted estimator the attributes may raise."""
+        """Return whether the model has the interface; the attributes of an unfitted estimator may raise."""
         return any(
             hasattr(owner, "encode") and hasattr(owner, "explained_score") for owner in (model, type(model))
         )
@@ -48,26 +47,40 @@ class GcigModel(DifferentiableModel):
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """What the estimator's network sees."""
+        """Return the rows as the estimator's network sees them."""
         return np.asarray(call_with_groups(self.model.encode, X, sensitive_features))
 
-    def _knowing(self, encoded: Rows) -> Self:
-        """With a copy of the estimator that gives these rows when it is to encode."""
-        model = copy(self.model)
-        model.encode = lambda X, *, sensitive_features=None: encoded  # noqa: ARG005 (one table)
-        return replace(self, model=model)
-
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Decisions of the estimator, with the groups where it takes them."""
+        """Return the decisions of the estimator, passing the groups if it takes them."""
         return class_codes(call_with_groups(self.model.predict, X, sensitive_features), self.classes)
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Probabilities of the estimator."""
+        """Return the probabilities of the estimator."""
         return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))
 
     def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """The chances of an estimator that draws its decisions; else the decisions."""
+        """Return the decisions, or their probabilities if the estimator draws them at random."""
         if not hasattr(self.model, "expected_predictions"):
             return super().expected_predictions(X, sensitive_features)
         chances = call_with_groups(self.model.expected_predictions, X, sensitive_features)
         return np.asarray(chances, dtype=np.float64)
+
+    def _scores(self, X: Any, sensitive_features: Any, encoded: Rows) -> Rows:
+        if self._reuses_encoded("proba_from_encoded", "predict_proba"):
+            return np.asarray(self.model.proba_from_encoded(encoded))[:, 1]
+        return super()._scores(X, sensitive_features, encoded)
+
+    def _decisions(self, X: Any, sensitive_features: Any, encoded: Rows) -> NDArray[np.float64]:
+        if self._reuses_encoded("expected_from_encoded", "predict", "predict_proba", "expected_predictions"):
+            chances = self.model.expected_from_encoded(encoded, sensitive_features=sensitive_features)
+            return np.asarray(chances, dtype=np.float64)
+        return super()._decisions(X, sensitive_features, encoded)
+
+    def _reuses_encoded(self, hook: str, *methods: str) -> bool:
+        """Return whether ``hook`` exists and no subclass overrides one of ``methods`` without it."""
+        bases = type(self.model).__mro__
+        first = {
+            name: next((i for i, base in enumerate(bases) if name in vars(base)), len(bases))
+            for name in (hook, *methods)
+        }
+        return first[hook] < len(bases) and first[hook] <= min(first[name] for name in methods)

@@ -197,8 +197,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return self._logits(self.encode(X, sensitive_features=sensitive_features))
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Probabilities of the two classes, shape (n, 2)."""
-        return _probabilities(self.decision_function(X, sensitive_features=sensitive_features))
+        """Return the probabilities of the two classes, shape (n, 2)."""
+        return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """The class of each row: the second where its probability is at least `threshold_`.
@@ -210,8 +210,26 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others accept
             them and do not look.
         """
-        positive = self.predict_proba(X, sensitive_features=sensitive_features)[:, 1] >= self.threshold_
-        return self.classes_[positive.astype(np.int64)]
+        encoded = self.encode(X, sensitive_features=sensitive_features)
+        chances = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
+        return self.classes_[chances.astype(np.int64)]
+
+    def proba_from_encoded(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the probabilities of the two classes for rows that `encode` returned, shape (n, 2)."""
+        return _probabilities(self._logits(encoded))
+
+    def expected_from_encoded(
+        self,
+        encoded: NDArray[np.float32],
+        *,
+        sensitive_features: Any = None,  # noqa: ARG002 (methods with a rule per group need it)
+    ) -> NDArray[np.float64]:
+        """Return the probability of deciding for the second class, for rows that `encode` returned.
+
+        It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
+        overrides this function; `predict` and `gcig.evaluate` both call it.
+        """
+        return (self.proba_from_encoded(encoded)[:, 1] >= self.threshold_).astype(np.float64)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
         """Accuracy of `predict`."""
@@ -340,7 +358,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
         if y is None:
-            positive = _probabilities(self._logits(encoded))[:, 1] >= self.threshold_
+            positive = self.proba_from_encoded(encoded)[:, 1] >= self.threshold_
             return positive.astype(np.int64), "predicted"
         return check_labels(y, n_rows=len(encoded), classes=tuple(self.classes_.tolist())).codes, "given"
 

@@ -138,12 +138,13 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
         self.max_iter = max_iter
         self.round_epochs = round_epochs
 
-    def _chances(
+    def expected_from_encoded(
         self,
-        X: Any,  # noqa: ARG002 (the encoded rows are all that is needed)
         encoded: NDArray[np.float32],
-        sensitive_features: Any,  # noqa: ARG002 (one interface)
+        *,
+        sensitive_features: Any = None,  # noqa: ARG002 (one interface)
     ) -> NDArray[np.float64]:
+        """Return the weight of the predictors that decide for the second class, for each encoded row."""
         parts = torch.from_numpy(encoded).split(_ROWS_AT_ONCE)
         with evaluating(self.module_), torch.no_grad():
             decisions = torch.cat([self.module_.each(part) > 0 for part in parts]).double()

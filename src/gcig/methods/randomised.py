@@ -42,7 +42,7 @@ class RandomisedClassifier(UnconstrainedClassifier):
         Rates computed from it (its mean over the rows of a group and label) are the expected rates.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
-        return self._chances(X, encoded, sensitive_features)
+        return self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
 
     def predict(self, X: Any, *, sensitive_features: Any = None, random_state: Any = None) -> NDArray[Any]:
         """The class of each row, drawn with the probability of `expected_predictions`.
@@ -56,7 +56,7 @@ class RandomisedClassifier(UnconstrainedClassifier):
             Another seed for the draws; None is the model's own.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
-        chances = self._chances(X, encoded, sensitive_features)
+        chances = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         seed = self.draw_seed_
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -64,8 +64,10 @@ class RandomisedClassifier(UnconstrainedClassifier):
         return self.classes_[positive.astype(np.int64)]
 
     @abstractmethod
-    def _chances(self, X: Any, encoded: NDArray[np.float32], sensitive_features: Any) -> NDArray[np.float64]:
-        """The probability of a positive decision for each row."""
+    def expected_from_encoded(
+        self, encoded: NDArray[np.float32], *, sensitive_features: Any = None
+    ) -> NDArray[np.float64]:
+        """Return the probability of a positive decision for each encoded row."""
 
     def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
         super()._train(network, data, generator)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from gcig._validation import InputError
+from gcig._validation import InputError, check_lengths
 from gcig.core.modules import evaluating, logits
 from gcig.methods.group_dependent import require_groups
 from gcig.methods.prepared import TrainingData
@@ -190,9 +190,18 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         self.objective = objective
         self.grid_size = grid_size
 
-    def _chances(self, X: Any, encoded: NDArray[np.float32], sensitive_features: Any) -> NDArray[np.float64]:
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
+        """Return the rows as the network sees them, after checking that the groups are those of ``X``."""
+        if sensitive_features is not None:
+            check_lengths(X=X, sensitive_features=sensitive_features)
+        return super().encode(X)
+
+    def expected_from_encoded(
+        self, encoded: NDArray[np.float32], *, sensitive_features: Any = None
+    ) -> NDArray[np.float64]:
+        """Return the probability of a positive decision under the rule of each row's group."""
         codes = require_groups(
-            X,
+            encoded,
             sensitive_features,
             names=self.groups_,
             n_rows=len(encoded),
