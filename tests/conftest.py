@@ -1,7 +1,7 @@
-"""Settings of all tests."""
+"""Settings for all tests."""
 
 from hypothesis import settings
 
-# Machines are shared, and the first call pays for what torch loads late.
+# No deadline: machines are shared, and the first call pays for what torch loads lazily.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

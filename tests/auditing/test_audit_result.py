@@ -2,10 +2,10 @@ import json
 import re
 
 import pytest
-from audits import example_audit
 
 from gcig._validation import InputError
 from gcig.auditing import AuditResult
+from support.audits import example_audit
 
 
 @pytest.mark.parametrize("include_rows", [False, True])

@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from audits import loans
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from gcig.auditing import audit
+from tables import make_numeric_loans
 
 NUMBERS = ["income", "debt", "age", "noise"]
 SEEDS = 100
@@ -22,10 +22,10 @@ def conclusions(model: str, n_rows: int, shift: float) -> tuple[Counter, Counter
     """Evidence and first column of every seed, and whether the interval of the excess holds a zero."""
     evidence, first, zero = Counter(), Counter(), []
     for seed in range(SEEDS):
-        table = loans(n_rows, 2, shift, seed)
+        table = make_numeric_loans(n_rows, 2, shift, seed)
         X, y = table[NUMBERS], table["approved"]
         # Another table to train on, so that the model knows nothing of the audited rows.
-        training = loans(600, 2, shift, seed + 10_000)
+        training = make_numeric_loans(600, 2, shift, seed + 10_000)
         fitted = MODELS[model]().fit(training[NUMBERS], training["approved"])
         found = audit(
             fitted,

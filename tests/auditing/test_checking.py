@@ -2,11 +2,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from audits import example_audit
 
 from gcig._validation import InputError
 from gcig.auditing.checking import check_limits
 from gcig.records import AuditRecord, Interval
+from support.audits import example_audit
 
 GCIG, EO_GAP = Interval(0.04, 0.03, 0.06), Interval(0.1, 0.05, 0.2)
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from audits import loans
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -14,6 +13,7 @@ from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.methods import METHODS
+from tables import make_numeric_loans
 
 NUMBERS = ["income", "debt", "age", "noise"]
 QUICK = {"n_bootstrap": 50, "n_shuffles": 19}
@@ -47,7 +47,7 @@ def estimates(record) -> dict[str, float]:
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("options", [{}, BATCHES], ids=["whole", "batches"])
 def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, options: dict) -> None:
-    table = loans(900, 3)
+    table = make_numeric_loans(900, 3)
     path = tmp_path / f"loans{suffix}"
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
     model = fitted(table)
@@ -64,7 +64,7 @@ def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, optio
 
 
 def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
-    table = loans(3000, 2)
+    table = make_numeric_loans(3000, 2)
     table.to_csv(tmp_path / "t.csv", index=False)
     options = {"n_bootstrap": 300, "n_shuffles": 199}
     whole = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **options).record.procedural
@@ -78,7 +78,7 @@ def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
 
 def test_what_only_later_rows_show(tmp_path) -> None:
     """A group, a label, missing cells, and text in a column that starts with digits."""
-    table = loans(900).sort_values("sex", kind="stable", ignore_index=True)
+    table = make_numeric_loans(900).sort_values("sex", kind="stable", ignore_index=True)
     table = pd.concat(
         [table[table["approved"] == "no"], table[table["approved"] == "yes"]], ignore_index=True
     )
@@ -103,7 +103,9 @@ def test_what_only_later_rows_show(tmp_path) -> None:
 
 
 def test_a_gcig_model_reads_its_own_columns(tmp_path) -> None:
-    table = loans(700).assign(job=np.tile(["a", "b", None, "c", "c", "a", "b"], 100), extra="unused")
+    table = make_numeric_loans(700).assign(
+        job=np.tile(["a", "b", None, "c", "c", "a", "b"], 100), extra="unused"
+    )
     inputs = [*NUMBERS, "job"]
     model = METHODS["unconstrained"].estimator(max_epochs=30, hidden_sizes=(4,), random_state=0)
     model.fit(table[inputs], table["approved"], sensitive_features=table["sex"])
@@ -117,7 +119,7 @@ def test_a_gcig_model_reads_its_own_columns(tmp_path) -> None:
 
 
 def test_trees_in_batches(tmp_path) -> None:
-    table = loans(600)
+    table = make_numeric_loans(600)
     table.to_parquet(tmp_path / "t.parquet")
     model = HistGradientBoostingClassifier(max_iter=5).fit(table[NUMBERS], table["approved"])
     found = audit_file(
@@ -128,7 +130,7 @@ def test_trees_in_batches(tmp_path) -> None:
 
 
 def test_a_separate_reference(tmp_path) -> None:
-    table, training = loans(900), loans(1500, seed=1)
+    table, training = make_numeric_loans(900), make_numeric_loans(1500, seed=1)
     table.to_csv(tmp_path / "t.csv", index=False)
     reference = (training[NUMBERS], training["approved"], training["sex"])
     found = audit_file(
@@ -146,7 +148,7 @@ def test_a_separate_reference(tmp_path) -> None:
 
 
 def test_positive_and_crossed_attributes(tmp_path) -> None:
-    table = loans(1200).assign(race=np.random.default_rng(5).choice(["a", "b"], 1200))
+    table = make_numeric_loans(1200).assign(race=np.random.default_rng(5).choice(["a", "b"], 1200))
     table.to_csv(tmp_path / "t.csv", index=False)
     found = audit_file(
         lambda rows: 1 / (1 + np.exp(rows["income"].to_numpy())),
@@ -167,7 +169,7 @@ def test_positive_and_crossed_attributes(tmp_path) -> None:
 
 
 def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
-    table = loans(400)
+    table = make_numeric_loans(400)
     table.to_csv(tmp_path / "t.csv", index=False)
     audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, progress=True)
     captured = capsys.readouterr()
@@ -184,14 +186,14 @@ def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
     ],
 )
 def test_wrong_roles(tmp_path, changes: dict, message: str) -> None:
-    table = loans(100)
+    table = make_numeric_loans(100)
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=message):
         audit_file(fitted(table), tmp_path / "t.csv", **{**ROLES, **changes})
 
 
 def test_missing_labels_and_groups_are_errors(tmp_path) -> None:
-    table = loans(400)
+    table = make_numeric_loans(400)
     for column in ("approved", "sex"):
         broken = table.copy()
         broken.loc[390, column] = None
@@ -201,7 +203,7 @@ def test_missing_labels_and_groups_are_errors(tmp_path) -> None:
 
 
 def test_no_cell_of_the_file_is_in_the_record(tmp_path) -> None:
-    table = loans(400).assign(name=[f"person-{i}" for i in range(400)])
+    table = make_numeric_loans(400).assign(name=[f"person-{i}" for i in range(400)])
     table.to_csv(tmp_path / "t.csv", index=False)
     text = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK).to_json()
     assert "person-" not in text

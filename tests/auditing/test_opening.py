@@ -4,7 +4,6 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from audits import loans
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
@@ -13,8 +12,9 @@ from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, open_model
 from gcig.auditing.fingerprint import hash_model, hash_path, hash_table
+from tables import make_numeric_loans
 
-TABLE = loans(200)
+TABLE = make_numeric_loans(200)
 X, Y = TABLE[["income", "debt", "age", "noise"]], TABLE["approved"]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from audits import audit_loans, example_audit, loans
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -23,6 +22,8 @@ from gcig.auditing import AuditResult, audit
 from gcig.core.definition import Definition
 from gcig.data.encoding import TableEncoder
 from gcig.records.audit import SMALLEST_CELL
+from support.audits import audit_loans, example_audit
+from tables import make_numeric_loans
 
 QUICK = {"n_bootstrap": 50, "n_shuffles": 19}
 
@@ -186,7 +187,7 @@ class TestRecord:
 
     def test_reasons_of_a_row_are_complete(self) -> None:
         """Under two references, the sums differ by the difference of the references' logits."""
-        table = loans(n_groups=3)
+        table = make_numeric_loans(n_groups=3)
         X, y = table[["income", "debt", "age", "noise"]], table["approved"]
         model = LogisticRegression().fit(X, y)
         row = self.record.procedural.rows[5]
@@ -213,14 +214,14 @@ class TestRecord:
         assert found.excess.value == pytest.approx(found.gcig.value - found.noise_floor.value)
 
     def test_the_same_seed_gives_the_same_record(self) -> None:
-        first, second = (audit_loans(loans(), **QUICK, random_state=3).record for _ in range(2))
+        first, second = (audit_loans(make_numeric_loans(), **QUICK, random_state=3).record for _ in range(2))
         for part in ("procedural", "outcome", "groups"):
             assert getattr(first, part) == getattr(second, part)
 
 
 class TestOptions:
     def test_threshold_and_weights(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         doubled = pd.concat([table, table[table["sex"] == "group 0"]], ignore_index=True)
         X = table[["income", "debt", "age", "noise"]]
         model = LogisticRegression().fit(X, table["approved"])
@@ -241,7 +242,7 @@ class TestOptions:
             )
 
     def test_small_groups_are_left_out_of_comparison_and_report(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         table.loc[:7, "sex"] = "tiny"
         found = audit_loans(table, **QUICK).record
         assert [group.n_rows is None for group in found.groups] == [False, False, True]
@@ -251,7 +252,7 @@ class TestOptions:
         assert any("'tiny'" in line for line in found.verdict.cautions)
 
     def test_totals_do_not_tell_the_size_of_a_hidden_group(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         table.loc[:7, "sex"] = "tiny"
         found = audit_loans(table, **QUICK)
         shown = sum(group.n_rows or 0 for group in found.record.groups)
@@ -261,8 +262,8 @@ class TestOptions:
             assert not re.search(r"\b600\b", text)
 
     def test_too_few_rows_to_compare_reasons_are_not_enough_evidence(self) -> None:
-        found = audit_loans(loans(60), **QUICK)
-        scarce = audit_loans(loans(30), **QUICK)
+        found = audit_loans(make_numeric_loans(60), **QUICK)
+        scarce = audit_loans(make_numeric_loans(30), **QUICK)
         assert found.record.procedural.gcig.value > 0
         assert math.isnan(scarce.record.procedural.gcig.value)
         assert scarce.record.procedural.evidence == "not enough"
@@ -277,7 +278,7 @@ class TestOptions:
         assert AuditResult.from_json(scarce.to_json()).record.verdict == scarce.record.verdict
 
     def test_without_probabilities(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         X = table[["income", "debt", "age", "noise"]]
         model = RidgeClassifier().fit(X, table["approved"])
         found = audit(model, X, table["approved"], sensitive_features=table["sex"], **QUICK).record
@@ -287,14 +288,14 @@ class TestOptions:
             audit(model, X, table["approved"], sensitive_features=table["sex"], threshold=0.4, **QUICK)
 
     def test_without_draws_and_shuffles_there_is_no_evidence(self) -> None:
-        found = audit_loans(loans(), n_bootstrap=0, n_shuffles=0).record.procedural
+        found = audit_loans(make_numeric_loans(), n_bootstrap=0, n_shuffles=0).record.procedural
         assert found.gcig.value > 0
         assert math.isnan(found.gcig.low)
         assert math.isnan(found.p_value)
         assert found.evidence == "not enough"
 
     def test_the_noise_floor_of_a_sample_stands_for_all_rows(self, monkeypatch) -> None:
-        table = loans()
+        table = make_numeric_loans()
         whole = audit_loans(table, n_bootstrap=50).record.procedural
         monkeypatch.setattr(GradientExplainer, "budget", Budget(shuffled_rows=10))
         for seed in range(6):
@@ -303,7 +304,7 @@ class TestOptions:
             assert few.excess.value == pytest.approx(few.gcig.value - few.noise_floor.value)
 
     def test_a_model_without_reasons_is_undefined(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         found = audit(
             lambda rows: np.full(len(rows), 0.4),
             table[["income", "debt"]],
@@ -317,7 +318,7 @@ class TestOptions:
         assert found.verdict.status == "inconclusive"
 
     def test_crossed_attributes(self) -> None:
-        table = loans(1200)
+        table = make_numeric_loans(1200)
         race = np.random.default_rng(9).choice(["a", "b"], 1200)
         X = table[["income", "debt", "age", "noise"]]
         found = audit(
@@ -332,30 +333,30 @@ class TestOptions:
         assert len(found.procedural.pairs) == 6
 
     def test_a_column_that_tells_the_group_is_said(self) -> None:
-        table = loans().assign(code=lambda frame: (frame["sex"] == "group 1") * 1.0)
+        table = make_numeric_loans().assign(code=lambda frame: (frame["sex"] == "group 1") * 1.0)
         X = table[["income", "debt", "code"]]
         model = LogisticRegression().fit(X, table["approved"])
         found = audit(model, X, table["approved"], sensitive_features=table["sex"], **QUICK).record
         assert any(
             "'code' of X tells the protected attribute (sex)" in line for line in found.verdict.cautions
         )
-        plain = audit_loans(loans(), **QUICK).record
+        plain = audit_loans(make_numeric_loans(), **QUICK).record
         assert not any("tells the protected" in line for line in plain.verdict.cautions)
 
     def test_a_reference_must_be_a_triple(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         with pytest.raises(InputError, match="reference must be a tuple"):
             audit_loans(table, reference=table)
 
     def test_groups_must_be_among_those_of_the_reference(self) -> None:
-        table = loans()
+        table = make_numeric_loans()
         X = table[["income", "debt", "age", "noise"]]
         with pytest.raises(InputError, match="not in training"):
             audit_loans(table, reference=(X, table["approved"], table["sex"].str.replace("0", "9")))
 
 
 def test_own_baselines_are_those_of_training() -> None:
-    table = loans(1500)
+    table = make_numeric_loans(1500)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
     model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
@@ -367,7 +368,7 @@ def test_own_baselines_are_those_of_training() -> None:
 
 
 def test_own_baselines_explain_a_table_with_few_rows() -> None:
-    table = loans(1040)
+    table = make_numeric_loans(1040)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
     model = gcig.FairXClassifier(max_epochs=2, early_stopping=False, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])

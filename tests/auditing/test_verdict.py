@@ -2,11 +2,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from audits import example_audit
 
 from gcig.auditing.procedural import judge_evidence
 from gcig.auditing.verdict import outcome_status, reasons_status, write_verdict
 from gcig.records import Interval
+from support.audits import example_audit
 
 RECORD = example_audit().record
 EVEN = replace(

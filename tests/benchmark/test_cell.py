@@ -5,11 +5,11 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import one_cell, small_cells, small_table
 
 from gcig._validation import InputError
 from gcig.benchmark.cell import Cell, shard_of
 from gcig.core.definition import Definition
+from support.small_runs import one_cell, small_cells, small_table
 
 CHANGES = {
     "dataset": "other",

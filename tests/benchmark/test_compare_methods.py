@@ -2,7 +2,6 @@ import json
 
 import pandas as pd
 import pytest
-from small_runs import QUICK, registered, small_table
 
 from gcig._validation import InputError, InputWarning
 from gcig.benchmark.comparison import compare, compare_tables
@@ -11,6 +10,7 @@ from gcig.benchmark.execution import failure
 from gcig.benchmark.plan import fold_cells
 from gcig.benchmark.run_files import RunError
 from gcig.methods.registry import METHODS
+from support.small_runs import QUICK, registered, small_table
 
 TABLE = small_table()
 DATA = {"X": TABLE.X, "y": TABLE.y, "sensitive_features": TABLE.sensitive_features}

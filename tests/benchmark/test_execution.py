@@ -3,7 +3,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from small_runs import QUICK, BrokenClassifier, one_cell, registered, small_cells, small_table
 
 from gcig.benchmark.cell import Cell
 from gcig.benchmark.execution import fit_seed, run_cell, split_rows
@@ -11,6 +10,7 @@ from gcig.benchmark.run_files import RunError
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import evaluate_predictions
+from support.small_runs import QUICK, BrokenClassifier, one_cell, registered, small_cells, small_table
 
 TABLE = small_table()
 

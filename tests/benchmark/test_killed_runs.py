@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.fork")
-SCRIPT = Path(__file__).with_name("kill_and_resume.py")
+TESTS = Path(__file__).parents[1]
 
 
 def killed_and_undisturbed(tmp_path, kills, jobs=1, seed=0):
     out = tmp_path / "run"
-    command = [sys.executable, str(SCRIPT), *map(str, (out, kills, seed, jobs))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-m", "support.kill_and_resume", *map(str, (out, kills, seed, jobs))]
+    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     finished = [int(line) for line in done.stdout.split()]
     assert len(finished) == kills

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from small_runs import small_cells, small_table
 
 from gcig.benchmark.execution import failure
 from gcig.benchmark.manifest import Manifest
@@ -20,6 +19,7 @@ from gcig.benchmark.results import (
 )
 from gcig.benchmark.runner import run_cells
 from gcig.metrics.predictions import evaluate_predictions
+from support.small_runs import small_cells, small_table
 
 TABLE = small_table()
 CELLS = small_cells(TABLE, ("unconstrained", "hardt"))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_runs import BrokenClassifier, KilledClassifier, registered, small_cells, small_store, small_table
 
 from gcig._validation import InputError
 from gcig.benchmark import runner
@@ -17,6 +16,14 @@ from gcig.benchmark.results import results_frame
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_cells
 from gcig.benchmark.store import RunStore
+from support.small_runs import (
+    BrokenClassifier,
+    KilledClassifier,
+    registered,
+    small_cells,
+    small_store,
+    small_table,
+)
 
 TABLE = small_table()
 CELLS = small_cells(TABLE)
@@ -184,7 +191,7 @@ PROCESS = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from small_runs import small_cells, small_store, small_table
+from support.small_runs import small_cells, small_store, small_table
 from gcig.benchmark import runner
 from gcig.benchmark.execution import run_cell
 
@@ -202,7 +209,7 @@ assert len(results) == 15
 
 
 def test_two_processes_on_one_folder_do_each_cell_once(tmp_path):
-    command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parents[1])]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     done = (tmp_path / "done.txt").read_text().split()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import one_cell, small_store, small_table
 
 from gcig.benchmark import manifest
 from gcig.benchmark.execution import failure
 from gcig.benchmark.packing import pack_columns, unpack_columns
 from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
 from gcig.benchmark.store import RunStore
+from support.small_runs import one_cell, small_store, small_table
 
 CELL = one_cell()
 RESULT = failure(CELL, "no luck")

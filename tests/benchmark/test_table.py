@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from small_runs import small_table
 
 from gcig._validation import InputError
 from gcig.benchmark.table import Table
+from support.small_runs import small_table
 
 
 def test_the_hash_is_of_the_content_and_not_of_the_name():

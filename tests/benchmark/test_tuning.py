@@ -4,7 +4,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import QUICK, BrokenClassifier, registered, small_table
 
 from gcig.benchmark import tuning
 from gcig.benchmark.chosen import chosen_parameters, parameters_for, read_chosen, write_chosen
@@ -16,6 +15,7 @@ from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
 from gcig.benchmark.tuning import choices, main, tune, write_choices
 from gcig.methods.registry import METHODS
+from support.small_runs import QUICK, BrokenClassifier, registered, small_table
 
 TABLE = small_table()
 

@@ -5,14 +5,14 @@ import sys
 import warnings
 
 import pytest
-from loan_files import QUICK, ROLES, make_loans
 
 from gcig.cli import main
+from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
 @pytest.fixture(scope="session")
 def loans():
-    return make_loans()
+    return make_raw_loans()
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def _trained(loans_csv, out, *more):
     drop = ["--drop", "id,race", "--out", str(out)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert main(["train", str(loans_csv), *ROLES, *drop, *QUICK, *more]) == 0
+        assert main(["train", str(loans_csv), *ROLE_FLAGS, *drop, *QUICK_FLAGS, *more]) == 0
     return out
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import joblib
 import numpy as np
 import pytest
-from loan_files import make_loans
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -15,21 +14,22 @@ from sklearn.preprocessing import OneHotEncoder
 
 from gcig.auditing import AuditResult
 from gcig.records import AuditRecord, Interval
+from tables import make_raw_loans
 
-ROLES = ["--target", "approved", "--sensitive", "sex"]
+ROLE_FLAGS = ["--target", "approved", "--sensitive", "sex"]
 
 
 @pytest.fixture(scope="module")
 def held_out_csv(tmp_path_factory):
     path = tmp_path_factory.mktemp("test") / "test.csv"
-    make_loans(160, seed=1).to_csv(path, index=False)
+    make_raw_loans(160, seed=1).to_csv(path, index=False)
     return path
 
 
 @pytest.fixture
 def audit(shell, model, held_out_csv):
     def run(*more, subject=model, table=held_out_csv):
-        return shell("audit", subject, table, *ROLES, *more)
+        return shell("audit", subject, table, *ROLE_FLAGS, *more)
 
     return run
 
@@ -40,7 +40,7 @@ def test_the_verdict_in_words(audit, held_out_csv):
     assert "on 160 rows" in out
     assert "Label 1 is yes; groups of sex: female, male." in out
     assert "GCIG" in out
-    assert not any(cell in out for cell in make_loans(160, seed=1)["id"])
+    assert not any(cell in out for cell in make_raw_loans(160, seed=1)["id"])
 
 
 def test_a_pipe_gets_a_line_and_no_bar(audit, model, held_out_csv):
@@ -93,7 +93,7 @@ def test_a_figure_that_is_not_defined_is_inconclusive(audit, monkeypatch):
 def test_columns_as_in_training(audit, model, held_out_csv):
     import gcig
 
-    loans = make_loans(160, seed=1)
+    loans = make_raw_loans(160, seed=1)
     _, out, _ = audit("--json", "--columns", "raw")
     found = gcig.evaluate(
         gcig.load(model),
@@ -120,7 +120,7 @@ def test_pages_and_cards(audit, tmp_path, shell):
 @pytest.fixture(scope="module")
 def pickled(tmp_path_factory):
     """Somebody else's model: a scikit-learn pipeline, with its own preprocessing."""
-    loans = make_loans(300, seed=2).dropna()
+    loans = make_raw_loans(300, seed=2).dropna()
     columns = ColumnTransformer(
         [("job", OneHotEncoder(handle_unknown="ignore"), ["job"]), ("rest", "passthrough", ["income"])]
     )
@@ -132,7 +132,7 @@ def pickled(tmp_path_factory):
 
 
 def test_a_pickle_is_opened_only_when_trusted(audit, pickled, tmp_path):
-    make_loans(160, seed=1).dropna().to_csv(tmp_path / "test.csv", index=False)
+    make_raw_loans(160, seed=1).dropna().to_csv(tmp_path / "test.csv", index=False)
     arguments = ["--positive", "yes", "--quiet"]
     code, out, err = audit(*arguments, subject=pickled, table=tmp_path / "test.csv")
     assert (code, out) == (2, "")
@@ -143,17 +143,17 @@ def test_a_pickle_is_opened_only_when_trusted(audit, pickled, tmp_path):
 
 
 WRONG = {
-    "no such model": (["nowhere", "TEST", *ROLES], "There is no model"),
-    "not a model": (["TEST", "TEST", *ROLES], "not a model that can be opened"),
-    "no such file": (["MODEL", "nowhere.csv", *ROLES], "There is no file"),
+    "no such model": (["nowhere", "TEST", *ROLE_FLAGS], "There is no model"),
+    "not a model": (["TEST", "TEST", *ROLE_FLAGS], "not a model that can be opened"),
+    "no such file": (["MODEL", "nowhere.csv", *ROLE_FLAGS], "There is no file"),
     "no such target": (["MODEL", "TEST", "--target", "aproved", "--sensitive", "sex"], "approved"),
     "no such group": (["MODEL", "TEST", "--target", "approved", "--sensitive", "gender"], "gender"),
     "other groups": (["MODEL", "TEST", "--target", "approved", "--sensitive", "race"], "'a'"),
     "other labels": (["MODEL", "TEST", "--target", "race", "--sensitive", "sex"], "not in training"),
-    "no limit": (["MODEL", "TEST", *ROLES, "--conservative"], "needs a limit"),
-    "no folder for the page": (["MODEL", "TEST", *ROLES, "--html", "no/such/x.html"], "no folder"),
-    "a negative limit": (["MODEL", "TEST", *ROLES, "--max-gcig", "-1"], "x>0"),
-    "a threshold of 1": (["MODEL", "TEST", *ROLES, "--threshold", "1"], "0<x<1"),
+    "no limit": (["MODEL", "TEST", *ROLE_FLAGS, "--conservative"], "needs a limit"),
+    "no folder for the page": (["MODEL", "TEST", *ROLE_FLAGS, "--html", "no/such/x.html"], "no folder"),
+    "a negative limit": (["MODEL", "TEST", *ROLE_FLAGS, "--max-gcig", "-1"], "x>0"),
+    "a threshold of 1": (["MODEL", "TEST", *ROLE_FLAGS, "--threshold", "1"], "0<x<1"),
 }
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from loan_files import ROLES
 
 from gcig.cli.comparing import failures
 from gcig.records import FoldResult
+from tables import ROLE_FLAGS
 
 ONE = ["--methods", "unconstrained", "--folds", "2", "--jobs", "1"]
 
@@ -18,7 +18,7 @@ def run(loans_csv, tmp_path_factory):
     from gcig.cli import main
 
     out = tmp_path_factory.mktemp("runs") / "run"
-    assert main(["compare", str(loans_csv), *ROLES, "--drop", "id", "--out", str(out), *ONE, "-q"]) == 0
+    assert main(["compare", str(loans_csv), *ROLE_FLAGS, "--drop", "id", "--out", str(out), *ONE, "-q"]) == 0
     return out
 
 
@@ -35,7 +35,7 @@ def test_compare_writes_results_and_a_page(run):
 def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run):
     before = {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()}
     arguments = ["--drop", "id", "--out", run, *ONE, "--json"]
-    code, out, err = shell("compare", loans_csv, *ROLES, *arguments)
+    code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, *arguments)
     assert code == 0
     assert "2 of them finished before" in err
     assert {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()} == before
@@ -46,7 +46,7 @@ def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run)
 
 
 def test_a_run_of_other_data_is_refused(shell, loans_csv, run):
-    code, out, err = shell("compare", loans_csv, *ROLES, "--out", run, "--drop", "id,race", *ONE, "-q")
+    code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, "--out", run, "--drop", "id,race", *ONE, "-q")
     assert (code, out) == (2, "")
     assert "cannot go on" in err
 
@@ -64,7 +64,7 @@ def test_report_draws_a_run_again(shell, run, tmp_path):
 
 def test_report_prints_what_the_command_of_the_run_prints(shell, loans_csv, run, model, tmp_path):
     arguments = ["--drop", "id", "--out", run, *ONE, "--json", "-q"]
-    compared = json.loads(shell("compare", loans_csv, *ROLES, *arguments)[1])
+    compared = json.loads(shell("compare", loans_csv, *ROLE_FLAGS, *arguments)[1])
     code, out, err = shell("report", run, "--json")
     assert (code, err) == (0, "")
     page = str(run / "report.html")
@@ -78,7 +78,7 @@ def test_report_prints_what_the_command_of_the_run_prints(shell, loans_csv, run,
 
 def test_shards_come_together_in_one_folder(shell, loans_csv, run, tmp_path):
     out = tmp_path / "shards"
-    arguments = ["compare", loans_csv, *ROLES, "--drop", "id", "--out", out, *ONE, "-q"]
+    arguments = ["compare", loans_csv, *ROLE_FLAGS, "--drop", "id", "--out", out, *ONE, "-q"]
     code, printed, _ = shell(*arguments, "--shard", "2/2")
     assert code == 0
     assert "2 folds, unfinished: 1 of 2 fits are done" in printed
@@ -105,7 +105,7 @@ def test_report_writes_the_tables_of_shards_that_were_copied_together(shell, run
 
 def test_the_folder_of_a_comparison_is_named_after_its_file(shell, loans_csv, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed, _ = shell("compare", loans_csv, *ROLES, "--drop", "id", *ONE, "-q")
+    code, printed, _ = shell("compare", loans_csv, *ROLE_FLAGS, "--drop", "id", *ONE, "-q")
     assert code == 0
     assert "Report:  loans-comparison/report.html" in printed
 

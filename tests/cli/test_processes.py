@@ -10,7 +10,8 @@ import sys
 import time
 
 import pytest
-from loan_files import QUICK, ROLES, make_loans
+
+from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, terminals and signals of Unix")
 GCIG = [sys.executable, "-c", "import sys; from gcig.cli import main; sys.exit(main())"]
@@ -74,7 +75,7 @@ def test_a_terminal_shows_a_bar(model, loans_csv, tmp_path):
 
 def test_ctrl_c_leaves_no_half_model(loans_csv, tmp_path):
     out = tmp_path / "model"
-    arguments = [*ROLES, "--drop", "id", "--out", str(out), "--epochs", "100000", "--device", "cpu"]
+    arguments = [*ROLE_FLAGS, "--drop", "id", "--out", str(out), "--epochs", "100000", "--device", "cpu"]
     process = subprocess.Popen(
         [*GCIG, "train", str(loans_csv), *arguments],
         stdout=subprocess.PIPE,
@@ -96,7 +97,7 @@ def test_ctrl_c_leaves_no_half_model(loans_csv, tmp_path):
 @pytest.mark.slow
 def test_a_new_users_path(tmp_path):
     """From an empty folder with a file to a report, decisions and an audit."""
-    make_loans(800).to_csv(tmp_path / "loans.csv", index=False)
+    make_raw_loans(800).to_csv(tmp_path / "loans.csv", index=False)
 
     def gcig(*arguments, code=0):
         run = subprocess.run(
@@ -105,8 +106,8 @@ def test_a_new_users_path(tmp_path):
         assert run.returncode == code, run.stderr
         return run.stdout
 
-    drop = ["--drop", "id", "--out", "model", "--save-test", "test.csv", *QUICK]
-    assert "Cost:" in gcig("train", "loans.csv", *ROLES, *drop)
+    drop = ["--drop", "id", "--out", "model", "--save-test", "test.csv", *QUICK_FLAGS]
+    assert "Cost:" in gcig("train", "loans.csv", *ROLE_FLAGS, *drop)
     assert (tmp_path / "model" / "report.html").stat().st_size > 10_000
     assert len(gcig("predict", "model", "test.csv", "--id", "id").splitlines()) == 201
     report = json.loads((tmp_path / "model" / "report.json").read_text())

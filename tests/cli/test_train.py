@@ -3,18 +3,18 @@ import re
 
 import pandas as pd
 import pytest
-from loan_files import QUICK, ROLES, make_loans
 
 import gcig
 from gcig.records import Evaluation
+from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
 @pytest.fixture
 def train(shell, loans_csv, tmp_path):
     """Train on the loans with further arguments, into a new folder."""
 
-    def run(*more, roles=ROLES, out=tmp_path / "model"):
-        return (*shell("train", loans_csv, *roles, "--drop", "id", "--out", out, *QUICK, *more), out)
+    def run(*more, roles=ROLE_FLAGS, out=tmp_path / "model"):
+        return (*shell("train", loans_csv, *roles, "--drop", "id", "--out", out, *QUICK_FLAGS, *more), out)
 
     return run
 
@@ -54,8 +54,8 @@ def test_the_report_says_what_was_done(train):
 
 
 def test_it_says_how_it_read_every_column(shell, loans_csv, tmp_path, loans):
-    arguments = [a for a in QUICK if a != "--quiet"]
-    code, _, err = shell("train", loans_csv, *ROLES, "--out", tmp_path / "m", *arguments, "--drop", "id")
+    arguments = [a for a in QUICK_FLAGS if a != "--quiet"]
+    code, _, err = shell("train", loans_csv, *ROLE_FLAGS, "--out", tmp_path / "m", *arguments, "--drop", "id")
     assert code == 0
     lines = {line.split()[0]: line for line in err.splitlines() if line.strip()}
     assert "not used" in lines["id"]
@@ -178,17 +178,20 @@ def test_options_from_a_file_and_the_command_line_wins(shell, loans_csv, tmp_pat
 def test_parquet_is_read_too(shell, loans, tmp_path):
     loans.to_parquet(tmp_path / "loans.parquet")
     out = tmp_path / "model"
-    assert shell("train", tmp_path / "loans.parquet", *ROLES, "--drop", "id", "--out", out, *QUICK)[0] == 0
+    assert (
+        shell("train", tmp_path / "loans.parquet", *ROLE_FLAGS, "--drop", "id", "--out", out, *QUICK_FLAGS)[0]
+        == 0
+    )
     assert gcig.load(out).groups_ == ("female", "male")
 
 
 @pytest.mark.parametrize(("values", "classes"), [((0, 1), [0, 1]), ((False, True), [False, True])])
 def test_plain_labels_need_no_positive_value(shell, tmp_path, values, classes):
-    loans = make_loans()
+    loans = make_raw_loans()
     loans["approved"] = (loans["approved"] == "yes").map({False: values[0], True: values[1]})
     loans.to_csv(tmp_path / "loans.csv", index=False)
     roles = ["--target", "approved", "--sensitive", "sex", "--drop", "id"]
-    assert shell("train", tmp_path / "loans.csv", *roles, "--out", tmp_path / "m", *QUICK)[0] == 0
+    assert shell("train", tmp_path / "loans.csv", *roles, "--out", tmp_path / "m", *QUICK_FLAGS)[0] == 0
     assert gcig.load(tmp_path / "m").classes_.tolist() == classes
 
 

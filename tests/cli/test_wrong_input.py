@@ -4,10 +4,11 @@ import gzip
 import json
 
 import pytest
-from loan_files import QUICK, ROLES, make_loans
+
+from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 SECRET = "Jane Doe 1971"  # a cell of the table; it must never reach a message
-CLEAN = [*ROLES, "--drop", "id", *QUICK]
+CLEAN = [*ROLE_FLAGS, "--drop", "id", *QUICK_FLAGS]
 
 
 def csv(frame, path, **how):
@@ -18,7 +19,7 @@ def csv(frame, path, **how):
 @pytest.fixture
 def secret_loans():
     """Loans in which every identifier is a name."""
-    loans = make_loans(80)
+    loans = make_raw_loans(80)
     loans["id"] = [f"{SECRET} {i}" for i in range(len(loans))]
     return loans
 
@@ -161,11 +162,11 @@ def test_wrong_tables(shell, secret_loans, tmp_path, change, words):
 
 
 def test_identifiers_among_the_inputs(shell, tmp_path):
-    loans = make_loans(400)
+    loans = make_raw_loans(400)
     loans["id"] = [f"{SECRET} {i}" for i in range(len(loans))]
     path = csv(loans, tmp_path / "loans.csv")
     words = "Column 'id' has 300 categories in 300 rows: it looks like an identifier"
-    check(shell("train", path, *ROLES, *QUICK, "--out", tmp_path / "m"), words)
+    check(shell("train", path, *ROLE_FLAGS, *QUICK_FLAGS, "--out", tmp_path / "m"), words)
 
 
 def ragged(path, loans):

@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
-from made_up_results import comparison_frame, fold_row, frame_of
 
 from gcig.experiments.checks import checks, tables
+from support.example_results import comparison_frame, fold_row, frame_of
 
 POOLED = pd.DataFrame(
     {

@@ -2,12 +2,12 @@ import math
 
 import pandas as pd
 import pytest
-from made_up_results import DATASETS, comparison_frame, fold_row, frame_of
 
 from gcig.experiments import comparison, significance
 from gcig.experiments.summary import finished, means, ordered, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import cell_text, to_csv, to_latex, to_markdown
+from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
 
 SHOWN = {"datasets": DATASETS, "methods": tuple(METHODS)}
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_results import comparison_frame, fold_row, frame_of
 from scipy import stats
 
 from gcig.experiments import correlation
 from gcig.experiments.paper import PAPER_DATASETS
 from gcig.report.tables import cell_text
+from support.example_results import comparison_frame, fold_row, frame_of
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@ import math
 
 import numpy as np
 import pytest
-from made_up_results import fold_row, frame_of
 
 from gcig.experiments import ablation, baseline_kinds, cost, design_choices, pareto, sensitivity
 from gcig.methods.registry import METHODS
 from gcig.report.tables import cell_text
+from support.example_results import fold_row, frame_of
 
 WEIGHTS = {"lambda_ig": 0.3, "lambda_fair": 0.1, "threshold": "f1"}
 

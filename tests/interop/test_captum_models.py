@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients, Saliency
-from credit import QUICK, fitted_credit, load_credit
 
 import gcig
+from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 N = 25
 
@@ -16,7 +16,7 @@ def test_integrated_gradients_from_every_baseline(key):
     X, y, sex = load_credit()
     model = fitted_credit()
     if key != "fairx":
-        model = gcig.methods.METHODS[key].estimator(**QUICK).fit(X, y, sensitive_features=sex)
+        model = gcig.methods.METHODS[key].estimator(**QUICK_CREDIT).fit(X, y, sensitive_features=sex)
     found = model.explain(X[:N], y[:N])
     rows = torch.from_numpy(model.encode(X[:N]))
     explainer = IntegratedGradients(model.module_)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from credit import QUICK, fitted_credit, load_credit
 from sklearn.linear_model import LogisticRegression
 
 import gcig
 from gcig import report
 from gcig.metrics import group_rates
+from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="the displays draw with matplotlib (gcig[plot])")
 
@@ -24,7 +24,7 @@ def by_group():
     """A model that needs the groups of new rows, also to explain."""
     X, y, sex = load_credit()
     X = X[["credit_amount", "age", "existing_credits"]]
-    model = gcig.methods.METHODS["dir"].estimator(**QUICK).fit(X, y, sensitive_features=sex)
+    model = gcig.methods.METHODS["dir"].estimator(**QUICK_CREDIT).fit(X, y, sensitive_features=sex)
     return model, X, y, sex
 
 

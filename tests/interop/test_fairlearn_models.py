@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from credit import fitted_credit, load_credit
 from fairlearn.metrics import MetricFrame, equalized_odds_difference, make_derived_metric
 from fairlearn.postprocessing import ThresholdOptimizer
 
@@ -15,6 +14,7 @@ from gcig.metrics import (
     equalized_odds_gap,
     selection_rate_ratio,
 )
+from tables import fitted_credit, load_credit
 
 METRICS = {
     metric.__name__: metric

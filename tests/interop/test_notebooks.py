@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from credit import QUICK
 from sklearn.linear_model import LogisticRegression
 
 import gcig
 from gcig.auditing import audit
 from gcig.benchmark.comparison import compare
 from gcig.benchmark.comparison_result import ComparisonResult
+from tables import QUICK_CREDIT
 
 COLUMN, GROUP = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)> & more'
 SECRET = 123456.789
@@ -58,7 +58,7 @@ def make_evaluation(rows, linear):
 
 
 def make_explanation(rows, linear):
-    model = gcig.FairXClassifier(**{**QUICK, "lambda_ig": 0, "lambda_fair": 0}).fit(**rows)
+    model = gcig.FairXClassifier(**{**QUICK_CREDIT, "lambda_ig": 0, "lambda_fair": 0}).fit(**rows)
     return model.explain(rows["X"], rows["y"])
 
 
@@ -67,7 +67,7 @@ def make_audit(rows, linear):
 
 
 def make_comparison(rows, linear):
-    quick = {"unconstrained": {**QUICK, "max_epochs": 1}}
+    quick = {"unconstrained": {**QUICK_CREDIT, "max_epochs": 1}}
     return compare(**rows, methods=["unconstrained"], parameters=quick, folds=2, name=COLUMN)
 
 

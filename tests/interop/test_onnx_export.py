@@ -9,7 +9,6 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
-from credit import QUICK, fitted_credit, load_credit
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from torch import nn
@@ -23,6 +22,7 @@ from gcig.methods.lagrangian import LagrangianClassifier
 from gcig.methods.onnx_export import export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.models.mlp import ACTIVATIONS, make_mlp
+from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 CLOSE = {"rtol": 0, "atol": 1e-6}
 
@@ -117,7 +117,7 @@ def test_missing_text_may_be_spelt_in_many_ways(model, credit, export, spelling)
 def test_a_category_called_none_keeps_its_meaning(export):
     X = pd.DataFrame({"plan": ["None", "basic", None, "gold"] * 30, "n": range(120)})
     y, groups = np.arange(120) // 2 % 2, np.arange(120) % 2
-    model = UnconstrainedClassifier(**QUICK).fit(X, y, sensitive_features=groups)
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(X, y, sensitive_features=groups)
     session = export(model)
     spelt = X.fillna({"plan": ""})
     np.testing.assert_allclose(session(spelt)[1], model.predict_proba(X), **CLOSE)
@@ -143,7 +143,7 @@ def test_columns_that_tell_nothing(export):
             "useful": rng.normal(size=120),
         }
     )
-    model = UnconstrainedClassifier(**QUICK).fit(
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(
         X, (X["useful"] > 0).astype(int), sensitive_features=["f", "m"] * 60
     )
     other = X.assign(same=9.0, same_or_missing=[np.nan, 8.0] * 60, empty=1.0)
@@ -157,7 +157,7 @@ def test_tables_of_any_composition(columns, export):
     table = {"a": rng.normal(size=90), "b": rng.integers(9, size=90)}
     table |= {"t": rng.choice(["x", "y", "zebra"], 90), "u": rng.choice(["ü", "<b>"], 90)}
     X = pd.DataFrame(table)[columns]
-    model = UnconstrainedClassifier(**QUICK).fit(
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(
         X, np.arange(90) % 2, sensitive_features=np.arange(90) // 2 % 2
     )
     assert_same_answers(export(model), model, X)
@@ -168,7 +168,7 @@ def test_columns_may_have_the_names_of_the_graphs_own_values(credit, export):
     X = X.iloc[:, :8].set_axis(
         ["label", "probabilities", "numbers", "X", "linear", "code", "a b/<c>", "é"], axis=1
     )
-    model = UnconstrainedClassifier(**QUICK).fit(X, y, sensitive_features=groups)
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(X, y, sensitive_features=groups)
     session = export(model)
     assert list(session.outputs) == ["label_2", "probabilities_2"]
     assert_same_answers(session, model, X)
@@ -176,7 +176,7 @@ def test_columns_may_have_the_names_of_the_graphs_own_values(credit, export):
 
 def test_a_column_without_a_name_is_refused(tmp_path):
     X = pd.DataFrame({"": [1.0, 2.0] * 20, "b": range(40)})
-    model = UnconstrainedClassifier(**QUICK).fit(
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(
         X, np.arange(40) % 2, sensitive_features=np.arange(40) // 2 % 2
     )
     with pytest.raises(InputError, match="empty name"):
@@ -189,7 +189,7 @@ def test_a_column_without_a_name_is_refused(tmp_path):
 def test_tables_of_numbers(preprocessing, named, export):
     rows = np.random.default_rng(0).normal(100, 1, size=(80, 3))
     X = pd.DataFrame(rows, columns=["a", "b", "c"]) if named else rows
-    model = UnconstrainedClassifier(**QUICK, preprocessing=preprocessing)
+    model = UnconstrainedClassifier(**QUICK_CREDIT, preprocessing=preprocessing)
     model.fit(X, (rows[:, 0] > 100).astype(int), sensitive_features=["f", "m"] * 40)
     session = export(model)
     assert {name: each.shape for name, each in session.inputs.items()} == (
@@ -213,7 +213,7 @@ def adult():
 )
 def test_adult_with_every_method_that_decides_by_a_threshold(adult, method, export):
     X, y, groups = (part.iloc[:800] for part in adult)
-    model = method(**{**QUICK, "max_epochs": 1}).fit(X, y, sensitive_features=groups)
+    model = method(**{**QUICK_CREDIT, "max_epochs": 1}).fit(X, y, sensitive_features=groups)
     test = adult[0].iloc[800:].copy()
     test.loc[test.index[:50], ["workclass", "education", "age", "fnlwgt"]] = np.nan
     assert test["native-country"].isin(X["native-country"]).mean() < 1
@@ -395,7 +395,7 @@ def test_without_the_extra_the_error_says_what_to_install(model, tmp_path, monke
 def test_an_exported_file_can_be_audited(credit, tmp_path):
     X, y, groups = (part.head(300) for part in credit)
     X = X[["checking_status", "duration", "age", "housing"]]
-    model = gcig.FairXClassifier(**QUICK, lambda_ig=0.05).fit(X, y, sensitive_features=groups)
+    model = gcig.FairXClassifier(**QUICK_CREDIT, lambda_ig=0.05).fit(X, y, sensitive_features=groups)
     model.to_onnx(tmp_path / "model.onnx")
     rows = {"X": X.head(150), "y": y.head(150), "sensitive_features": groups.head(150)}
     few = {"n_bootstrap": 20, "n_shuffles": 5}

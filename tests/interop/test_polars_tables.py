@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-from credit import QUICK, fitted_credit, load_credit
 
 import gcig
 from gcig.auditing import audit
 from gcig.metrics import equalized_odds_gap, gcig_score, group_rates
+from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_the_table_has_polars_own_types(in_polars):
 def test_fit_predict_and_explain(credit, in_polars):
     X, *_ = credit
     table, y, sex = in_polars
-    model = gcig.FairXClassifier(**QUICK).fit(table, y, sensitive_features=sex)
+    model = gcig.FairXClassifier(**QUICK_CREDIT).fit(table, y, sensitive_features=sex)
     assert np.array_equal(model.predict_proba(table), fitted_credit().predict_proba(X))
     turned = table.select(reversed(table.columns))
     assert np.array_equal(model.predict(turned), model.predict(table))

@@ -4,7 +4,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from credit import QUICK, fitted_credit, load_credit
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -20,6 +19,7 @@ import gcig
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
+from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 # Three epochs on half the rows do not learn much.
 pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning")
@@ -38,7 +38,7 @@ def credit():
 
 
 def requesting(**parameters):
-    return gcig.FairXClassifier(**{**QUICK, **parameters})
+    return gcig.FairXClassifier(**{**QUICK_CREDIT, **parameters})
 
 
 def encoding():
@@ -117,7 +117,9 @@ def test_a_search_inside_a_pipeline_and_over_its_parameters(credit):
 @pytest.mark.usefixtures("routing")
 def test_a_method_that_predicts_by_group_gets_the_groups_of_scored_rows(credit):
     X, y, sex = credit
-    model = ThresholdOptimizerClassifier(**{name: v for name, v in QUICK.items() if name != "threshold"})
+    model = ThresholdOptimizerClassifier(
+        **{name: v for name, v in QUICK_CREDIT.items() if name != "threshold"}
+    )
     scores = cross_validate(model, X, y, params={"sensitive_features": sex}, cv=2)["test_score"]
     assert ((scores > 0.5) & (scores < 1)).all()
 
@@ -144,7 +146,7 @@ def test_calibration_and_voting_around_fitted_models(credit):
 @pytest.mark.usefixtures("routing")
 def test_a_vote_of_our_estimators(credit):
     X, y, sex = credit
-    plain = UnconstrainedClassifier(**QUICK)
+    plain = UnconstrainedClassifier(**QUICK_CREDIT)
     vote = VotingClassifier([("fair", requesting()), ("plain", plain)], voting="soft")
     vote.fit(X, y, sensitive_features=sex)
     means = np.mean([each.predict_proba(X) for each in vote.estimators_], axis=0)
@@ -179,7 +181,9 @@ def test_memory_of_joblib_returns_the_stored_fit(tmp_path, credit):
 
     def fit(seed):
         calls.append(seed)
-        return UnconstrainedClassifier(**{**QUICK, "random_state": seed}).fit(X, y, sensitive_features=sex)
+        return UnconstrainedClassifier(**{**QUICK_CREDIT, "random_state": seed}).fit(
+            X, y, sensitive_features=sex
+        )
 
     cached = joblib.Memory(tmp_path, verbose=0).cache(fit)
     first, second = cached(1), cached(1)

@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from biased import gaps, make_biased
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +26,7 @@ from gcig.methods.outcome_judge import cell_members
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
 from gcig.training.loop import Loop
+from tables import gaps, make_biased
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)

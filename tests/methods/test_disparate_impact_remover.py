@@ -5,7 +5,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from biased import QUICK, gaps, make_biased
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
@@ -18,6 +17,7 @@ from gcig._validation import InputError, InputWarning
 from gcig.data.encoding import TableEncoder
 from gcig.methods.disparate_impact_remover import DisparateImpactRemover, DisparateImpactRemoverClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from tables import QUICK_BIASED, gaps, make_biased
 
 
 def repair(values, groups, **parameters):
@@ -249,7 +249,7 @@ def biased():
 
 @pytest.fixture(scope="module")
 def model(biased):
-    return DisparateImpactRemoverClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    return DisparateImpactRemoverClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
 
 
 def test_the_network_sees_repaired_numbers_and_other_columns_as_they_are(model, biased):
@@ -273,13 +273,15 @@ def test_baselines_are_means_of_repaired_rows(model, biased):
 
 
 def test_level_zero_is_the_plain_network(biased):
-    none = DisparateImpactRemoverClassifier(repair_level=0.0, **QUICK).fit(biased.X, biased.y, **biased.by)
-    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    none = DisparateImpactRemoverClassifier(repair_level=0.0, **QUICK_BIASED).fit(
+        biased.X, biased.y, **biased.by
+    )
+    plain = UnconstrainedClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
     np.testing.assert_array_equal(none.predict_proba(biased.X, **biased.by), plain.predict_proba(biased.X))
 
 
 def test_selection_rates_come_together(model, biased):
-    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    plain = UnconstrainedClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
     test = make_biased(4000, seed=7)
     before = gaps(plain.predict(test.X), test.y, test.groups)["dp"]
     after = gaps(model.predict(test.X, **test.by), test.y, test.groups)["dp"]
@@ -292,7 +294,7 @@ def test_the_demographic_parity_difference_is_halved_on_nine_of_ten_seeds():
     halved = 0
     for seed in range(10):
         train, test = make_biased(seed=2 * seed), make_biased(4000, seed=2 * seed + 1)
-        settings = {**QUICK, "random_state": seed}
+        settings = {**QUICK_BIASED, "random_state": seed}
         fair = DisparateImpactRemoverClassifier(**settings).fit(train.X, train.y, **train.by)
         plain = UnconstrainedClassifier(**settings).fit(train.X, train.y, **train.by)
         after = gaps(fair.predict(test.X, **test.by), test.y, test.groups)["dp"]
@@ -360,7 +362,7 @@ def test_a_clone_fitted_again_is_the_same_model(model, biased):
 def test_numbers_without_preprocessing_and_three_groups():
     biased = make_biased(600, groups=("a", "b", "c"))
     numbers = np.column_stack([biased.X.drop(columns="job"), biased.X["job"] == "nurse"]).astype(float)
-    settings = {**QUICK, "preprocessing": "none"}
+    settings = {**QUICK_BIASED, "preprocessing": "none"}
     model = DisparateImpactRemoverClassifier(**settings).fit(numbers, biased.y, **biased.by)
     assert list(model.repair_.tables) == [0, 1, 2, 3]
     seen = model.encode(numbers, **biased.by)
@@ -369,7 +371,7 @@ def test_numbers_without_preprocessing_and_three_groups():
 
 
 def test_warm_start_keeps_the_quantiles(biased):
-    settings = {**QUICK, "max_epochs": 2, "warm_start": True}
+    settings = {**QUICK_BIASED, "max_epochs": 2, "warm_start": True}
     model = DisparateImpactRemoverClassifier(**settings).fit(biased.X, biased.y, **biased.by)
     repair = model.repair_
     model.fit(biased.X[:500], biased.y[:500], **biased.by_first(500))
@@ -385,7 +387,7 @@ def test_a_constant_column_and_missing_cells():
     table.loc[::5, "district"] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # of the constant column
-        model = DisparateImpactRemoverClassifier(**QUICK).fit(table, biased.y, **biased.by)
+        model = DisparateImpactRemoverClassifier(**QUICK_BIASED).fit(table, biased.y, **biased.by)
     seen = model.encode(table, **biased.by)
     assert np.isfinite(seen).all()
     column = model.encoder_.encoded_names_.index("district=missing")
@@ -395,4 +397,6 @@ def test_a_constant_column_and_missing_cells():
 def test_parameters_are_checked():
     biased = make_biased(60)
     with pytest.raises(InputError, match="repair_level"):
-        DisparateImpactRemoverClassifier(repair_level=-0.1, **QUICK).fit(biased.X, biased.y, **biased.by)
+        DisparateImpactRemoverClassifier(repair_level=-0.1, **QUICK_BIASED).fit(
+            biased.X, biased.y, **biased.by
+        )

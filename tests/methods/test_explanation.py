@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from loans import QUICK, make_loans
 from torch import nn
 
 from gcig._validation import InputError
@@ -10,6 +9,7 @@ from gcig.core.definition import Definition
 from gcig.methods.explanation import Explanation
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.metrics import gcig_score
+from tables import QUICK, make_loans
 
 LOANS, TEST = make_loans(), make_loans(50, seed=1)
 

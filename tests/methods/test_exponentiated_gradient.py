@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from biased import QUICK, gaps, make_biased
 from fairlearn.metrics import equalized_odds_difference
 from fairlearn.reductions import EqualizedOdds, ErrorRate
 from scipy.special import expit
@@ -20,8 +19,9 @@ from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRa
 from gcig.methods.weighted_training import train_weighted
 from gcig.training.loop import Loop
 from gcig.training.runtime import seeded_generator
+from tables import QUICK_BIASED, gaps, make_biased
 
-SHORT = {**QUICK, "max_iter": 8}
+SHORT = {**QUICK_BIASED, "max_iter": 8}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def model(biased):
 
 
 def test_the_gap_falls_on_new_rows_and_ranking_stays(model, biased):
-    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    plain = UnconstrainedClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
     test = make_biased(4000, seed=7)
     before = gaps(plain.predict(test.X), test.y, test.groups)["eo"]
     after = gaps(model.expected_predictions(test.X), test.y, test.groups)["eo"]
@@ -150,7 +150,7 @@ def test_networks_of_one_s_own_are_mixed_saved_and_loaded_with_their_code(biased
 def test_three_groups_and_named_classes():
     biased = make_biased(1500, groups=("a", "b", "c"))
     named = np.where(biased.y == 1, "yes", "no")
-    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, named, **biased.by)
+    plain = UnconstrainedClassifier(**QUICK_BIASED).fit(biased.X, named, **biased.by)
     model = ExponentiatedGradientClassifier(**SHORT).fit(biased.X, named, **biased.by)
     before = gaps((plain.predict(biased.X) == "yes").astype(float), biased.y, biased.groups)["eo"]
     assert gaps(model.expected_predictions(biased.X), biased.y, biased.groups)["eo"] < 0.5 * before
@@ -198,7 +198,7 @@ def test_weights_in_the_constraints_are_copies_of_rows():
 
 
 def test_warm_start_goes_on_from_the_heaviest_network(biased):
-    settings = {**QUICK, "max_iter": 2, "round_epochs": 1, "warm_start": True}
+    settings = {**QUICK_BIASED, "max_iter": 2, "round_epochs": 1, "warm_start": True}
     model = ExponentiatedGradientClassifier(**settings).fit(biased.X, biased.y, **biased.by)
     before = model.module_
     model.set_params(max_epochs=1).fit(biased.X, biased.y, **biased.by)
@@ -217,7 +217,7 @@ def test_warm_start_goes_on_from_the_heaviest_network(biased):
 def test_parameters_are_checked(parameters, message):
     biased = make_biased(60)
     with pytest.raises(InputError, match=message):
-        ExponentiatedGradientClassifier(**{**QUICK, **parameters}).fit(biased.X, biased.y, **biased.by)
+        ExponentiatedGradientClassifier(**{**QUICK_BIASED, **parameters}).fit(biased.X, biased.y, **biased.by)
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_the_gap_is_halved_on_nine_of_ten_seeds():
     halved = 0
     for seed in range(10):
         train, test = make_biased(seed=2 * seed), make_biased(4000, seed=2 * seed + 1)
-        settings = {**QUICK, "random_state": seed}
+        settings = {**QUICK_BIASED, "random_state": seed}
         plain = UnconstrainedClassifier(**settings).fit(train.X, train.y, **train.by)
         model = ExponentiatedGradientClassifier(**settings).fit(train.X, train.y, **train.by)
         before = gaps(plain.predict(test.X), test.y, test.groups)["eo"]

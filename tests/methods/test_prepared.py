@@ -2,11 +2,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from loans import make_loans
 from sklearn.utils.class_weight import compute_class_weight
 
 from gcig._validation import InputError, InputWarning
 from gcig.methods.prepared import check_table, training_data
+from tables import make_loans
 
 LOANS = make_loans(200)
 CPU = torch.device("cpu")

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from loans import QUICK, make_loans
 from torch import nn
 
 import gcig
@@ -18,6 +17,7 @@ from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import gcig_score
 from gcig.models.mlp import make_mlp
 from gcig.persistence import PersistenceError, load_folder, save_folder
+from tables import QUICK, make_loans
 
 LOANS, TEST = make_loans(), make_loans(50, seed=1)
 

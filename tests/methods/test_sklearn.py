@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from loans import QUICK, make_loans
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
@@ -18,6 +17,7 @@ from torch import nn
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
+from tables import QUICK, make_loans
 
 LOANS = make_loans()
 METHODS = [FairXClassifier, UnconstrainedClassifier]

@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from biased import QUICK, gaps, make_biased
 from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score
@@ -11,6 +10,7 @@ import gcig
 from gcig._validation import InputError
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier, ThresholdRule, equalize_odds
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from tables import QUICK_BIASED, gaps, make_biased
 
 
 class Given(BaseEstimator):
@@ -103,11 +103,11 @@ def biased():
 
 @pytest.fixture(scope="module")
 def model(biased):
-    return ThresholdOptimizerClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    return ThresholdOptimizerClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
 
 
 def test_scores_and_auc_are_the_plain_network_s(model, biased):
-    plain = UnconstrainedClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    plain = UnconstrainedClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
     np.testing.assert_array_equal(model.predict_proba(biased.X), plain.predict_proba(biased.X))
     np.testing.assert_array_equal(model.decision_function(biased.X), plain.decision_function(biased.X))
     for name, weight in plain.explained_score.state_dict().items():
@@ -209,7 +209,7 @@ def test_named_classes_arrays_and_three_groups():
     biased = make_biased(900, groups=("a", "b", "c"))
     numbers = biased.X.drop(columns="job").to_numpy()
     named = np.where(biased.y == 1, "yes", "no")
-    model = ThresholdOptimizerClassifier(**QUICK).fit(numbers, named, **biased.by)
+    model = ThresholdOptimizerClassifier(**QUICK_BIASED).fit(numbers, named, **biased.by)
     assert len(model.rules_) == 3
     assert set(model.predict(numbers, **biased.by)) == {"no", "yes"}
     assert gaps(model.expected_predictions(numbers, **biased.by), biased.y, biased.groups)["eo"] < 1e-6
@@ -217,8 +217,10 @@ def test_named_classes_arrays_and_three_groups():
 
 def test_sample_weight_reaches_the_network(biased):
     weights = np.where(biased.y == 1, 5.0, 1.0)
-    model = ThresholdOptimizerClassifier(**QUICK).fit(biased.X, biased.y, **biased.by, sample_weight=weights)
-    plain = ThresholdOptimizerClassifier(**QUICK).fit(biased.X, biased.y, **biased.by)
+    model = ThresholdOptimizerClassifier(**QUICK_BIASED).fit(
+        biased.X, biased.y, **biased.by, sample_weight=weights
+    )
+    plain = ThresholdOptimizerClassifier(**QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
     assert model.predict_proba(biased.X)[:, 1].mean() > plain.predict_proba(biased.X)[:, 1].mean() + 0.1
 
 
@@ -232,7 +234,7 @@ def test_sample_weight_reaches_the_network(biased):
 def test_parameters_are_checked(parameters, message):
     biased = make_biased(60)
     with pytest.raises(InputError, match=message):
-        ThresholdOptimizerClassifier(**parameters, **QUICK).fit(biased.X, biased.y, **biased.by)
+        ThresholdOptimizerClassifier(**parameters, **QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
 
 
 @pytest.mark.slow
@@ -240,7 +242,7 @@ def test_the_gap_is_halved_on_nine_of_ten_seeds():
     halved = 0
     for seed in range(10):
         train, test = make_biased(seed=2 * seed), make_biased(4000, seed=2 * seed + 1)
-        model = ThresholdOptimizerClassifier(**{**QUICK, "random_state": seed})
+        model = ThresholdOptimizerClassifier(**{**QUICK_BIASED, "random_state": seed})
         model.fit(train.X, train.y, **train.by)
         before = gaps((model.decision_function(test.X) >= 0).astype(float), test.y, test.groups)["eo"]
         after = gaps(model.expected_predictions(test.X, **test.by), test.y, test.groups)["eo"]

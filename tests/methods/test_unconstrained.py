@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from loans import QUICK, make_loans
 from sklearn.metrics import roc_auc_score
 
 from gcig._validation import InputError
@@ -8,6 +7,7 @@ from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import DivergenceError, Epoch, Outcome
+from tables import QUICK, make_loans
 
 LOANS, TEST = make_loans(), make_loans(seed=1)
 

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from audit_examples import HOSTILE, example, hostile, undefined
-from page_reading import Page
 
 from gcig.records import AuditRecord, Interval
 from gcig.report.audit_page import audit_page
+from support.audit_records import HOSTILE, example, hostile, undefined
+from support.pages import Page
 
 
 @pytest.fixture(scope="module")

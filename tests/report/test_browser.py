@@ -5,13 +5,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from audit_examples import example, hostile, undefined
-from fold_examples import comparison, evaluation
 
 from gcig.records import Interval
 from gcig.report.audit_page import audit_page
 from gcig.report.comparison_page import comparison_page
 from gcig.report.training_page import training_page
+from support.audit_records import example, hostile, undefined
+from support.fold_results import comparison, evaluation
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")

@@ -2,7 +2,6 @@ import math
 from xml.etree import ElementTree
 
 import pytest
-from audit_examples import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from gcig.report import charts
 from gcig.report.charts.axes import Scale, scale_for, tick_labels, ticks
 from gcig.report.charts.marks import COLOURS, SHAPES, colour, legend_height, marker
 from gcig.report.charts.svg import WIDTH, element, fitted, text_width
+from support.audit_records import HOSTILE
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 NAME = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30))

@@ -1,9 +1,6 @@
 import math
 
 import pytest
-from audit_examples import HOSTILE
-from fold_examples import comparison, evaluation, fold
-from page_reading import Page
 
 from gcig.report.bargain import Scores, bargain
 from gcig.report.comparison_page import comparison_page, methods_table
@@ -12,6 +9,9 @@ from gcig.report.pooling import group_sizes, pooled_rates, wilson
 from gcig.report.summaries import summarise
 from gcig.report.tables import cell_text
 from gcig.report.training_page import training_page
+from support.audit_records import HOSTILE
+from support.fold_results import comparison, evaluation, fold
+from support.pages import Page
 
 LABELS = {"unconstrained": "Plain", "fairx": "FairX", "adversarial": "Adversarial", "hardt": "Hardt"}
 

@@ -4,8 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from audit_examples import HOSTILE, example, hostile, undefined
-from fold_examples import comparison, evaluation
 
 from gcig.report.charts import TradeOff
 from gcig.report.displays import (
@@ -15,6 +13,8 @@ from gcig.report.displays import (
     ParetoDisplay,
 )
 from gcig.report.displays.canvas import literal
+from support.audit_records import HOSTILE, example, hostile, undefined
+from support.fold_results import comparison, evaluation
 
 matplotlib = pytest.importorskip("matplotlib", reason="the displays draw with matplotlib (gcig[plot])")
 

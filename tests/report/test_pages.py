@@ -4,7 +4,6 @@ import re
 
 import pytest
 from markupsafe import Markup
-from page_reading import Page
 
 from gcig.report import charts
 from gcig.report.document import (
@@ -23,6 +22,7 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.tables import Cell, Table
+from support.pages import Page
 
 EVERY_BLOCK = [
     VerdictBlock("concern", "Headline", ["finding"], ["caution"]),

@@ -3,10 +3,10 @@ import io
 import math
 
 import pytest
-from audit_examples import HOSTILE
 
 from gcig.records import Interval
 from gcig.report.tables import Cell, Table, cell_text, estimate, mean_sd, to_csv, to_latex, to_markdown
+from support.audit_records import HOSTILE
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from loans import QUICK, make_loans
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.utils import check_random_state
@@ -21,6 +20,7 @@ from gcig.methods.fairx.guards import Verdict
 from gcig.metrics import equalized_odds_gap, gcig_score
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError
+from tables import QUICK, make_loans
 
 LOANS = make_loans()
 TEST = make_loans(seed=1)

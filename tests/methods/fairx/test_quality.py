@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from loans import make_loans
 from sklearn.metrics import roc_auc_score
 
 import gcig
 from gcig.methods.fairx.estimator import FairXClassifier
+from tables import make_loans
 
 LOANS, TEST = make_loans(600), make_loans(2000, seed=1)
 SHORT = {"max_epochs": 10, "hidden_sizes": (16, 8), "learning_rate": 0.01, "device": "cpu", "random_state": 0}

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from loans import make_loans
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
@@ -22,6 +21,7 @@ from gcig.metrics import equalized_odds_gap, gcig_score
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import seeded_generator
+from tables import make_loans
 
 LOANS = make_loans(400)
 

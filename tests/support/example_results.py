@@ -1,4 +1,4 @@
-"""Frames of results as a benchmark would give them, from means by dataset and method."""
+"""Example result frames, laid out as a benchmark writes them."""
 
 import json
 
@@ -35,7 +35,7 @@ def frame_of(rows: list[dict]) -> pd.DataFrame:
 
 
 def comparison_frame(datasets=DATASETS, methods=tuple(METHODS), folds: int = 5) -> pd.DataFrame:
-    """FairX has a quarter of the others' GCIG and half of their EO gap; every cell has a little noise."""
+    """Return results in which FairX has a quarter of the others' GCIG and EO gap, plus a little noise."""
     rng = np.random.default_rng(0)
     rows = []
     for dataset in datasets:

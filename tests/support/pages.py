@@ -1,4 +1,4 @@
-"""Pages read back by an HTML parser of their own, to see what a browser would see."""
+"""Report pages as a browser sees them, read by a small HTML parser."""
 
 from html.parser import HTMLParser
 
@@ -6,7 +6,7 @@ VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """Elements, texts and raw parts of a page; unbalanced tags are errors."""
+    """The elements, texts and raw parts of a page; unbalanced tags fail an assertion."""
 
     def __init__(self, html):
         super().__init__(convert_charrefs=True)

@@ -11,11 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from small_runs import small_cells, small_store, small_table
-
 from gcig.benchmark.execution import run_cell
 from gcig.benchmark.results import write_results
 from gcig.benchmark.runner import run_cells
+from support.small_runs import small_cells, small_store, small_table
 
 
 def run(out, jobs):

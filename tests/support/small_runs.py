@@ -1,4 +1,4 @@
-"""A table and cells that run in a moment, and methods that go wrong."""
+"""Small benchmark runs: a table and work that finishes within a second, and methods that fail."""
 
 import contextlib
 import os

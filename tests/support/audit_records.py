@@ -1,4 +1,4 @@
-"""Audits made by hand: a realistic one, one with hostile names, and one where nothing is defined."""
+"""Audit records written by hand: a realistic one, one with hostile names, one with undefined numbers."""
 
 import math
 from dataclasses import replace
@@ -172,7 +172,7 @@ def example(
 
 
 def hostile():
-    """Every name that comes from a user's file is an attack."""
+    """Return a record in which every name taken from a user's file is an injection attempt."""
     record = example(groups=HOSTILE[:4], columns=HOSTILE, name=HOSTILE[0])
     subject = replace(
         record.subject,
@@ -198,7 +198,7 @@ def hostile():
 
 
 def undefined():
-    """A record whose numbers are all undefined, with one group that is too small to publish."""
+    """Return a record whose numbers are all undefined, with one suppressed group."""
     record = example(groups=("only",), columns=("x",), include_rows=False)
     lost = GroupAudit("tiny", None, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN)
     outcome = OutcomeAudit(NAN, NAN, NAN, NAN, NAN, NAN, math.nan, NAN, NAN, NAN, NAN, collapsed=True)

@@ -1,0 +1,1 @@
+"""Test support: example records, small runs and page parsing that several test files share."""
