@@ -45,7 +45,7 @@ def test_estimates_are_those_of_the_metrics() -> None:
             "delta_fpr",
         ):
             assert getattr(found, name).value == pytest.approx(getattr(expected, name)), name
-        assert found.four_fifths.value == pytest.approx(expected.selection_rate_ratio)
+        assert found.selection_rate_ratio.value == pytest.approx(expected.selection_rate_ratio)
         assert found.demographic_parity_difference.value == pytest.approx(
             expected.demographic_parity_difference
         )
@@ -110,7 +110,7 @@ def test_wilson_at_the_ends() -> None:
 def test_a_group_that_is_never_selected_leaves_room_for_chance() -> None:
     groups = np.where(np.arange(N) < 20, 1, 0)  # the second group has 20 rows
     decided = np.where(groups == 1, 0.0, (SCORES >= 0.5).astype(float))
-    found = audit_outcome(tally(groups, decisions=decided), 50, RNG).four_fifths
+    found = audit_outcome(tally(groups, decisions=decided), 50, RNG).selection_rate_ratio
     rate = decided[groups == 0].mean()
     assert (found.value, found.low) == (0.0, 0.0)
     assert found.high == pytest.approx(wilson(0.0, 20).high / rate)

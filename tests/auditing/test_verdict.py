@@ -11,7 +11,7 @@ from support.audits import example_audit
 RECORD = example_audit().record
 EVEN = replace(
     RECORD.outcome,
-    four_fifths=Interval(0.95, 0.9, 1.0),
+    selection_rate_ratio=Interval(0.95, 0.9, 1.0),
     eo_gap=Interval(0.03, 0.01, 0.06),
     eo_noise_floor=0.02,
     collapsed=False,
@@ -49,8 +49,8 @@ def test_no_difference_is_found_only_where_one_would_have_been_seen() -> None:
     ("changes", "status"),
     [
         ({}, "clear"),
-        ({"four_fifths": Interval(0.6, 0.5, 0.7)}, "concern"),
-        ({"four_fifths": Interval(0.75, 0.6, 0.9)}, "inconclusive"),
+        ({"selection_rate_ratio": Interval(0.6, 0.5, 0.7)}, "concern"),
+        ({"selection_rate_ratio": Interval(0.75, 0.6, 0.9)}, "inconclusive"),
         ({"eo_gap": Interval(0.3, 0.2, 0.4)}, "concern"),
         ({"eo_gap": Interval(0.3, 0.01, 0.6)}, "inconclusive"),
         ({"eo_gap": Interval(0.3, 0.2, 0.4), "eo_noise_floor": 0.25}, "clear"),  # chance explains it
@@ -67,7 +67,7 @@ def test_the_more_serious_question_gives_the_status() -> None:
     for procedural, outcome, status in (
         (quiet, EVEN, "clear"),
         (RECORD.procedural, EVEN, "concern"),
-        (quiet, replace(EVEN, four_fifths=Interval(0.5, 0.4, 0.6)), "concern"),
+        (quiet, replace(EVEN, selection_rate_ratio=Interval(0.5, 0.4, 0.6)), "concern"),
         (quiet, replace(EVEN, collapsed=True), "inconclusive"),
     ):
         verdict = write_verdict(RECORD.subject, outcome, RECORD.groups, procedural)
@@ -76,7 +76,7 @@ def test_the_more_serious_question_gives_the_status() -> None:
     assert (
         ", but its decisions differ"
         in write_verdict(
-            RECORD.subject, replace(EVEN, four_fifths=Interval(0.5, 0.4, 0.6)), RECORD.groups, quiet
+            RECORD.subject, replace(EVEN, selection_rate_ratio=Interval(0.5, 0.4, 0.6)), RECORD.groups, quiet
         ).headline
     )
 

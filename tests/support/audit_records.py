@@ -120,7 +120,7 @@ def example(
             delta_tpr=around(0.072, 0.02),
             delta_fpr=around(0.066, 0.01),
             demographic_parity_difference=around(0.171, 0.01),
-            four_fifths=around(0.31, 0.03),
+            selection_rate_ratio=around(0.31, 0.03),
             collapsed=False,
         ),
         groups=tuple(

@@ -43,7 +43,7 @@ def evaluation(
         gcig_low=gcig - 0.01,
         gcig_high=gcig + 0.01,
         effective_columns=columns,
-        gcig_columns_original={"age": gcig / 2, "job": gcig / 2},
+        gcig_columns={"age": gcig / 2, "job": gcig / 2},
     )
 
 

@@ -61,7 +61,7 @@ def audit_outcome(tally: OutcomeTally, n_draws: int, rng: np.random.Generator) -
         delta_tpr=measured(delta(1)),
         delta_fpr=measured(delta(0)),
         demographic_parity_difference=measured(lambda cells: _spread(_selection(cells), whole)),
-        four_fifths=_widened(measured(lambda cells: _ratio(_selection(cells), whole)), tally, whole),
+        selection_rate_ratio=_widened(measured(lambda cells: _ratio(_selection(cells), whole)), tally, whole),
         collapsed=has_collapsed(tally.cells.sum(axis=0), auc.value),
     )
 

@@ -27,7 +27,7 @@ def model_card(record: AuditRecord) -> str:
                 ("GCIG with shuffled groups (noise floor)", found.noise_floor),
                 ("GCIG beyond chance", found.excess),
                 ("equalized odds gap", outcome.eo_gap),
-                ("selection rate ratio (four fifths)", outcome.four_fifths),
+                ("selection rate ratio (four fifths)", outcome.selection_rate_ratio),
                 ("AUC", outcome.auc),
                 ("balanced accuracy", outcome.balanced_accuracy),
                 ("F1", outcome.f1),

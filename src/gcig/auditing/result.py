@@ -13,7 +13,7 @@ from gcig._validation import InputError
 from gcig.auditing.checking import CheckResult, check_limits
 from gcig.auditing.model_card import model_card
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, Interval
-from gcig.records.base import html_table, shown
+from gcig.records.formatting import html_table, shown
 
 __all__ = ["AuditResult"]
 
@@ -123,7 +123,7 @@ class AuditResult:
             ("noise floor", _with_interval(found.noise_floor)),
             ("evidence", found.evidence),
             ("equalized odds gap", _with_interval(outcome.eo_gap)),
-            ("four fifths", _with_interval(outcome.four_fifths)),
+            ("four fifths", _with_interval(outcome.selection_rate_ratio)),
             ("AUC", _with_interval(outcome.auc)),
         )
         columns = [

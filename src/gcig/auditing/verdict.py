@@ -52,7 +52,7 @@ def reasons_status(found: GcigAudit) -> str:
 
 def outcome_status(found: OutcomeAudit) -> str:
     """Whether decisions differ between the groups beyond chance."""
-    rates, gap = found.four_fifths, found.eo_gap
+    rates, gap = found.selection_rate_ratio, found.eo_gap
     beyond = gap.value - found.eo_noise_floor
     if found.collapsed or math.isnan(gap.value) or math.isnan(rates.value):
         return "inconclusive"
@@ -145,12 +145,12 @@ def _evidence(found: GcigAudit) -> str:
 def _outcome_findings(found: OutcomeAudit, groups: Sequence[GroupAudit]) -> list[str]:
     lines = []
     rates = {g.group: g.selection_rate.value for g in groups if not math.isnan(g.selection_rate.value)}
-    if len(rates) > 1 and not math.isnan(found.four_fifths.value):
+    if len(rates) > 1 and not math.isnan(found.selection_rate_ratio.value):
         low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
-        kept = "meets" if found.four_fifths.value >= FOUR_FIFTHS else "is below"
+        kept = "meets" if found.selection_rate_ratio.value >= FOUR_FIFTHS else "is below"
         lines.append(
             f"Group {low!r} gets the positive decision in {rates[low]:.1%} of cases, group {high!r} in "
-            f"{rates[high]:.1%}: a ratio of {_range(found.four_fifths)}, which {kept} four fifths."
+            f"{rates[high]:.1%}: a ratio of {_range(found.selection_rate_ratio)}, which {kept} four fifths."
         )
     if not math.isnan(found.eo_gap.value):
         lines.append(

@@ -17,7 +17,7 @@ from gcig.benchmark.store import RunStore
 from gcig.benchmark.tuning import Choice
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
-from gcig.records.base import html_table, shown
+from gcig.records.formatting import html_table, shown
 from gcig.report.charts.svg import standalone
 from gcig.report.charts.tradeoff import TradeOff, pareto
 from gcig.report.pareto import front

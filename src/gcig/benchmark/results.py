@@ -33,7 +33,7 @@ MEASURES = (
     *("gcig", "gcig_label0", "gcig_label1", "completeness"),
 )
 _EXTRA = (
-    *("effective_columns", "eo_noise_floor", "gcig_l2", "gcig_original", "gcig_l2_original", "threshold"),
+    *("effective_columns", "eo_noise_floor", "gcig_l2", "gcig_raw", "threshold"),
     *("log_loss", "selection_rate", "demographic_parity_difference", "selection_rate_ratio"),
     *("undefined_rows", "n_rows"),
 )

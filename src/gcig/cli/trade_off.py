@@ -34,11 +34,9 @@ def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
         f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}"
         + _meaning("error rates differ {} by group", plain.eo_gap, fair.eo_gap),
     ]
-    if not math.isnan(fair.gcig_original):
-        whole = f"{number(fair.gcig_original)} (plain: {number(plain.gcig_original)})"
-        lines.append(
-            f"       With each column of the file counted once, as `gcig audit` does, GCIG is {whole}."
-        )
+    if not math.isnan(fair.gcig_raw):
+        whole = f"{number(fair.gcig_raw)} (plain: {number(plain.gcig_raw)})"
+        lines.append(f"       On encoded columns, as in the paper, GCIG is {whole}.")
     if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
         floor = number(fair.eo_noise_floor)
         lines.append(f"       In so few rows even an exactly fair model shows an EO gap of {floor}.")

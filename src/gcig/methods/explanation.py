@@ -15,7 +15,7 @@ from gcig.core.definition import Definition
 from gcig.core.disparity import defined_rows, disparity, sum_blocks
 from gcig.core.numerics import vector_norm
 from gcig.core.references import GroupBaselines
-from gcig.records.base import html_table, shown
+from gcig.records.formatting import html_table, shown
 
 __all__ = ["Explanation", "explain_rows"]
 

@@ -142,17 +142,18 @@ def _with_gcig(
         gcig=mean(definition.columns, definition.norm),
         gcig_low=low,
         gcig_high=high,
-        gcig_l2=mean("raw", "l2"),
-        gcig_original=mean("original", "l1"),
-        gcig_l2_original=mean("original", "l2"),
+        gcig_l2=mean(definition.columns, "l2"),
+        gcig_raw=mean("raw", "l1"),
         gcig_label0=float(of_label[0]),
         gcig_label1=float(of_label[1]),
         completeness=found.completeness,
         undefined_rows=_undefined(sample, found.defined[definition.columns]),
         effective_columns=found.effective_columns,
         gcig_groups=_by_group(sums, sample.groups, definition.label_weights),
-        gcig_columns=_named(adapted.columns, found.columns["raw"]),
-        gcig_columns_original=_named(adapted.original_names, found.columns["original"]),
+        gcig_columns=_named(
+            adapted.original_names if definition.columns == "original" else adapted.columns,
+            found.columns[definition.columns],
+        ),
         definition=definition.to_dict(),
     )
 

@@ -1,8 +1,4 @@
-"""Frozen records of results, to and from JSON: what reports read.
-
-They hold plain Python values only, so that a report can read them without torch, scikit-learn or pandas.
-A number that is not defined is NaN in Python and ``null`` in JSON.
-"""
+"""Frozen records of results in plain Python values, and their conversion to and from JSON."""
 
 from gcig.records.audit import (
     AuditRecord,

@@ -1,7 +1,7 @@
-"""The record of one audit: what was measured, how sure it is, and what it means.
+"""The record of one audit: what was measured, how certain it is, and what it means.
 
-Rates and counts of a group under ``SMALLEST_CELL`` rows are left out of the record altogether, so that no
-writer of it can publish them.
+Rates and counts of suppressed groups and cells (fewer than ``min_cell`` rows) are not in the record at all,
+so no report can publish them. Figures have the names and the values that they have in `Evaluation`.
 """
 
 import math
@@ -27,13 +27,13 @@ __all__ = [
     "Verdict",
 ]
 
-SMALLEST_CELL = 11  # rows; the mean of fewer is close to a person's record
-AUDIT_SCHEMA = 1
+SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
+AUDIT_SCHEMA = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Interval(Record):
-    """An estimate and the ends of its 95 % interval; NaN where it is not defined."""
+    """An estimate and the limits of its 95 % interval; NaN if undefined."""
 
     value: float
     low: float = math.nan
@@ -47,13 +47,13 @@ class Subject(Record):
     Attributes
     ----------
     model_name, model_kind : the model's class or file name; a phrase such as "torch module".
-    model_sha256, data_sha256 : of the files or of the values; None where there is nothing to hash.
+    model_sha256, data_sha256 : of the files or of the values; None if there is nothing to hash.
     explanation : "integrated gradients" or "Shapley values".
-    reference : in words, which rows the groups' baselines were estimated on.
-    n_rows, n_columns : size of the audited table.
-    sensitive : names of the protected attributes; crossed where there are several.
+    reference : in words, the rows that the groups' references were estimated on.
+    n_rows, n_columns : size of the audited table, without the rows of suppressed groups.
+    sensitive : names of the protected attributes; several are crossed.
     positive : what label 1 means (the positive class).
-    threshold : probability from which a row is predicted 1; NaN where the model decides otherwise.
+    threshold : probability from which a row is predicted 1; NaN if the model has its own decision rule.
     definition : the choices behind GCIG.
     versions : software and version, such as ``{"gcig": "0.1.0"}``.
     created : ISO date and time in UTC.
@@ -79,14 +79,14 @@ class Subject(Record):
 class GroupAudit(Record):
     """Rates of one group, with intervals.
 
-    ``n_rows`` is None where the group is too small to publish; all else is then undefined or empty. A rate
-    over fewer than ``SMALLEST_CELL`` rows is undefined.
+    ``n_rows`` is None for a suppressed group, whose other fields are undefined or empty. A rate over fewer
+    than ``min_cell`` rows is undefined.
 
     Attributes
     ----------
     base_rate, selection_rate, tpr, fpr, ppv : as in ``GroupRates``.
-    calibration : mean predicted probability less the base rate.
-    auc : ranking inside the group.
+    calibration : mean predicted probability minus the base rate.
+    auc : AUC over the group's rows.
     roc : (false positive rate, true positive rate) points from (0, 0) to (1, 1), at most 101.
     gcig : GCIG over the group's rows.
     """
@@ -106,11 +106,7 @@ class GroupAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class OutcomeAudit(Record):
-    """Utility and outcome fairness over all rows.
-
-    ``eo_noise_floor`` is the gap that an exactly fair model with the same rates and cell sizes shows on
-    average. ``four_fifths`` is the smallest over the largest selection rate.
-    """
+    """Utility and outcome fairness over all rows; the fields are those of `Evaluation`, with intervals."""
 
     accuracy: Interval
     balanced_accuracy: Interval
@@ -122,7 +118,7 @@ class OutcomeAudit(Record):
     delta_tpr: Interval
     delta_fpr: Interval
     demographic_parity_difference: Interval
-    four_fifths: Interval
+    selection_rate_ratio: Interval
     collapsed: bool
 
 
@@ -137,7 +133,7 @@ class LabelAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class PairAudit(Record):
-    """Disparity between two groups' baselines alone."""
+    """Mean disparity between the references of two groups."""
 
     first: str
     second: str
@@ -146,16 +142,16 @@ class PairAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class ColumnAudit(Record):
-    """What one column adds to the disparity.
+    """The contribution of one column to the disparity.
 
     Attributes
     ----------
-    column : name of the original column.
-    share : its part of the disparity; the shares add up to 1.
-    contribution : mean contribution to GCIG, with an interval.
-    profile : group -> mean normalised attribution of the column when the reference is that group's.
-    towards : the group under whose reference the column speaks most for the positive class.
-    difference : the largest less the smallest value of ``profile``.
+    column : name of the column, one of the columns of the definition.
+    share : its share of the disparity; the shares add up to 1.
+    contribution : contribution to GCIG; the contributions add up to it.
+    profile : group -> mean normalised attribution of the column under that group's reference.
+    towards : the group under whose reference the column favours the positive class most.
+    difference : the largest minus the smallest value of ``profile``.
     """
 
     column: str
@@ -168,14 +164,14 @@ class ColumnAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class RowAudit(Record):
-    """A row with a large disparity: its position, and with ``include_rows=True`` its reasons.
+    """A row with a large disparity: its position and, with ``include_rows=True``, its reasons.
 
     Attributes
     ----------
-    position : place in the audited table, counted from 0.
-    disparity : V of the row.
-    label, group, score : None (NaN) unless rows were asked for.
-    reasons : group -> column -> attribution under that group's reference; empty unless asked for.
+    position : position in the audited table, from 0.
+    disparity : disparity of the row.
+    label, group, score : None (NaN) unless ``include_rows`` was set.
+    reasons : group -> column -> attribution under that group's reference; likewise empty.
     """
 
     position: int
@@ -198,23 +194,21 @@ class StabilityCheck(Record):
 
 @dataclass(frozen=True, eq=False)
 class GcigAudit(Record):
-    """GCIG, how sure it is, and what is behind it.
+    """GCIG, its uncertainty, and where it comes from.
 
     Attributes
     ----------
-    gcig : the mean disparity; the interval resamples rows with the baselines fixed.
-    gcig_resampled : the same with the baselines estimated again in every draw.
-    noise_floor : its mean when group labels are shuffled inside each label, and the 2.5 % and 97.5 %
-        quantiles.
-    excess : gcig less the noise floor's mean; what counts.
+    gcig : GCIG by the definition; the interval resamples rows with the references fixed.
+    gcig_resampled : the same with the references estimated again in every draw.
+    noise_floor : mean, 2.5 % and 97.5 % quantile of GCIG with group labels shuffled within each label.
+    excess : GCIG minus the mean of the noise floor: the part that chance does not explain.
     p_value : share of shuffles with a GCIG as large.
     evidence : "disparity", "none" or "not enough".
-    undefined_rows : rows whose attributions vanish; left out.
-    completeness : relative residual of the attributions' sums.
-    standard_error : of GCIG from sampling permutations (Shapley values only; else NaN).
-    clipped : share of probabilities that were clipped before taking logits (Shapley values only; else NaN).
-    effective_columns : exp of the entropy of the mean absolute normalised attribution.
-    histogram_edges, histogram_counts : the distribution of V over rows; counts of each group.
+    undefined_rows, completeness, effective_columns, gcig_l2, gcig_raw : as in `Evaluation`.
+    standard_error : of GCIG due to sampled permutations (Shapley values only; otherwise NaN).
+    clipped : share of probabilities clipped before taking logits (Shapley values only; otherwise NaN).
+    compared : groups whose references were compared; fewer than two leave GCIG undefined.
+    histogram_edges, histogram_counts : the distribution of the disparity over rows, per group.
     """
 
     gcig: Interval
@@ -226,8 +220,11 @@ class GcigAudit(Record):
     undefined_rows: int
     completeness: float
     effective_columns: float
+    gcig_l2: float = math.nan
+    gcig_raw: float = math.nan
     standard_error: float = math.nan
     clipped: float = math.nan
+    compared: tuple[str, ...] = ()
     histogram_edges: tuple[float, ...] = ()
     histogram_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     labels: tuple[LabelAudit, ...] = ()
@@ -239,29 +236,43 @@ class GcigAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
-    """The audit in words.
+    """The conclusion of an audit.
 
     Attributes
     ----------
-    status : "clear", "concern" or "inconclusive".
+    status : "clear", "concern" or "inconclusive": the more serious of ``reasons`` and ``decisions``.
     headline : one sentence.
-    findings : a sentence each, the most important first.
-    cautions : what the reader must know before relying on them.
+    findings : sentences, the most important first.
+    cautions : what a reader must know before relying on the findings.
+    reasons : the status of the question whether the model's reasons depend on the group.
+    decisions : the status of the question whether its decisions do.
     """
 
     status: str
     headline: str
     findings: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    reasons: str = "inconclusive"
+    decisions: str = "inconclusive"
 
 
 @dataclass(frozen=True, eq=False)
 class AuditRecord(Record):
-    """Everything that one audit found."""
+    """Everything found by one audit.
+
+    Attributes
+    ----------
+    min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
+        names of these cells.
+    proxy_columns : columns of the table that determine the group.
+    """
 
     subject: Subject
     verdict: Verdict
     outcome: OutcomeAudit
     groups: tuple[GroupAudit, ...]
     procedural: GcigAudit
+    min_cell: int = SMALLEST_CELL
+    suppressed_cells: tuple[str, ...] = ()
+    proxy_columns: tuple[str, ...] = ()
     schema: int = AUDIT_SCHEMA

@@ -1,34 +1,33 @@
-"""What all records share: conversion to and from JSON, and how values are shown.
+"""The base class of all records, and their conversion to and from JSON.
 
-They hold plain Python values only, so that a report can read them without torch, scikit-learn or pandas.
-A number that is not defined is NaN in Python and ``null`` in JSON.
+Records hold plain Python values only, so a report can read them without torch, scikit-learn or pandas.
+An undefined number is NaN in Python and ``null`` in JSON.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from html import escape
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
-__all__ = ["Record", "html_table", "shown"]
+__all__ = ["Record"]
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
     """Base of the records: conversion to and from plain dictionaries and JSON.
 
-    Two records are equal when their dictionaries are, so NaN equals NaN.
+    Two records are equal if their dictionaries are equal, so NaN equals NaN.
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON: NaN becomes None, tuples become lists."""
+        """Return plain values, ready for JSON: NaN becomes None, tuples become lists."""
         return {f.name: _plain(getattr(self, f.name), f.name) for f in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The record that ``to_dict`` was called on; unknown, missing and mistyped entries are errors."""
+        """Return the record that ``to_dict`` was called on; reject unknown, missing and mistyped entries."""
         if not isinstance(data, Mapping):
             raise ValueError(f"{cls.__name__}: expected a mapping, received {type(data).__name__}.")
         hints = get_type_hints(cls)
@@ -37,21 +36,22 @@ class Record:
             if found:
                 listed = ", ".join(sorted(map(str, found)))
                 raise ValueError(
-                    f"{cls.__name__}: {problem} entries: {listed}. Was it written by another version?"
+                    f"{cls.__name__}: {problem} entries: {listed}. The record was probably written by "
+                    "another version of gcig; read it with that version."
                 )
         return cls(**{name: _typed(hints[name], data[name], f"{cls.__name__}.{name}") for name in names})
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The record as one JSON object."""
+        """Return the record as one JSON object."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The record that ``to_json`` was called on."""
+        """Return the record that ``to_json`` was called on."""
         return cls.from_dict(json.loads(text))
 
     def scalars(self) -> dict[str, Any]:
-        """The fields that are single values: one row of a results table."""
+        """Return the fields that are single values: one row of a results table."""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
         return {name: value for name, value in pairs if value is None or isinstance(value, str | int | float)}
 
@@ -79,11 +79,11 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _typed(hint: Any, value: Any, name: str) -> Any:
-    """``value`` from JSON as the type that a field declares."""
+    """Convert ``value`` from JSON to the type that a field declares."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
-    if origin is UnionType:  # the records use `X | None` alone
+    if origin is UnionType:  # records only use `X | None`
         return None if value is None else _typed(arguments[0], value, name)
     if hint is float and value is None:
         return math.nan
@@ -100,21 +100,3 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if isinstance(hint, type) and issubclass(hint, Record):
         return hint.from_dict(value)
     raise ValueError(f"{name}: expected {getattr(hint, '__name__', hint)}, received {type(value).__name__}.")
-
-
-def shown(value: object) -> str:
-    """A value as text: four decimals, and words where a number is not defined."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "undefined"
-    if isinstance(value, float):
-        return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
-    return str(value)
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with every cell escaped: group and column names come from users' files."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

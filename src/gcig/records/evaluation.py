@@ -1,4 +1,4 @@
-"""The record of everything that is measured of one model on one set of rows."""
+"""The record of everything measured of one model on one set of rows."""
 
 import math
 from collections.abc import Mapping
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import Any
 
-from gcig.records.base import Record, html_table, shown
+from gcig.records.base import Record
+from gcig.records.formatting import html_table, shown
 
 __all__ = ["Evaluation", "GroupRates"]
 
 _PROCEDURAL = "procedural fairness"
-# The single values of an evaluation side by side, for notebooks.
+# The single values of an evaluation in three columns, for notebooks.
 _SECTIONS = {
     "utility": (
         *("n_rows", "threshold", "f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
@@ -19,18 +20,18 @@ _SECTIONS = {
     ),
     "outcome fairness": (
         *("eo_gap", "eo_noise_floor", "eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
-        *("demographic_parity_difference", "selection_rate_ratio"),
+        *("demographic_parity_difference", "selection_rate_ratio", "min_cell"),
     ),
     _PROCEDURAL: (
-        *("gcig", "gcig_low", "gcig_high", "gcig_l2", "gcig_original", "gcig_l2_original"),
-        *("gcig_label0", "gcig_label1", "completeness", "undefined_rows", "effective_columns"),
+        *("gcig", "gcig_low", "gcig_high", "gcig_l2", "gcig_raw", "gcig_label0", "gcig_label1"),
+        *("completeness", "undefined_rows", "effective_columns"),
     ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class GroupRates(Record):
-    """Rates of one group; a rate whose condition holds for no row of the group is NaN.
+    """Rates of one group; a rate is NaN if no row of the group meets its condition.
 
     Attributes
     ----------
@@ -41,7 +42,7 @@ class GroupRates(Record):
     tpr, fpr : share predicted 1 among the rows with label 1 and among those with label 0.
     ppv : share with label 1 among the rows predicted 1.
     mean_score : mean predicted probability of label 1.
-    calibration : ``mean_score - base_rate``, signed (positive: the model promises too much).
+    calibration : ``mean_score - base_rate``; positive if the model is overconfident in label 1.
     calibration_error : expected calibration error over ten bins of equal width.
     """
 
@@ -59,35 +60,38 @@ class GroupRates(Record):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Record):
-    """Everything that is measured of one model on one set of rows.
+    """Everything measured of one model on one set of rows.
 
     The fields that are single values are the columns of a results table (``scalars``). Fields that begin
-    with ``gcig``, ``completeness``, ``undefined_rows`` and ``effective_columns`` are NaN or None where only
+    with ``gcig``, ``completeness``, ``undefined_rows`` and ``effective_columns`` are NaN or None if only
     predictions were evaluated.
 
     Attributes
     ----------
-    n_rows, threshold : rows evaluated; probability from which a row is predicted 1 (NaN where the model
-        has a decision rule of its own).
+    n_rows, threshold : number of rows; probability from which a row is predicted 1 (NaN if the model has a
+        decision rule of its own).
     f1, auc, accuracy, balanced_accuracy, log_loss : utility, for label 1.
     selection_rate : share of rows predicted 1.
     eo_gap, eo_worst : sum and larger of ``delta_tpr`` and ``delta_fpr``.
-    eo_noise_floor, eo_worst_noise_floor : what an exactly fair model with the same rates and cell sizes
-        would score on average.
+    eo_noise_floor, eo_worst_noise_floor : the gaps that an exactly fair model with the same rates and cell
+        sizes shows on average.
     delta_tpr, delta_fpr : largest minus smallest rate over the groups.
     demographic_parity_difference, selection_rate_ratio : largest minus smallest, and smallest over
         largest, selection rate.
     gcig, gcig_low, gcig_high : GCIG by ``definition``, and its 95 % bootstrap interval over rows with the
-        baselines fixed.
-    gcig_l2, gcig_original, gcig_l2_original : l2 norm on encoded columns; l1 and l2 on original columns.
+        references fixed.
+    gcig_l2 : GCIG by ``definition`` with the l2 norm.
+    gcig_raw : GCIG with the l1 norm on encoded columns as they are, which is the paper's.
     gcig_label0, gcig_label1 : means over the rows of each label, by ``definition``.
     completeness : mean of ``|sum of attributions - score difference|`` over mean ``|score difference|``.
-    undefined_rows : rows whose attributions vanish, left out of every mean above.
-    effective_columns : exp of the entropy of the mean absolute normalised attribution (encoded columns).
+    undefined_rows : rows whose attributions vanish; they are left out of every mean of GCIG.
+    effective_columns : exp of the entropy of the column shares, on the columns of ``definition``.
     collapsed : one class predicted for 99.5 % of the rows or more, or an AUC under 0.55.
     groups : rates of each group.
+    min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
+        names of these cells.
     gcig_groups : GCIG over the rows of each group.
-    gcig_columns, gcig_columns_original : mean contribution of each column to the disparity.
+    gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
     definition : the choices behind ``gcig``.
 
     Examples
@@ -120,12 +124,13 @@ class Evaluation(Record):
     selection_rate_ratio: float
     collapsed: bool
     groups: tuple[GroupRates, ...]
+    min_cell: int = 1
+    suppressed_cells: tuple[str, ...] = ()
     gcig: float = math.nan
     gcig_low: float = math.nan
     gcig_high: float = math.nan
     gcig_l2: float = math.nan
-    gcig_original: float = math.nan
-    gcig_l2_original: float = math.nan
+    gcig_raw: float = math.nan
     gcig_label0: float = math.nan
     gcig_label1: float = math.nan
     completeness: float = math.nan
@@ -133,7 +138,6 @@ class Evaluation(Record):
     effective_columns: float = math.nan
     gcig_groups: Mapping[str, float] = field(default_factory=dict)
     gcig_columns: Mapping[str, float] = field(default_factory=dict)
-    gcig_columns_original: Mapping[str, float] = field(default_factory=dict)
     definition: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -149,33 +153,43 @@ class Evaluation(Record):
         header, *body = self._group_table()
         widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
         for row in (header, *body):
-            cells = (
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            entries = (
+                entry.ljust(w) if i == 0 else entry.rjust(w)
+                for i, (entry, w) in enumerate(zip(row, widths, strict=True))
             )
-            lines.append("  ".join(cells).rstrip())
-        if self.collapsed:
-            lines.append(
-                "The model has collapsed: it predicts one class only, or ranks rows no better than chance."
-            )
-        return "\n".join(lines)
+            lines.append("  ".join(entries).rstrip())
+        return "\n".join([*lines, *self._remarks()])
 
     def _repr_html_(self) -> str:
         scalars = self.scalars()
         measured = [title for title in _SECTIONS if title != _PROCEDURAL or not math.isnan(self.gcig)]
         columns = [[(name, shown(scalars[name])) for name in _SECTIONS[title]] for title in measured]
-        lines = [sum(cells, ()) for cells in zip_longest(*columns, fillvalue=("", ""))]
+        lines = [sum(entries, ()) for entries in zip_longest(*columns, fillvalue=("", ""))]
         header, *body = self._group_table()
-        return html_table([cell for title in measured for cell in (title, "")], lines) + html_table(
-            header, body
-        )
+        tables = html_table([entry for title in measured for entry in (title, "")], lines)
+        remarks = [html_table(("remarks",), [(line,) for line in self._remarks()])] if self._remarks() else []
+        return "".join([tables, html_table(header, body), *remarks])
+
+    def _remarks(self) -> list[str]:
+        """Return the sentences that belong with the numbers."""
+        lines = []
+        if self.suppressed_cells:
+            lines.append(
+                f"Gaps leave out cells with fewer than {self.min_cell} rows: "
+                f"{'; '.join(self.suppressed_cells)}."
+            )
+        if self.collapsed:
+            lines.append(
+                "The model has collapsed: it predicts one class only, or ranks rows no better than chance."
+            )
+        return lines
 
     def _group_table(self) -> list[tuple[str, ...]]:
-        """Header and one line per group: the rates, and GCIG where it was measured."""
+        """Return a header and one line per group: the rates, and GCIG if it was measured."""
         names = [f.name for f in fields(GroupRates)]
         table: list[tuple[str, ...]] = [(*names, "gcig")] if self.gcig_groups else [tuple(names)]
         for rates in self.groups:
-            cells = tuple(shown(getattr(rates, name)) for name in names)
+            entries = tuple(shown(getattr(rates, name)) for name in names)
             gcig = (shown(self.gcig_groups.get(rates.group, math.nan)),) if self.gcig_groups else ()
-            table.append((*cells, *gcig))
+            table.append((*entries, *gcig))
         return table

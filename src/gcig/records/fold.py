@@ -1,4 +1,4 @@
-"""The record of one finished piece of a benchmark: a method on one fold."""
+"""The record of one trial of a benchmark: a method on one fold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ __all__ = ["FoldResult"]
 
 @dataclass(frozen=True, eq=False)
 class FoldResult(Record):
-    """One method, with its parameters, fitted on one fold's training rows and measured on its test rows.
+    """One method with its parameters, fitted on the training rows of one fold and measured on its test rows.
 
     Attributes
     ----------
-    dataset, method : names; ``variant`` tells apart several settings of one method in an experiment.
-    parameters : what was passed to the estimator.
-    fold, seed : which fold of which split.
-    evaluation : what was measured; None where the fit failed.
-    error : one line, where the fit failed.
-    fit_seconds : time of the fit alone.
-    predictions : out-of-fold rows, (position, label, group code, score, prediction) as columns; where
-        decisions are drawn, ``prediction`` is the chance of a decision for 1.
-    warnings : what was warned of on the way, one line each.
+    dataset, method : names; ``variant`` distinguishes settings of one method within an experiment.
+    parameters : the parameters of the estimator.
+    fold, seed : the fold, and the seed of the split.
+    evaluation : the measurements; None if the fit failed.
+    error : one line if the fit failed, otherwise None.
+    fit_seconds : duration of the fit alone.
+    predictions : out-of-fold rows as columns (position, label, group code, score, prediction); if decisions
+        are drawn at random, ``prediction`` is the probability of a decision for 1.
+    warnings : the warnings of the trial, one line each.
     """
 
     dataset: str

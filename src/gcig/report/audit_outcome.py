@@ -100,7 +100,7 @@ def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock
             estimate(outcome.demographic_parity_difference),
             "largest less smallest over the groups",
         ),
-        ("Four-fifths ratio", estimate(outcome.four_fifths), "smallest over largest selection rate"),
+        ("Four-fifths ratio", estimate(outcome.selection_rate_ratio), "smallest over largest selection rate"),
         ("AUC", estimate(outcome.auc), "how well it ranks: 0.5 is a coin, 1 is perfect"),
         ("Accuracy", estimate(outcome.accuracy), "share of rows that it gets right"),
         (

@@ -85,7 +85,9 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
             _said("a fair model shows {}", outcome.eo_noise_floor) + _limit(max_eo_gap),
         ),
         KeyFigure(
-            "Four-fifths ratio", number(outcome.four_fifths.value), "lowest over highest selection rate"
+            "Four-fifths ratio",
+            number(outcome.selection_rate_ratio.value),
+            "lowest over highest selection rate",
         ),
         KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is a coin, 1 is perfect"),
     ]

@@ -133,7 +133,7 @@ def _groups(found: Sequence[MethodSummary]) -> list[Block]:
 
 def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
     """Where the reasons differ, before and after."""
-    parts = {label: e.gcig_columns_original or e.gcig_columns for label, e in evaluations.items()}
+    parts = {label: e.gcig_columns for label, e in evaluations.items()}
     parts = {label: part for label, part in parts.items() if part}
     if not parts:
         return []
