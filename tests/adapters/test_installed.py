@@ -46,8 +46,8 @@ class TestLightGBM:
     def test_its_own_categories(self) -> None:
         rows = ROWS.assign(e=pd.Categorical(RNG.choice(["x", "y", "z"], 200)))
         adapted = adapt(self.fitted(rows), rows)
-        cells = adapted.cells.cells(adapted.encode(rows))
-        assert adapted.cells.decode(cells)["e"].dtype == rows["e"].dtype
+        entries = adapted.encoding.entries(adapted.encode(rows))
+        assert adapted.encoding.decode(entries)["e"].dtype == rows["e"].dtype
         assert np.isfinite(adapted.logits(adapted.encode(rows))).all()
 
 

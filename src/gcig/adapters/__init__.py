@@ -1,10 +1,9 @@
-"""Any model as a score that can be explained: what evaluation and audits need of it, and nothing else."""
+"""Adapters: any model as a score that can be explained, one file per kind of model."""
 
-from gcig.adapters.base import AdaptedModel, Outputs
-from gcig.adapters.choosing import adapt
-from gcig.adapters.explainers import Advance, Budget, Explainer, GradientExplainer, Reasons
+from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
+from gcig.adapters.explainers import Advance, Budget, Explainer, GradientExplainer, Reasons, to_tensor
 from gcig.adapters.onnx import OnnxClassifier
-from gcig.adapters.rows import call_with_groups, to_tensor
+from gcig.adapters.selection import adapt
 from gcig.adapters.shapley import ShapleyExplainer
 
 __all__ = [

@@ -1,32 +1,41 @@
-"""Any model behind one interface: what evaluation and audits need of it, and nothing else."""
+"""Interface of an adapted model, and the row handling that the adapters share."""
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from gcig._validation import InputError
-from gcig.adapters.explainers import Explainer, GradientExplainer
-from gcig.adapters.rows import Rows, to_tensor
+from gcig._validation import InputError, check_features
+from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
 from gcig.core.modules import evaluating
 
-__all__ = ["AdaptedModel", "DifferentiableModel", "Outputs"]
+__all__ = [
+    "AdaptedModel",
+    "DifferentiableModel",
+    "Outputs",
+    "call_with_groups",
+    "class_codes",
+    "default_names",
+    "numeric_rows",
+]
 
-CHUNK_ROWS = 65_536
+_CHUNK_ROWS = 65_536  # rows per forward pass
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a model says of some rows.
+    """Scores and decisions of a model for some rows.
 
     Attributes
     ----------
-    scores : (m,) probabilities of label 1, or scores where the model gives no probabilities.
-    decisions : (m,) 0 or 1, or the chance of 1 where the model draws its decisions.
+    scores : (m,) probabilities of label 1, or scores if the model gives no probabilities.
+    decisions : (m,) 0 or 1, or the probability of 1 if the model draws its decisions at random.
     """
 
     scores: Rows
@@ -35,20 +44,20 @@ class Outputs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdaptedModel(ABC):
-    """A model behind one interface.
+    """A model behind the one interface that evaluation and audits use.
 
     Attributes
     ----------
     model : the model itself.
     columns : names of the columns that attributions are given for.
-    origin : index into ``original_names`` of the column that each of ``columns`` came from.
-    original_names : names of the columns as the user gave them.
-    classes : the two class labels in order (the second is the positive one), or None where not known.
+    origin : for each of ``columns``, the index into ``original_names`` of the column that it came from.
+    original_names : names of the columns of the user's table.
+    classes : the two class labels in order (the second is the positive one), or None if unknown.
     groups : names of the groups that the model was trained with, or None.
     baselines : (2, groups, p) means of the encoded training rows per label and group, or None.
-    threshold : probability from which a row is predicted 1; NaN where the model decides otherwise.
+    threshold : probability from which a row is predicted 1; NaN if the model decides by another rule.
     probabilistic : whether ``predict_proba`` is defined.
-    kind : what it is, in words for a report.
+    kind : description of the model for reports.
     """
 
     model: Any
@@ -65,38 +74,41 @@ class AdaptedModel(ABC):
     @property
     @abstractmethod
     def explainer(self) -> Explainer:
-        """What gives attributions for encoded rows."""
+        """The explainer that computes attributions of encoded rows."""
 
     @abstractmethod
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Rows as the explainer takes them, (n, p)."""
+        """Return the rows in the form that the explainer takes, (n, p)."""
 
     @abstractmethod
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Predictions of the model's own decision rule, as 0 and 1: positions in ``classes``."""
+        """Return the decisions of the model's own rule as 0 and 1: positions in ``classes``."""
 
     @abstractmethod
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Probabilities of the two classes, (n, 2)."""
+        """Return the probabilities of the two classes, (n, 2)."""
 
     def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Chance with which each row is predicted 1: 0 or 1, except where the model draws its decisions."""
+        """Return the probability that each row is predicted 1; 0 or 1 unless decisions are random."""
         return self.predict(X, sensitive_features).astype(np.float64)
 
     @abstractmethod
     def logits(self, encoded: Rows) -> Rows:
-        """The explained score of encoded rows, (n,)."""
+        """Return the explained score of encoded rows, (n,)."""
 
     def answer(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
-        """Scores and decisions for rows that are ``encoded`` already.
+        """Return scores and decisions for the rows of ``X``, whose encoded form is ``encoded``.
 
-        ``threshold``, a probability, takes the place of the model's own rule.
+        ``threshold``, a probability, replaces the model's own decision rule.
         """
         if threshold is not None and not self.probabilistic:
             name = type(self.model).__name__
-            raise InputError(f"threshold is a probability, and a {name} gives none. Leave it out.")
+            raise InputError(
+                f"threshold is a probability, but this {name} gives no probabilities. Leave threshold out; "
+                "the model's own decisions are used."
+            )
         scores = self._scores(X, sensitive_features, encoded)
         if threshold is not None:
             return Outputs(scores, (scores >= threshold).astype(np.float64))
@@ -126,8 +138,48 @@ class DifferentiableModel(AdaptedModel):
         return GradientExplainer(self.module)
 
     def logits(self, encoded: Rows) -> Rows:
-        """Output of ``module`` for encoded rows, in evaluation mode and in chunks: (n,)."""
-        chunks = (encoded[i : i + CHUNK_ROWS] for i in range(0, len(encoded), CHUNK_ROWS))
+        """Return the output of ``module`` in evaluation mode, (n,); rows go through it in chunks."""
+        chunks = (encoded[i : i + _CHUNK_ROWS] for i in range(0, len(encoded), _CHUNK_ROWS))
         with evaluating(self.module), torch.no_grad():
             parts = [self.module(to_tensor(chunk, self.module)) for chunk in chunks]
         return torch.cat(parts).cpu().numpy()
+
+
+def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
+    """Return finite float rows of any shape, and one name per entry of a row."""
+    kind: type[np.floating[Any]] = np.float64 if dtype == torch.float64 else np.float32
+    array = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+    if isinstance(array, np.ndarray) and array.ndim > 2:
+        rows, names = np.asarray(array, dtype=kind), default_names(int(np.prod(array.shape[1:])))
+    else:
+        frame = check_features(array)
+        text = [str(name) for name, column in frame.items() if column.dtype.kind not in "biuf"]
+        if text:
+            raise InputError(
+                f"X: this model takes numbers, but these columns are not numeric: {', '.join(text)}. "
+                "Encode them, or pass a pipeline that does."
+            )
+        rows, names = np.asarray(frame.to_numpy(dtype=kind)), tuple(map(str, frame.columns))
+    if not np.isfinite(rows).all():
+        raise InputError(
+            "X has missing or infinite values, which this model cannot process. Impute them first."
+        )
+    return rows, names
+
+
+def default_names(n: int) -> tuple[str, ...]:
+    """Return names for columns that came without."""
+    return tuple(f"x{i}" for i in range(n))
+
+
+def call_with_groups(method: Callable[..., Any], X: Any, sensitive_features: Any) -> Any:
+    """Call a method, passing the groups if its signature takes them."""
+    if "sensitive_features" in inspect.signature(method).parameters:
+        return method(X, sensitive_features=sensitive_features)
+    return method(X)
+
+
+def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.int64]:
+    """Return predicted classes as 0 and 1."""
+    positive = 1 if classes is None else classes[1]
+    return np.asarray(np.asarray(predictions) == positive, dtype=np.int64)

@@ -1,29 +1,49 @@
-"""How a model's score is explained: by integrated gradients where it has gradients.
+"""Explainers: attributions of a model's score under the references of the groups.
 
-An explainer takes encoded rows and, for one label, the groups' references in the same encoding: cell means,
-so that the block of a categorical column holds the cell's frequencies.
+An explainer takes encoded rows and, for one label, one reference per group in the same encoding. A reference
+is a cell mean, so the block of a categorical column holds the frequencies of the cell.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig.adapters.rows import Rows, to_tensor
 from gcig.core.attribution import attributions, choose_method
 from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.method import Method
 from gcig.core.modules import evaluating
+from gcig.core.shapley import Advance as Advance
 
-__all__ = ["Advance", "Budget", "Explainer", "GradientExplainer", "Reasons"]
+__all__ = [
+    "Advance",
+    "Budget",
+    "Explainer",
+    "GradientExplainer",
+    "Reasons",
+    "Rows",
+    "first_parameter",
+    "to_tensor",
+]
 
-Advance = Callable[[float], object]
+Rows = NDArray[np.floating[Any]]
+
+
+def to_tensor(rows: Rows, module: nn.Module) -> Tensor:
+    """Copy ``rows`` to a tensor with the precision and device of the module (arrays may be read-only)."""
+    like = first_parameter(module)
+    return torch.tensor(rows, dtype=like.dtype, device=like.device)
+
+
+def first_parameter(module: nn.Module) -> Tensor:
+    """Return a tensor with the dtype and device that the inputs of the module should have."""
+    return next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
 
 
 class Reasons(NamedTuple):
@@ -35,9 +55,9 @@ class Reasons(NamedTuple):
     residual : Tensor of shape (groups, n)
         ``|sum of the attributions - (f(x) - f(b))|``.
     replicates : Tensor of shape (replicates, groups, n, columns), optional
-        Independent estimates whose mean the values are, where they were sampled.
+        Independent estimates whose mean is ``values``, if these were sampled.
     clipped : float
-        Share of the probabilities that were clipped before their logit was taken; NaN where none are.
+        Share of the probabilities that were clipped before the logit; NaN if the score is no probability.
     """
 
     values: Tensor
@@ -48,15 +68,15 @@ class Reasons(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """How much an audit explains unless it is told otherwise.
+    """Default amount of explaining in an audit.
 
     Attributes
     ----------
-    rows : rows that are explained; None for all.
-    probe_rows : rows that settle scales and bins, and that other settings are tried on.
-    shuffles : of the groups.
-    shuffled_rows : rows that are explained again for every shuffle of the groups.
-    shuffled_steps : steps of those explanations; None for as many as elsewhere.
+    rows : number of rows that are explained; None for all.
+    probe_rows : number of rows that determine scales and bins and on which other settings are tried.
+    shuffles : number of times that the groups are shuffled.
+    shuffled_rows : number of rows that are explained again for every shuffle.
+    shuffled_steps : steps of those explanations; None for as many as in the main explanation.
     """
 
     rows: int | None = None
@@ -66,12 +86,12 @@ class Budget:
     shuffled_steps: int | None = None
 
     def coarsen(self, definition: Definition) -> Definition:
-        """The definition with the steps of shuffles."""
+        """Return the definition with the number of steps that shuffles use."""
         return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
 
 
 class Explainer(ABC):
-    """Attributions of a score, under references."""
+    """A way to attribute a score to columns, under references."""
 
     name: ClassVar[str]
     budget: ClassVar[Budget] = Budget()
@@ -80,26 +100,26 @@ class Explainer(ABC):
     def attribute(
         self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
     ) -> Reasons:
-        """Explain encoded rows (n, p) against one reference (p,) for each group: (groups, p).
+        """Explain encoded rows (n, p) against one reference (p,) per group: (groups, p).
 
-        ``advance`` is called with the number of rows done since it was called last; in the end that is n.
+        ``advance`` is called with the number of rows finished since its last call; the calls add up to n.
         """
 
     @abstractmethod
     def resolve(
         self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
     ) -> Definition:
-        """The definition with what will be used in place of "auto", judged by some rows.
+        """Return the definition with concrete settings in place of "auto", chosen on some rows.
 
-        ``baselines`` are those of both labels, (2, groups, p).
+        ``baselines`` are the references for both labels, (2, groups, p).
         """
 
     @abstractmethod
     def refine(self, definition: Definition) -> Definition | None:
-        """The definition with twice the steps; None where there is nothing to gain."""
+        """Return the definition with twice the steps; None if more steps would change nothing."""
 
     def describe(self, definition: Definition) -> dict[str, Any]:
-        """The definition as it is recorded."""
+        """Return the definition as it is recorded."""
         return definition.to_dict()
 
 
@@ -114,7 +134,7 @@ class GradientExplainer(Explainer):
     def attribute(
         self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
     ) -> Reasons:
-        """One attribution for each encoded column."""
+        """Return one attribution per encoded column."""
         starts = to_tensor(references, self.module)
         with evaluating(self.module), torch.no_grad():
             found = attributions(
@@ -131,7 +151,7 @@ class GradientExplainer(Explainer):
     def resolve(
         self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
     ) -> Definition:
-        """One rule and number of steps for all rows."""
+        """Choose one rule and number of steps for all rows."""
         if not len(rows):
             return definition
         with evaluating(self.module), torch.no_grad():
@@ -145,7 +165,7 @@ class GradientExplainer(Explainer):
         return replace(definition, rule=method.rule, n_steps=method.n_steps)
 
     def refine(self, definition: Definition) -> Definition | None:
-        """Twice the steps, unless the integral is exact."""
+        """Double the steps, unless the integral is exact."""
         if isinstance(definition.n_steps, str):
             return None
         method = Method.of(LayeredNetwork.recognise(self.module), definition.rule)

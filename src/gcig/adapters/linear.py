@@ -1,4 +1,4 @@
-"""Linear classifiers of scikit-learn: their decision function as one torch ``Linear``."""
+"""Linear classifiers of scikit-learn, with their decision function as one torch ``Linear``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gcig.adapters.base import DifferentiableModel
-from gcig.adapters.rows import Rows, class_codes, default_names, numeric_rows
+from gcig.adapters.base import DifferentiableModel, class_codes, default_names, numeric_rows
+from gcig.adapters.explainers import Rows
 
 __all__ = ["LinearModel", "linear_module"]
 
 
 def linear_module(model: Any) -> nn.Module:
-    """The decision function (n, p) -> (n,) of a linear classifier, copied in double precision."""
+    """Return the decision function (n, p) -> (n,) of a linear classifier, copied in double precision."""
     weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     linear = nn.Linear(weights.shape[1], 1, dtype=torch.float64)
     with torch.no_grad():
@@ -26,13 +26,13 @@ def linear_module(model: Any) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearModel(DifferentiableModel):
-    """A scikit-learn linear classifier of two classes on rows of numbers."""
+    """A linear classifier of scikit-learn with two classes, on numeric rows."""
 
     kind: str = "linear classifier"
 
     @staticmethod
     def fits(model: Any) -> bool:
-        """Whether the model is linear in its inputs, with one score."""
+        """Return whether the model is linear in its inputs and has one score."""
         shape: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
         binary = len(getattr(model, "classes_", ())) == 2
         return binary and shape[:-1] in ((1,), ()) and len(shape) > 0 and hasattr(model, "intercept_")
@@ -54,13 +54,13 @@ class LinearModel(DifferentiableModel):
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (rows are taken as given)
-        """The numbers as they are."""
+        """Return the numbers as they are."""
         return numeric_rows(X, torch.float64)[0]
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:  # noqa: ARG002 (no group needed)
-        """Decisions of the classifier."""
+        """Return the decisions of the classifier."""
         return class_codes(self.model.predict(X), self.classes)
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
-        """Probabilities of the classifier."""
+        """Return the probabilities of the classifier."""
         return np.asarray(self.model.predict_proba(X))

@@ -1,4 +1,4 @@
-"""Classifiers in the ONNX format, where onnxruntime is installed."""
+"""Classifiers in the ONNX format; they need onnxruntime."""
 
 import json
 from importlib import import_module
@@ -23,33 +23,38 @@ _TYPES: dict[str, Any] = {
 
 
 class OnnxClassifier:
-    """A session that answers with probabilities.
+    """An ONNX session that returns probabilities.
 
-    The model has either one input, for all columns side by side, or one for each column, by name. Its output
-    of probabilities is the one called so, or the only one of floats: (n,), (n, 1), (n, 2), or a mapping from
-    class to probability for each row. Where it also gives labels, and its classes are known, those are its
-    decisions.
+    The model has either one input that takes all columns, or one input per column, named after it. The
+    probabilities are the output with "prob" in its name, or the only floating-point output: (n,), (n, 1),
+    (n, 2), or a mapping from class to probability per row. If the model also returns labels and its classes
+    are known, the labels are its decisions.
 
     Parameters
     ----------
     content : bytes
-        Of the ``.onnx`` file.
+        Content of the ``.onnx`` file.
 
     Attributes
     ----------
-    classes : array of the two classes in order, or None where the file does not tell them.
-    threshold : probability from which it decides for the second class; NaN where the file does not tell it.
+    classes : array of the two classes in order, or None if the file does not name them.
+    threshold : probability from which the model decides for the second class; NaN if the file does not say.
     """
 
     def __init__(self, content: bytes) -> None:
         try:
             onnxruntime = import_module("onnxruntime")
         except ImportError as error:
-            raise InputError("ONNX models need onnxruntime: pip install 'gcig[onnx]'.") from error
+            raise InputError(
+                "ONNX models need onnxruntime, which is not installed: pip install 'gcig[onnx]'."
+            ) from error
         try:
             self.session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has many exceptions of its own
-            raise InputError(f"the ONNX model cannot be read: {type(error).__name__}.") from error
+        except Exception as error:  # onnxruntime raises many exception types
+            raise InputError(
+                f"the ONNX model cannot be read ({type(error).__name__}): the file is damaged, or its "
+                "version is not supported by onnxruntime. Export it again."
+            ) from error
         self.content = content
         self.output = self._find_output()
         outputs = [each.name for each in self.session.get_outputs() if each.name != self.output]
@@ -62,11 +67,11 @@ class OnnxClassifier:
 
     @property
     def decides(self) -> bool:
-        """Whether its labels can be read as decisions."""
+        """True if the model returns labels that can be read as decisions."""
         return self.label is not None and self.classes is not None
 
     def decide(self, X: Any) -> NDArray[Any]:
-        """The classes that the model itself predicts, (n,)."""
+        """Return the classes that the model itself predicts, (n,)."""
         (labels,) = self.session.run([self.label], self._feed(X))
         return np.asarray(labels).reshape(len(X))
 
@@ -83,12 +88,12 @@ class OnnxClassifier:
         if named or len(floats) == 1:
             return str((named or floats)[0])
         raise InputError(
-            "the ONNX model has no output of probabilities that could be told from its others "
-            f"({', '.join(each.name for each in outputs)}). Export it with one called 'probabilities'."
+            "the ONNX model's probabilities are not found among its outputs "
+            f"({', '.join(each.name for each in outputs)}). Export it with an output named 'probabilities'."
         )
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities as the model gives them, for a table or an array."""
+        """Return the model's probabilities for a table or an array."""
         (answer,) = self.session.run([self.output], self._feed(X))
         if isinstance(answer, list) and answer and isinstance(answer[0], dict):
             second = sorted(answer[0])[-1]
@@ -103,19 +108,20 @@ class OnnxClassifier:
             return {inputs[0].name: np.ascontiguousarray(frame.to_numpy().astype(kind))}
         missing = [each.name for each in inputs if each.name not in frame.columns]
         if missing:
-            raise InputError(f"X lacks columns that the ONNX model takes: {', '.join(missing)}.")
-        return {each.name: _cells(frame[each.name], self._type(each)).reshape(-1, 1) for each in inputs}
+            raise InputError(f"X lacks columns that the ONNX model takes: {', '.join(missing)}. Add them.")
+        return {each.name: _entries(frame[each.name], self._type(each)).reshape(-1, 1) for each in inputs}
 
     def _type(self, node: Any) -> Any:
         if node.type not in _TYPES:
             raise InputError(
-                f"the ONNX model's input {node.name!r} has type {node.type}, which is not supported."
+                f"the ONNX model's input {node.name!r} has type {node.type}, which is not supported. "
+                "Export the model with float, integer, boolean or string inputs."
             )
         return _TYPES[node.type]
 
 
-def _cells(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
-    """A column in the type of an input; missing text is empty text."""
+def _entries(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
+    """Return a column in the type of an input; missing text becomes empty text."""
     if kind is not object:
         return np.asarray(column.to_numpy().astype(kind))
     codes, levels = pd.factorize(column)
@@ -123,7 +129,7 @@ def _cells(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
 
 
 def _classes_of_nodes(content: bytes) -> NDArray[Any] | None:
-    """The two classes that a classifier among the nodes names; None without one, or without onnx."""
+    """Return the two classes that a classifier node names; None if there is none, or without onnx."""
     try:
         onnx = import_module("onnx")
     except ImportError:

@@ -1,8 +1,8 @@
-"""Pipelines of scikit-learn: which original column each transformed one came from.
+"""Pipelines of scikit-learn, and the original column that each transformed column came from.
 
-A pipeline whose steps keep columns apart (scalers, imputers, one-hot encoders, column transformers of these)
-and whose last step is linear, or an estimator of this package, is explained by integrated gradients on the
-transformed columns.
+A pipeline whose steps transform each column separately (scalers, imputers, one-hot encoders, column
+transformers of these) and whose last step is a linear classifier or an estimator of this package is explained
+by integrated gradients on the transformed columns.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 from gcig._validation import check_features
-from gcig.adapters.base import DifferentiableModel, Outputs
+from gcig.adapters.base import DifferentiableModel, Outputs, default_names
+from gcig.adapters.estimators import GcigModel
+from gcig.adapters.explainers import Rows
 from gcig.adapters.linear import LinearModel
-from gcig.adapters.own import GcigModel
-from gcig.adapters.rows import Rows, default_names
 
 __all__ = ["DifferentiablePipeline", "categorical_columns", "column_origin"]
 
@@ -30,7 +30,7 @@ Origin = NDArray[np.int64]
 
 
 def column_origin(transformer: Any, n_inputs: int) -> Origin | None:
-    """(outputs,) index of the input column that each output came from; None where outputs mix several.
+    """Return (outputs,) the input column that each output came from; None if an output mixes several.
 
     >>> from sklearn.preprocessing import StandardScaler
     >>> column_origin(StandardScaler().fit([[1.0, 2.0], [3.0, 5.0]]), 2)
@@ -45,22 +45,22 @@ def column_origin(transformer: Any, n_inputs: int) -> Origin | None:
     if isinstance(transformer, OneHotEncoder):
         return np.repeat(np.arange(n_inputs), _one_hot_widths(transformer))
     if isinstance(transformer, SimpleImputer):
-        # Columns without any value are dropped, and indicators are added.
+        # An imputer drops columns without any value, and may add indicators.
         keeps = not transformer.add_indicator and not pd.isna(transformer.statistics_).any()
         return np.arange(n_inputs) if keeps else None
-    alone = isinstance(transformer, OneToOneFeatureMixin)
-    if isinstance(transformer, FunctionTransformer):  # what becomes of "passthrough", too
-        alone = transformer.func is None or transformer.feature_names_out == "one-to-one"
-    return np.arange(n_inputs) if alone else None
+    separate = isinstance(transformer, OneToOneFeatureMixin)
+    if isinstance(transformer, FunctionTransformer):  # scikit-learn turns "passthrough" into one
+        separate = transformer.func is None or transformer.feature_names_out == "one-to-one"
+    return np.arange(n_inputs) if separate else None
 
 
 def _one_hot_widths(encoder: OneHotEncoder) -> list[int]:
-    """Outputs of each input column: its categories, less merged ones and the one that is dropped."""
+    """Return the number of outputs per input column: its categories after merging and dropping."""
     dropped = [None] * encoder.n_features_in_ if encoder.drop_idx_ is None else encoder.drop_idx_
-    merged = getattr(encoder, "infrequent_categories_", [None] * encoder.n_features_in_)
+    infrequent = getattr(encoder, "infrequent_categories_", [None] * encoder.n_features_in_)
     return [
-        len(categories) - (drop is not None) - (0 if few is None else len(few) - 1)
-        for categories, drop, few in zip(encoder.categories_, dropped, merged, strict=True)
+        len(categories) - (drop is not None) - (0 if rare is None else len(rare) - 1)
+        for categories, drop, rare in zip(encoder.categories_, dropped, infrequent, strict=True)
     ]
 
 
@@ -80,7 +80,7 @@ def _origin_of_columns(transformer: ColumnTransformer) -> Origin | None:
         part = transformer.output_indices_[name]
         if step == "drop" or part.start == part.stop:
             continue
-        inputs = transformer_inputs(transformer, columns)
+        inputs = _input_positions(transformer, columns)
         own = column_origin(step, len(inputs))
         if own is None or len(own) != part.stop - part.start:
             return None
@@ -88,8 +88,8 @@ def _origin_of_columns(transformer: ColumnTransformer) -> Origin | None:
     return np.concatenate(parts) if parts else None
 
 
-def transformer_inputs(transformer: ColumnTransformer, columns: Any) -> list[int]:
-    """Positions of the columns that a part of a column transformer takes."""
+def _input_positions(transformer: ColumnTransformer, columns: Any) -> list[int]:
+    """Return the positions of the columns that one part of a column transformer takes."""
     if isinstance(columns, str | int | np.integer):
         columns = [columns]
     names = list(getattr(transformer, "feature_names_in_", ()))
@@ -102,7 +102,7 @@ def transformer_inputs(transformer: ColumnTransformer, columns: Any) -> list[int
 
 
 def categorical_columns(model: Any) -> list[int]:
-    """Positions of input columns that the model takes as categories even where they are numbers."""
+    """Return the positions of input columns that the model treats as categories, even if they are numeric."""
     if isinstance(model, Pipeline):
         for _, step in model.steps:
             if isinstance(step, ColumnTransformer):
@@ -117,7 +117,7 @@ def categorical_columns(model: Any) -> list[int]:
             position
             for _, step, columns in model.transformers_
             if _encodes_categories(step)
-            for position in transformer_inputs(model, columns)
+            for position in _input_positions(model, columns)
         ]
     marked = getattr(model, "is_categorical_", None)
     return [] if marked is None else np.flatnonzero(marked).tolist()
@@ -130,16 +130,16 @@ def _encodes_categories(step: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DifferentiablePipeline(DifferentiableModel):
-    """A pipeline that encodes columns one by one, and ends in a linear classifier or an estimator of gcig.
+    """A pipeline that encodes each column separately and ends in a linear classifier or a gcig estimator.
 
-    ``last`` is the last step, adapted; it takes what the steps before it give.
+    ``last`` is the adapted last step; it takes the output of the steps before it.
     """
 
     last: DifferentiableModel
 
     @classmethod
     def of(cls, model: Any, X: Any) -> "DifferentiablePipeline | None":
-        """The pipeline with its last step adapted, and names from it or from ``X``; None for other models."""
+        """Adapt a pipeline of this kind, naming its columns as it or ``X`` does; None for other models."""
         if not isinstance(model, Pipeline):
             return None
         step = model.steps[-1][1]
@@ -154,12 +154,12 @@ class DifferentiablePipeline(DifferentiableModel):
         if named is None:
             named = default_names(model.n_features_in_) if X is None else check_features(X).columns
         names = tuple(map(str, named))
-        own = len(last.columns) != len(origin)  # the last step encodes once more
+        encodes_again = len(last.columns) != len(origin)  # the last step has an encoder of its own
         return cls(
             model=model,
             last=last,
             module=last.module,
-            columns=last.columns if own else _encoded_names(model, names, origin),
+            columns=last.columns if encodes_again else _encoded_names(model, names, origin),
             origin=origin[last.origin],
             original_names=names,
             classes=last.classes,
@@ -171,35 +171,35 @@ class DifferentiablePipeline(DifferentiableModel):
         )
 
     def _transform(self, X: Any) -> Any:
-        """What the last step sees."""
-        transformed = self.model[:-1].transform(X) if len(self.model.steps) > 1 else X
+        """Return the rows as the last step takes them."""
+        transformed = self.model[:-1].transform(X)
         return transformed.toarray() if hasattr(transformed, "toarray") else transformed
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Rows as the last step encodes what it sees."""
+        """Return the rows as the last step encodes them."""
         return self.last.encode(self._transform(X), sensitive_features)
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Decisions of the pipeline."""
+        """Return the decisions of the pipeline."""
         return self.last.predict(self._transform(X), sensitive_features)
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Probabilities of the pipeline."""
+        """Return the probabilities of the pipeline."""
         return self.last.predict_proba(self._transform(X), sensitive_features)
 
     def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """The chances of a last step that draws its decisions; else the decisions."""
+        """Return the decisions, or their probabilities if the last step draws them at random."""
         return self.last.expected_predictions(self._transform(X), sensitive_features)
 
     def answer(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
-        """Scores and decisions of the last step, with the steps before it applied once."""
+        """Return scores and decisions of the last step; the steps before it are applied once."""
         return self.last.answer(self._transform(X), sensitive_features, encoded=encoded, threshold=threshold)
 
 
 def _encoded_names(model: Pipeline, names: tuple[str, ...], origin: Origin) -> tuple[str, ...]:
     try:
         return tuple(map(str, model[:-1].get_feature_names_out()))
-    except (AttributeError, ValueError):  # a step that does not name its outputs
+    except (AttributeError, ValueError):  # some step does not name its outputs
         return tuple(f"{names[j]} ({i})" for i, j in enumerate(origin.tolist()))

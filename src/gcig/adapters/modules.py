@@ -1,4 +1,4 @@
-"""Torch modules."""
+"""Torch modules that map float rows to one logit per row."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._validation import InputError
-from gcig.adapters.base import DifferentiableModel
-from gcig.adapters.rows import Rows, first_parameter, numeric_rows, to_tensor
+from gcig.adapters.base import DifferentiableModel, numeric_rows
+from gcig.adapters.explainers import Rows, first_parameter, to_tensor
 from gcig.core.modules import Score, evaluating
 
 __all__ = ["Scored", "TorchModel"]
@@ -25,19 +25,19 @@ class Scored(nn.Module):
         self.score = score
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The function of the module's output."""
+        """Apply the function to the module's output."""
         return self.score(self.module(rows))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchModel(DifferentiableModel):
-    """A torch module over float rows of any shape; rows are flattened, their entries are the columns."""
+    """A torch module over float rows of any shape; rows are flattened, and their entries are the columns."""
 
     kind: str = "torch module"
 
     @classmethod
     def wrap(cls, model: nn.Module, X: Any, score: Score | None) -> "TorchModel":
-        """Learn row shape and column names from ``X``, and try the module on two rows of it."""
+        """Learn the row shape and column names from ``X``, and try the module on two of its rows."""
         if X is None:
             raise TypeError(
                 "X: a torch module does not know its columns. Pass the rows that it is applied to."
@@ -50,7 +50,7 @@ class TorchModel(DifferentiableModel):
         if _check_output(nn.Sequential(*steps), flat[[0, -1]]) == 2:
             steps.append(nn.Flatten(0))
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
-        # Building a Sequential leaves the mode of its parts alone, and its own flag is not looked at.
+        # A new Sequential does not change the mode of its parts.
         return cls(
             model=model,
             module=module,
@@ -60,22 +60,22 @@ class TorchModel(DifferentiableModel):
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (rows are taken as given)
-        """The rows, flattened."""
+        """Return the flattened rows."""
         rows, _ = numeric_rows(X, first_parameter(self.module).dtype)
         return rows.reshape(len(rows), -1)
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Whether the probability reaches the threshold."""
+        """Return whether the probability reaches the threshold."""
         return (self.predict_proba(X, sensitive_features)[:, 1] >= self.threshold).astype(np.int64)
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """The sigmoid of the logit."""
+        """Return the sigmoid of the logit, for both classes."""
         positive = torch.sigmoid(torch.as_tensor(self.logits(self.encode(X, sensitive_features)))).numpy()
         return np.stack([1 - positive, positive], axis=1)
 
 
 def _check_output(module: nn.Module, rows: Rows) -> int:
-    """Number of dimensions (1 or 2) of one logit per row; an error where the output is something else."""
+    """Check that the module gives one logit per row, and return its number of output dimensions, 1 or 2."""
     inputs = to_tensor(rows, module).requires_grad_()
     with evaluating(module), torch.enable_grad():
         output = module(inputs)
@@ -86,7 +86,7 @@ def _check_output(module: nn.Module, rows: Rows) -> int:
                 else f"type {type(output).__name__}"
             )
             raise InputError(
-                f"model: for 2 rows the module gives an output of {got}, where one logit per row is needed. "
+                f"model: for 2 rows the module returned an output of {got}, but one logit per row is needed. "
                 "Pass score=, a function from output to logit, such as lambda out: out[:, 1] - out[:, 0]."
             )
         gradient = None

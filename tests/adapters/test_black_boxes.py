@@ -83,24 +83,24 @@ class TestAgreement:
 class TestTables:
     def test_a_row_comes_back_as_it_was(self) -> None:
         adapted = adapt(LINEAR.predict_proba, TABLE)
-        cells = adapted.cells.cells(adapted.encode(TABLE))
-        back = adapted.cells.decode(cells)
+        entries = adapted.encoding.entries(adapted.encode(TABLE))
+        back = adapted.encoding.decode(entries)
         pd.testing.assert_frame_equal(back, TABLE.astype({"hours": float}))
 
-    def test_missing_cells_come_back_and_are_drawn_as_often_as_they_occur(self) -> None:
+    def test_missing_entries_are_restored_and_drawn_at_their_rate(self) -> None:
         table = TABLE.copy()
         table.loc[:99, "age"] = np.nan
         table.loc[:149, "job"] = None
-        cells = adapt(lambda X: np.full(len(X), 0.5), table).cells
-        encoded = cells.encode(table)
-        back = cells.decode(cells.cells(encoded))
+        encoding = adapt(lambda X: np.full(len(X), 0.5), table).encoding
+        encoded = encoding.encode(table)
+        back = encoding.decode(encoding.entries(encoded))
         np.testing.assert_array_equal(back["age"].isna(), table["age"].isna())
         np.testing.assert_array_equal(back["job"].isna(), table["job"].isna())
         uniforms = (np.arange(1000)[:, None] + 0.5) / 1000 * np.ones(5)
-        drawn = cells.draw(encoded.mean(axis=0)[None], uniforms)[0]
+        drawn = encoding.draw(encoded.mean(axis=0)[None], uniforms)[0]
         assert np.isnan(drawn[:, 0]).mean() == pytest.approx(1 / 3, abs=0.002)
         assert np.nanmean(drawn[:, 0]) == pytest.approx(table["age"].mean())
-        names = cells.decode(drawn)["job"]
+        names = encoding.decode(drawn)["job"]
         assert names.isna().mean() == pytest.approx(0.5, abs=0.002)
         expected = table["job"].value_counts(normalize=True, dropna=False)["nurse"]
         assert (names == "nurse").mean() == pytest.approx(expected, abs=0.003)
@@ -135,13 +135,13 @@ class TestTables:
         encoder = make_column_transformer((OneHotEncoder(), ["code", "job"]), remainder="drop")
         model = make_pipeline(encoder, DecisionTreeClassifier(max_depth=3)).fit(table, Y)
         adapted = adapt(model, table)
-        assert [type(column).__name__ for column in adapted.cells.columns] == [
-            "NumberCells",
-            "CategoryCells",
-            "NumberCells",
-            "CategoryCells",
-            "CategoryCells",
-            "CategoryCells",
+        assert [type(column).__name__ for column in adapted.encoding.columns] == [
+            "NumberColumn",
+            "CategoryColumn",
+            "NumberColumn",
+            "CategoryColumn",
+            "CategoryColumn",
+            "CategoryColumn",
         ]
         assert np.isfinite(reasons_of(adapted, table)).all()  # a mean code would be unknown to the encoder
 
@@ -151,7 +151,7 @@ class TestTables:
         adapted = adapt(
             model.fit(table.assign(hours=table["hours"] // 10), Y), table.assign(hours=table["hours"] // 10)
         )
-        assert type(adapted.cells.columns[0]).__name__ == "CategoryCells"
+        assert type(adapted.encoding.columns[0]).__name__ == "CategoryColumn"
 
 
 def reasons_of(adapted, table):

@@ -1,4 +1,4 @@
-"""Estimators of this package."""
+"""Estimators of this package, which know their columns, groups and training baselines."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._validation import InputError
-from gcig.adapters.base import DifferentiableModel
-from gcig.adapters.network import Scored
-from gcig.adapters.rows import Rows, call_with_groups, class_codes
+from gcig.adapters.base import DifferentiableModel, call_with_groups, class_codes
+from gcig.adapters.explainers import Rows
+from gcig.adapters.modules import Scored
 
 __all__ = ["GcigModel"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GcigModel(DifferentiableModel):
-    """An estimator of this package: it knows its columns, groups and training baselines."""
+    """A fitted estimator of this package."""
 
     kind: str = "gcig estimator"
 

@@ -8,11 +8,13 @@ from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 
+import gcig
 from gcig.adapters import adapt
-from gcig.adapters.pipeline import categorical_columns, column_origin
+from gcig.adapters.pipelines import categorical_columns, column_origin
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
@@ -123,3 +125,20 @@ def test_columns_that_are_categories_to_the_model() -> None:
     )
     assert categorical_columns(make_pipeline(encoder, LogisticRegression()).fit(TABLE, Y)) == [2, 1]
     assert categorical_columns(LogisticRegression()) == []
+
+
+@pytest.mark.parametrize("rows", [TABLE[["hours", "job"]], TABLE[["hours"]], TABLE[["hours"]].to_numpy()])
+def test_a_pipeline_of_one_step_is_that_step(rows) -> None:
+    groups = RNG.choice(["f", "m"], len(TABLE))
+    model = Pipeline([("own", UnconstrainedClassifier(max_epochs=2, random_state=0))])
+    model.fit(rows, Y, own__sensitive_features=groups)
+    assert adapt(model, rows).model is model.steps[0][1]
+    assert gcig.metrics.gcig_score(model, rows, Y, sensitive_features=groups) == gcig.metrics.gcig_score(
+        model.steps[0][1], rows, Y, sensitive_features=groups
+    )
+
+
+def test_a_search_over_an_estimator_of_this_package_has_its_gradients() -> None:
+    search = GridSearchCV(UnconstrainedClassifier(max_epochs=2, random_state=0), {"max_epochs": [2]}, cv=2)
+    search.fit(TABLE, Y, sensitive_features=pd.Series(RNG.choice(["f", "m"], len(TABLE))))
+    assert adapt(search).model is search.best_estimator_

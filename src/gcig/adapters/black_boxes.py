@@ -1,0 +1,206 @@
+"""Black boxes: classifiers, boosted trees, ONNX sessions and functions that can only be called."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from gcig._validation import InputError, check_features
+from gcig.adapters.base import AdaptedModel, class_codes
+from gcig.adapters.entries import TableEncoding
+from gcig.adapters.explainers import Explainer, Rows
+from gcig.adapters.onnx import OnnxClassifier
+from gcig.adapters.pipelines import categorical_columns
+from gcig.adapters.shapley import ShapleyExplainer, clipped_logits
+
+__all__ = ["BlackBoxModel", "adapt_black_box", "check_probabilities"]
+
+Floats = NDArray[np.float64]
+ScoreTable = Callable[[Any], Floats]
+_BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
+_ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlackBoxModel(AdaptedModel):
+    """A model that can only be called; it is explained on the original columns.
+
+    Attributes
+    ----------
+    encoding : encoding of the model's table.
+    score : table -> (n,) probability of label 1, or any score if the model is not ``probabilistic``.
+    decide : table -> classes, if the model has a decision rule of its own.
+    """
+
+    encoding: TableEncoding
+    score: ScoreTable
+    decide: Callable[[Any], Any] | None = None
+
+    @classmethod
+    def wrap(
+        cls,
+        model: Any,
+        tables: Sequence[Any],
+        score: ScoreTable,
+        *,
+        kind: str,
+        decide: Callable[[Any], Any] | None = None,
+        classes: NDArray[Any] | None = None,
+        probabilistic: bool = True,
+        threshold: float = 0.5,
+        categorical: Sequence[str] = (),
+    ) -> "BlackBoxModel":
+        """Learn the columns from the tables that the model is applied to."""
+        if not tables or tables[0] is None:
+            raise TypeError("X: this model does not know its columns. Pass the rows that it is applied to.")
+        encoding = TableEncoding.learn(tables, categorical)
+        return cls(
+            model=model,
+            columns=encoding.names,
+            origin=np.arange(len(encoding.names)),
+            original_names=encoding.names,
+            classes=classes,
+            threshold=threshold if probabilistic else np.nan,
+            probabilistic=probabilistic,
+            encoding=encoding,
+            score=score,
+            decide=decide,
+            kind=kind,
+        )
+
+    @property
+    def explainer(self) -> Explainer:
+        """Shapley values of the logit."""
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
+
+    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
+        """Return numbers as they are and one column per category."""
+        return self.encoding.encode(X)
+
+    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
+        """Return the model's own decisions, or else whether the probability reaches the threshold."""
+        if self.decide is not None:
+            return class_codes(self.decide(X), self.classes)
+        return (self.predict_proba(X, sensitive_features)[:, 1] >= self.threshold).astype(np.int64)
+
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
+        """Return the model's probabilities of the two classes."""
+        positive = self.score(X)
+        return np.stack([1 - positive, positive], axis=1)
+
+    def logits(self, encoded: Rows) -> Rows:
+        """Return the explained score of encoded rows."""
+        entries = self.encoding.entries(np.asarray(encoded, dtype=np.float64))
+        scores = np.asarray(self.score(self.encoding.decode(entries)), dtype=np.float64)
+        return clipped_logits(scores) if self.probabilistic else scores
+
+
+def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
+    """Wrap a model that gives probabilities or scores; ``tables`` are the rows that it is applied to."""
+    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
+        return _adapt_classifier(model, tables)
+    if (score := _booster_score(model)) is not None:
+        return BlackBoxModel.wrap(model, tables, score, kind="gradient boosted trees")
+    if isinstance(model, OnnxClassifier):
+        return BlackBoxModel.wrap(
+            model,
+            tables,
+            _probabilities_of(model, "ONNX model"),
+            kind="ONNX model",
+            decide=model.decide if model.decides else None,
+            classes=model.classes,
+            threshold=0.5 if math.isnan(model.threshold) else model.threshold,
+        )
+    if callable(model):
+        return BlackBoxModel.wrap(model, tables, _probabilities_of(model, "function"), kind="function")
+    raise TypeError(
+        f"model: a {type(model).__name__} gives no probabilities. Accepted are fitted estimators of gcig, "
+        "torch modules that give one logit per row, classifiers of two classes with predict_proba or "
+        "decision_function, ONNX models, and functions from rows to probabilities."
+    )
+
+
+def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
+    """Wrap a classifier with scikit-learn's interface."""
+    name = type(model).__name__
+    classes = getattr(model, "classes_", None)
+    if classes is None and isinstance(model, BaseEstimator):
+        raise TypeError(f"model: this {name} is not fitted. Call fit(X, y) first.")
+    if classes is not None and len(classes) != 2:
+        raise TypeError(
+            f"model: this {name} has {len(classes)} classes, but only models with two are supported."
+        )
+    probabilistic = hasattr(model, "predict_proba")
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    boosted = type(last).__name__.startswith(_BOOSTED_TREES)
+    kind = "gradient boosted trees" if boosted else "classifier"
+    kind = (
+        f"scikit-learn pipeline with {kind}"
+        if last is not model
+        else kind
+        if boosted
+        else f"scikit-learn {kind}"
+    )
+    return BlackBoxModel.wrap(
+        model,
+        tables,
+        _probabilities_of(model.predict_proba, name)
+        if probabilistic
+        else lambda X: np.asarray(model.decision_function(X), dtype=np.float64),
+        kind=kind,
+        decide=model.predict,
+        classes=None if classes is None else np.asarray(classes),
+        probabilistic=probabilistic,
+        categorical=_column_names(tables, categorical_columns(model)),
+    )
+
+
+def _column_names(tables: Sequence[Any], positions: Sequence[int]) -> list[str]:
+    if not positions or tables[0] is None:
+        return []
+    columns = check_features(tables[0]).columns
+    return [str(columns[position]) for position in positions]
+
+
+def _booster_score(model: Any) -> ScoreTable | None:
+    """Return the prediction of a native LightGBM or XGBoost model, a probability; None for other models."""
+    home, name = type(model).__module__.partition(".")[0], type(model).__name__
+    if name != "Booster":
+        return None
+    if home == "lightgbm":
+        return _probabilities_of(model.predict, "booster")
+    if home == "xgboost":
+        xgboost = import_module("xgboost")
+        return _probabilities_of(lambda X: model.predict(xgboost.DMatrix(X)), "booster")
+    return None
+
+
+def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:
+    return lambda X: check_probabilities(method(X), len(X), name)
+
+
+def check_probabilities(output: Any, n_rows: int, model: str) -> Floats:
+    """Return (n,) probabilities of label 1 from an output of shape (n,), (n, 1) or (n, 2)."""
+    found = np.asarray(output, dtype=np.float64)
+    if found.shape == (n_rows, 2):
+        found = found[:, 1]
+    elif found.shape == (n_rows, 1):
+        found = found[:, 0]
+    if found.shape != (n_rows,):
+        raise InputError(
+            f"model: for {n_rows} rows the {model} returned an output of shape {found.shape}, but "
+            f"probabilities of shape ({n_rows},) or ({n_rows}, 2) are needed. Wrap the model in a function "
+            "that returns them."
+        )
+    outside = int(np.count_nonzero(~((found >= -_ROUNDING) & (found <= 1 + _ROUNDING))))
+    if outside:
+        raise InputError(
+            f"model: {outside} of {n_rows} outputs of the {model} are missing or outside [0, 1], but "
+            "probabilities are needed. Wrap the model in a function that turns its output into probabilities."
+        )
+    return np.clip(found, 0.0, 1.0)

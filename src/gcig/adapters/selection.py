@@ -1,0 +1,65 @@
+"""Selection of the adapter for a model."""
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+from torch import nn
+
+from gcig.adapters.base import AdaptedModel
+from gcig.adapters.black_boxes import adapt_black_box
+from gcig.adapters.estimators import GcigModel
+from gcig.adapters.linear import LinearModel
+from gcig.adapters.modules import TorchModel
+from gcig.adapters.pipelines import DifferentiablePipeline
+from gcig.core.modules import Score
+
+__all__ = ["adapt"]
+
+
+def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: Any = None) -> AdaptedModel:
+    """Wrap a model in the interface that ``evaluate``, ``gcig_score`` and ``audit`` use.
+
+    Models with gradients are explained by integrated gradients: estimators of this package, torch modules,
+    linear classifiers of scikit-learn, and pipelines that encode each column separately and end in an
+    estimator of this package or a linear classifier. All other models are explained by Shapley values of the
+    logit on the original columns.
+
+    Parameters
+    ----------
+    model : a fitted estimator of this package; a torch module over float rows that gives one logit per row; a
+        fitted scikit-learn classifier or pipeline of two classes; boosted trees of LightGBM or XGBoost; an
+        `OnnxClassifier`; or a function from rows to probabilities, (n,) or (n, 2). A fitted search over
+        parameters stands for its best estimator.
+    X : the rows that the model is applied to, from which column names and types are learned. Linear
+        classifiers and estimators of this package know their columns and do not need it.
+    score : for a torch module with another output: a function from its output to one logit per row.
+    reference : further rows whose categories are learned as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> adapted = adapt(nn.Linear(3, 1), np.zeros((2, 3), dtype="float32"))
+    >>> adapted.columns, adapted.predict_proba(np.zeros((4, 3))).shape
+    (('x0', 'x1', 'x2'), (4, 2))
+    >>> adapt(lambda rows: rows[:, 0], np.array([[0.2, 5], [0.7, 1]])).explainer.name
+    'Shapley values'
+    """
+    model = _unwrap(model)
+    if GcigModel.fits(model):
+        return GcigModel.wrap(model)
+    if isinstance(model, nn.Module):
+        return TorchModel.wrap(model, X, score)
+    if LinearModel.fits(model):
+        return LinearModel.wrap(model)
+    if (pipeline := DifferentiablePipeline.of(model, X)) is not None:
+        return pipeline
+    return adapt_black_box(model, [X] if reference is None else [X, reference])
+
+
+def _unwrap(model: Any) -> Any:
+    """Return the best estimator of a search, and the only step of a pipeline."""
+    if hasattr(model, "best_estimator_"):
+        return _unwrap(model.best_estimator_)
+    if isinstance(model, Pipeline) and len(model.steps) == 1:
+        return _unwrap(model.steps[0][1])
+    return model
