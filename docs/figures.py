@@ -1,6 +1,7 @@
-"""Draw the figures of the guide: ``python docs/figures.py`` writes them to ``docs/_static``.
+"""Figures of the user guide: ``python docs/figures.py`` writes them to ``docs/_static``.
 
-The first is made up and says so. The others show shipped data and models that are trained here, with seeds.
+The first figure shows invented numbers and says so, the last one an exact example of ``theory.rst``. The
+others show shipped data and models that are trained here, with fixed seeds.
 """
 
 import argparse
@@ -18,16 +19,17 @@ from gcig.methods import METHODS
 from gcig.methods.explanation import Explanation
 from gcig.report.charts import disparity_histogram, standalone
 from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.marks import colour, legend, legend_height, marker
+from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
 from gcig.report.charts.svg import WIDTH, chart, element, join, text
 
 STATIC = Path(__file__).parent / "_static"
 N_ROWS = 6000
 N_REASONS = 6
+_SHORTCUT_STRENGTH = 9
 
 
 def same_decision() -> Markup:
-    """Two refusals with different reasons; the numbers are made up."""
+    """Draw two refusals with different reasons, with invented numbers."""
     people = {
         "Anna: refused": {"age": 0.6, "debts": 0.25, "income": 0.15},
         "Ben: refused": {"debts": 0.6, "income": 0.3, "age": 0.1},
@@ -47,16 +49,18 @@ def same_decision() -> Markup:
                 text(f"{share:.0%}", 156 + 220 * share, at),
             ]
         y += 96
-    told = "Two people are refused. For Anna age counts most, for Ben his debts. The numbers are made up."
-    return chart(y - 8, *parts, title="The same decision, different reasons", description=told)
+    description = (
+        "Two people are refused. For Anna age counts most, for Ben his debts. The numbers are invented."
+    )
+    return chart(y - 8, *parts, title="The same decision, different reasons", description=description)
 
 
 def two_references() -> Markup:
-    """One person of Adult, and the typical woman and man with the same label, by age and hours of work."""
+    """Draw one person from Adult and the references with the same label, by age and hours per week."""
     data = gcig.load_dataset("adult")
     high = data.X[["age", "hours-per-week"]][data.y == 1]
     sex = data.sensitive_features[data.y == 1]
-    typical = {f"typical {name} of high income": high[sex == name].mean() for name in ("Female", "Male")}
+    typical = {f"typical {name} with a high income": high[sex == name].mean() for name in ("Female", "Male")}
     person = high[(high["age"] == 31) & (high["hours-per-week"] == 38)].iloc[0]
     top = legend_height([*typical, "one person"]) + 30
     x, y = Scale(28, 48, 52, WIDTH - 14), Scale(36, 48, top + 190, top)
@@ -77,7 +81,7 @@ def two_references() -> Markup:
     return chart(
         top + 232,
         legend([*typical, "one person"], 0),
-        text("hours of work a week", 8, top - 16, class_="label"),
+        text("hours per week", 8, top - 16, class_="label"),
         x_axis(x, top, top + 190, "age"),
         y_axis(y, 52, WIDTH - 14),
         *lines,
@@ -89,14 +93,14 @@ def two_references() -> Markup:
 
 @dataclass(frozen=True)
 class Trained:
-    """Reasons of held-out rows of Adult under two models, on original columns."""
+    """Attributions of held-out rows of Adult under two models, on original columns."""
 
     plain: Explanation
     fair: Explanation
 
 
 def train() -> Trained:
-    """A plain network and FairX on a part of Adult."""
+    """Train a plain network and FairX on a part of Adult and explain held-out rows."""
     data = gcig.load_dataset("adult", include_sensitive=False)
     order = np.random.default_rng(0).permutation(len(data.X))[:N_ROWS]
     train_rows, test_rows = order[: N_ROWS * 2 // 3], order[N_ROWS * 2 // 3 :]
@@ -113,9 +117,9 @@ def train() -> Trained:
 
 
 def reasons(trained: Trained) -> Markup:
-    """The reasons for one person under both references, from the plain network and from FairX."""
+    """Draw the reasons for one person under both references, for the plain network and for FairX."""
     disparity = trained.plain.disparity
-    row = int(np.nanargmin(np.abs(disparity - np.nanmean(disparity))))  # a person like the average
+    row = int(np.nanargmin(np.abs(disparity - np.nanmean(disparity))))  # the person closest to the average
     models = {"plain network": _shares(trained.plain, row), "FairX": _shares(trained.fair, row)}
     columns = np.argsort(-np.abs(models["plain network"]).max(axis=0), kind="stable")[:N_REASONS]
     names = [trained.plain.columns[j] for j in columns]
@@ -128,16 +132,16 @@ def reasons(trained: Trained) -> Markup:
         parts.append(text(name, 8, top - 10, class_="strong"))
         parts.append(_panel(names, shares[:, columns], scale, top, last=name == "FairX"))
         top += 22 * N_REASONS + 40
-    told = "; ".join(
+    description = "; ".join(
         f"{model}, {column}: " + " and ".join(f"{shares[g, j]:.2f}" for g in range(len(groups)))
         for model, shares in models.items()
         for column, j in zip(names, columns, strict=True)
     )
-    return chart(top + 4, *parts, title="The reasons for one person", description=told)
+    return chart(top + 4, *parts, title="The reasons for one person", description=description)
 
 
 def _shares(explained: Explanation, row: int) -> np.ndarray:
-    """Normalised attributions (groups, columns) of one row."""
+    """Return the normalised attributions of one row, shape (groups, columns)."""
     values = explained.attributions[:, row]
     shares: np.ndarray = values / np.abs(values).sum(axis=1, keepdims=True)
     return shares
@@ -159,7 +163,7 @@ def _panel(names: Sequence[str], shares: np.ndarray, scale: Scale, top: float, *
 
 
 def disparities(trained: Trained) -> Markup:
-    """How disparity is spread over the rows; its mean is GCIG."""
+    """Draw the distribution of disparity over rows; its mean is GCIG."""
     rows: Mapping[str, np.ndarray] = {
         "plain network": trained.plain.disparity,
         "FairX": trained.fair.disparity,
@@ -178,21 +182,78 @@ def disparities(trained: Trained) -> Markup:
     )
 
 
+def shortcut() -> Markup:
+    """Draw the logit and GCIG of the model x1 + x2 + M (x2^2 - 1) of ``theory.rst``."""
+    names = ["M = 0", f"M = {_SHORTCUT_STRENGTH}", "members", "reference"]
+    top = legend_height(names) + 30.0
+    x, y = Scale(-1.4, 1.4, 52, WIDTH - 14), Scale(-11, 10, top + 150, top)
+    along = np.linspace(-1.4, 1.4, 57)
+    parts = [
+        legend(names, 0),
+        text("logit at x1 = 0", 8, top - 16, class_="label"),
+        x_axis(x, top, top + 150, "column 2"),
+        y_axis(y, 52, WIDTH - 14),
+    ]
+    for index, strength in enumerate((0, _SHORTCUT_STRENGTH)):
+        logits = along + strength * (along**2 - 1)
+        parts.append(_line(index, [(x(u), y(v)) for u, v in zip(along, logits, strict=True)]))
+        parts += [marker(2, x(at), y(at), size=6) for at in (-1, 1)]
+        parts.append(marker(3, x(0), y(-strength), size=6))
+    names = ["means as references", "members as references"]
+    lower = top + 225 + legend_height(names)
+    x, y = Scale(0, 40, 52, WIDTH - 14), Scale(0, 0.7, lower + 150, lower)
+    strengths = np.linspace(0, 40, 162)  # not exactly 1, where two rows are undefined
+    means = [_shortcut_gcig(strength) for strength in strengths]
+    parts += [
+        legend(names, lower - legend_height(names) - 24),
+        text("GCIG", 8, lower - 16, class_="label"),
+        x_axis(x, lower, lower + 150, "M"),
+        y_axis(y, 52, WIDTH - 14),
+        _line(0, [(x(u), y(v)) for u, v in zip(strengths, means, strict=True)]),
+        _line(1, [(x(u), y(means[0])) for u in strengths]),
+    ]
+    description = (
+        "The added term leaves the logits of the members unchanged and lowers the logit at the reference. "
+        f"With the means as references GCIG falls from {means[0]:.2f} to {means[-1]:.2f} at M = 40; with the "
+        "members it does not change."
+    )
+    return chart(lower + 192, *parts, title="A shortcut to a low GCIG", description=description)
+
+
+def _shortcut_gcig(strength: float) -> float:
+    """Return the GCIG of the shortcut with the means (-1, 0) and (1, 0) as references."""
+    rows = np.array([[v, s] for v in (-3.0, 1.0, -1.0, 3.0) for s in (-1.0, 1.0)])
+    shares = []
+    for mean in (-1.0, 1.0):
+        values = np.stack([rows[:, 0] - mean, rows[:, 1] + strength], axis=1)
+        shares.append(values / np.abs(values).sum(axis=1, keepdims=True))
+    return float(np.linalg.norm(shares[0] - shares[1], axis=1).mean())
+
+
+def _line(index: int, points: Sequence[tuple[float, float]]) -> Markup:
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    drawn = element(
+        "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
+    )
+    return element("g", drawn, class_=colour(index))
+
+
 def draw() -> dict[str, Markup]:
-    """All figures by file name."""
+    """Return all figures by file name."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # countries that are not among the training rows
+        warnings.simplefilter("ignore", InputWarning)  # countries that do not occur in the training rows
         trained = train()
     return {
         "same_decision": same_decision(),
         "two_references": two_references(),
         "reasons": reasons(trained),
         "disparities": disparities(trained),
+        "shortcut": shortcut(),
     }
 
 
 def main() -> None:
-    """Write the files."""
+    """Write all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=STATIC)
     out = parser.parse_args().out
