@@ -56,8 +56,16 @@ SHORTER = {
     "reproduce": ["--datasets", "german", "--methods", "unconstrained,fairx", "--folds", "2", "--jobs", "1"],
 }
 QUICK_EPOCHS = 2
-# Pages whose time does not go into training: they are run as printed, with the slow tests.
-LONG = {"howto/audit_foreign_model", "howto/audit_gate"}
+# Pages that take long even with little training: only the slow tests follow them.
+LONG = {
+    "README",
+    "howto/audit_foreign_model",
+    "howto/audit_gate",
+    "howto/compare",
+    "howto/interop",
+    "howto/own_table",
+    "howto/several_groups",
+}
 # Pages without anything to run explain; everything else has to be run.
 PROSE: set[str] = set()
 
