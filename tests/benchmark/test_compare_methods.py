@@ -6,9 +6,9 @@ import pytest
 from gcig._validation import InputError, InputWarning
 from gcig.benchmark.comparison import compare, compare_tables
 from gcig.benchmark.comparison_result import ComparisonResult
-from gcig.benchmark.execution import failure
-from gcig.benchmark.plan import fold_cells
+from gcig.benchmark.execution import failed_result
 from gcig.benchmark.run_files import RunError
+from gcig.benchmark.trials import fold_trials
 from gcig.methods.registry import METHODS
 from support.small_runs import QUICK, registered, small_table
 
@@ -94,13 +94,15 @@ def comparison_of(figures):
     from gcig.metrics.predictions import evaluate_predictions
 
     sample = evaluate_predictions([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1])
-    cells, results = [], []
+    trials, results = [], []
     for method, (auc, eo_gap, gcig, collapsed) in figures.items():
-        for cell in fold_cells(TABLE, method, {}, n_folds=2):
+        for trial in fold_trials(TABLE, method, {}, n_folds=2):
             evaluation = replace(sample, auc=auc, eo_gap=eo_gap, gcig=gcig, collapsed=collapsed)
-            cells.append(cell)
-            results.append(replace(failure(cell, ""), error=None, evaluation=evaluation, fit_seconds=1.0))
-    return ComparisonResult(tuple(results), tuple(cells))
+            trials.append(trial)
+            results.append(
+                replace(failed_result(trial, ""), error=None, evaluation=evaluation, fit_seconds=1.0)
+            )
+    return ComparisonResult(tuple(results), tuple(trials))
 
 
 def test_the_front_holds_what_no_other_method_beats():
@@ -130,7 +132,7 @@ def test_hostile_names_do_no_harm(tmp_path):
     assert "<script>" not in both._repr_html_()
     assert "&lt;script&gt;" in both._repr_html_()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert all(path.parent == tmp_path / "run" / "cells" for path in tmp_path.rglob("*unconstrained*"))
+    assert all(path.parent == tmp_path / "run" / "trials" for path in tmp_path.rglob("*unconstrained*"))
 
 
 @pytest.mark.parametrize(

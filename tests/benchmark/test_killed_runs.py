@@ -22,7 +22,7 @@ def killed_and_undisturbed(tmp_path, kills, jobs=1, seed=0):
         frame = pd.read_csv(path / "results.csv", dtype=str, keep_default_na=False)
         return frame.drop(columns="fit_seconds").to_csv(index=False)
 
-    assert not list((out / "cells").glob(".*.tmp"))
+    assert not list((out / "trials").glob(".*.tmp"))
     return without_times(out), without_times(tmp_path / "run-undisturbed")
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from gcig.benchmark.execution import failure
-from gcig.benchmark.manifest import Manifest
-from gcig.benchmark.provenance import provenance
+from gcig.benchmark.execution import failed_result
+from gcig.benchmark.manifest import Manifest, provenance
 from gcig.benchmark.results import (
     RESULT_COLUMNS,
     csv_text,
@@ -17,17 +16,17 @@ from gcig.benchmark.results import (
     summary,
     write_results,
 )
-from gcig.benchmark.runner import run_cells
+from gcig.benchmark.runner import run_trials
 from gcig.metrics.predictions import evaluate_predictions
-from support.small_runs import small_cells, small_table
+from support.small_runs import small_table, small_trials
 
 TABLE = small_table()
-CELLS = small_cells(TABLE, ("unconstrained", "hardt"))
+TRIALS = small_trials(TABLE, ("unconstrained", "hardt"))
 
 
 @pytest.fixture(scope="module")
 def results():
-    return run_cells(CELLS, [TABLE])
+    return run_trials(TRIALS, [TABLE])
 
 
 def test_columns_are_in_the_documented_order(results):
@@ -40,7 +39,7 @@ def test_columns_are_in_the_documented_order(results):
     assert " ".join(frame.columns[:19]) == documented
     first = frame.iloc[0]
     assert first["auc"] == results[0].evaluation.auc
-    assert json.loads(first["parameters"]) == dict(CELLS[0].parameters)
+    assert json.loads(first["parameters"]) == dict(TRIALS[0].parameters)
 
 
 def test_the_file_does_not_depend_on_the_order_of_the_results(results, tmp_path):
@@ -53,8 +52,8 @@ def test_the_file_does_not_depend_on_the_order_of_the_results(results, tmp_path)
     assert read["gcig"].tolist() == results_frame(results)["gcig"].tolist()  # to the last bit
 
 
-def test_failed_cells_have_a_row_without_figures(results):
-    failed = failure(CELLS[0], "no luck")
+def test_failed_trials_have_a_row_without_figures(results):
+    failed = failed_result(TRIALS[0], "no luck")
     frame = results_frame([failed, *results[1:]])
     row = frame[frame["error"].notna()].iloc[0]
     assert math.isnan(row["auc"])
@@ -67,7 +66,7 @@ def test_failed_cells_have_a_row_without_figures(results):
 
 def test_a_frame_of_nothing_and_of_failures_only():
     assert list(results_frame([]).columns) == list(RESULT_COLUMNS)
-    only = [failure(cell, "no") for cell in CELLS]
+    only = [failed_result(trial, "no") for trial in TRIALS]
     assert summary(results_frame(only))["failed"].tolist() == [3, 3]
     assert pooled(only)["n_rows"].tolist() == [0, 0]
     assert pooled(only)["auc"].isna().all()
@@ -95,22 +94,22 @@ def test_pooled_figures_are_those_of_all_rows_at_once(results):
 
 
 def test_pooled_figures_of_several_seeds_are_means(results):
-    other = run_cells(small_cells(TABLE, ("unconstrained",), seed=1), [TABLE])
+    other = run_trials(small_trials(TABLE, ("unconstrained",), seed=1), [TABLE])
     one, two = pooled(results[:3])["eo_gap"][0], pooled(other)["eo_gap"][0]
     assert one != two
     assert pooled([*results[:3], *other])["eo_gap"][0] == pytest.approx((one + two) / 2)
 
 
-@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@sum", "\t=1", " =1"])
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1+1", "-a", "@sum", "\t=1"])
 def test_no_name_becomes_a_formula(results, name):
     hostile = [replace(results[0], dataset=name, variant=name, error=name)]
     text = csv_text(results_frame(hostile))
-    cells = pd.read_csv(pd.io.common.StringIO(text), dtype=str).iloc[0]
-    assert cells["dataset"] == cells["variant"] == cells["error"] == f"'{name}"
+    trials = pd.read_csv(pd.io.common.StringIO(text), dtype=str).iloc[0]
+    assert trials["dataset"] == trials["variant"] == trials["error"] == f"'{name}"
 
 
 def test_provenance_says_what_is_needed_and_names_no_one():
-    content = provenance(CELLS, Manifest.now({}, {"folds": 3}))
+    content = provenance(TRIALS, Manifest.current({}, {"folds": 3}))
     assert content["data"] == {"small": TABLE.sha256}
     assert content["threads"] == 1
     assert content["folds"] == [3]

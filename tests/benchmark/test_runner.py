@@ -1,4 +1,3 @@
-import io
 import subprocess
 import sys
 import threading
@@ -10,37 +9,36 @@ import pytest
 
 from gcig._validation import InputError
 from gcig.benchmark import runner
-from gcig.benchmark.execution import failure
-from gcig.benchmark.progress import LineProgress, Silence, progress_for
+from gcig.benchmark.execution import failed_result
 from gcig.benchmark.results import results_frame
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.runner import run_cells
+from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
 from support.small_runs import (
     BrokenClassifier,
     KilledClassifier,
     registered,
-    small_cells,
     small_store,
     small_table,
+    small_trials,
 )
 
 TABLE = small_table()
-CELLS = small_cells(TABLE)
+TRIALS = small_trials(TABLE)
 
 
-def run_here(monkeypatch, cell_runner):
-    monkeypatch.setattr(runner, "run_cell", cell_runner)
+def replace_run_trial(monkeypatch, trial_runner):
+    monkeypatch.setattr(runner, "run_trial", trial_runner)
 
 
-def counted(monkeypatch):
+def count_runs(monkeypatch):
     done = []
 
-    def run(cell, table):
-        done.append(cell)
-        return failure(cell, "counted")
+    def run(trial, table):
+        done.append(trial)
+        return failed_result(trial, "counted")
 
-    run_here(monkeypatch, run)
+    replace_run_trial(monkeypatch, run)
     return done
 
 
@@ -49,166 +47,166 @@ def timeless(results):
 
 
 def test_resuming_is_a_set_difference(tmp_path, monkeypatch):
-    done = counted(monkeypatch)
+    done = count_runs(monkeypatch)
     store = small_store(tmp_path, TABLE)
-    run_cells(CELLS[:4], [TABLE], store)
-    run_cells(CELLS, [TABLE], RunStore(tmp_path))
-    assert sorted(c.key for c in done) == sorted(c.key for c in CELLS)
+    run_trials(TRIALS[:4], [TABLE], store)
+    run_trials(TRIALS, [TABLE], RunStore(tmp_path))
+    assert sorted(c.key for c in done) == sorted(c.key for c in TRIALS)
 
 
-def test_results_come_in_the_order_of_the_cells_and_each_is_run_once(monkeypatch):
-    done = counted(monkeypatch)
-    twice = [*CELLS[::-1], CELLS[0]]
-    results = run_cells(twice, [TABLE])
+def test_results_come_in_the_order_of_the_trials_and_each_is_run_once(monkeypatch):
+    done = count_runs(monkeypatch)
+    twice = [*TRIALS[::-1], TRIALS[0]]
+    results = run_trials(twice, [TABLE])
     assert [(r.method, r.fold) for r in results] == [(c.method, c.fold) for c in twice]
-    assert len(done) == len(CELLS)
+    assert len(done) == len(TRIALS)
 
 
-def test_the_longest_cells_are_run_first(monkeypatch):
-    done = counted(monkeypatch)
+def test_the_longest_trials_are_run_first(monkeypatch):
+    done = count_runs(monkeypatch)
     large = small_table(n=400, name="large")
-    run_cells([*small_cells(TABLE), *small_cells(large)], [TABLE, large])
+    run_trials([*small_trials(TABLE), *small_trials(large)], [TABLE, large])
     assert [c.dataset for c in done[:3]] == ["large"] * 3
     assert done[0].method == "fairx"
 
 
 def test_a_torn_file_is_done_again(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
-    done = counted(monkeypatch)
-    run_cells(CELLS, [TABLE], store)
-    file = tmp_path / "cells" / CELLS[2].file_name
+    done = count_runs(monkeypatch)
+    run_trials(TRIALS, [TABLE], store)
+    file = tmp_path / "trials" / TRIALS[2].file_name
     file.write_bytes(file.read_bytes()[:100])
-    run_cells(CELLS, [TABLE], store)
-    assert done[len(CELLS) :] == [CELLS[2]]
+    run_trials(TRIALS, [TABLE], store)
+    assert done[len(TRIALS) :] == [TRIALS[2]]
 
 
-def test_failed_cells_are_recorded_and_the_others_go_on(tmp_path):
+def test_failed_trials_are_recorded_and_the_others_go_on(tmp_path):
     store = small_store(tmp_path, TABLE)
     with registered("broken", BrokenClassifier):
-        cells = small_cells(TABLE, ("broken", "unconstrained"), n_folds=2)
-        results = run_cells(cells, [TABLE], store)
+        trials = small_trials(TABLE, ("broken", "unconstrained"), n_folds=2)
+        results = run_trials(trials, [TABLE], store)
     assert [r.error is None for r in results] == [False, False, True, True]
-    assert store.failed() == {cell.key for cell in cells[:2]}
+    assert store.failed() == {trial.key for trial in trials[:2]}
     assert results_frame(results)["error"].notna().sum() == 2
 
 
-def test_failed_cells_are_done_again_on_request_only(tmp_path, monkeypatch):
+def test_failed_trials_are_done_again_on_request_only(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
-    done = counted(monkeypatch)
-    run_cells(CELLS[:2], [TABLE], store)
-    run_cells(CELLS[:2], [TABLE], store)
+    done = count_runs(monkeypatch)
+    run_trials(TRIALS[:2], [TABLE], store)
+    run_trials(TRIALS[:2], [TABLE], store)
     assert len(done) == 2
-    run_cells(CELLS[:2], [TABLE], store, retry_failed=True)
+    run_trials(TRIALS[:2], [TABLE], store, retry_failed=True)
     assert len(done) == 4
 
 
 def test_a_failure_ends_the_run_on_request(monkeypatch):
-    done = counted(monkeypatch)
+    done = count_runs(monkeypatch)
     with pytest.raises(RunError, match="small fairx seed 0 fold 1/3 failed: counted"):
-        run_cells(CELLS, [TABLE], on_failure="raise")
+        run_trials(TRIALS, [TABLE], on_failure="raise")
     assert len(done) == 1
 
 
 def test_shards_together_are_the_run(tmp_path, monkeypatch):
-    done = counted(monkeypatch)
+    done = count_runs(monkeypatch)
     store = small_store(tmp_path, TABLE)
-    parts = [run_cells(CELLS, [TABLE], store, shard=(i, 2)) for i in (1, 2)]
-    assert sum(map(len, parts)) == len(CELLS) == len(done)
-    assert len(run_cells(CELLS, [TABLE], store)) == len(CELLS)
-    assert len(done) == len(CELLS)
+    parts = [run_trials(TRIALS, [TABLE], store, shard=(i, 2)) for i in (1, 2)]
+    assert sum(map(len, parts)) == len(TRIALS) == len(done)
+    assert len(run_trials(TRIALS, [TABLE], store)) == len(TRIALS)
+    assert len(done) == len(TRIALS)
 
 
 def test_ctrl_c_leaves_what_was_finished(tmp_path, monkeypatch):
     store, done = small_store(tmp_path, TABLE), []
 
-    def run(cell, table):
+    def run(trial, table):
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(cell)
-        return failure(cell, "done")
+        done.append(trial)
+        return failed_result(trial, "done")
 
-    run_here(monkeypatch, run)
+    replace_run_trial(monkeypatch, run)
     with pytest.raises(KeyboardInterrupt):
-        run_cells(CELLS, [TABLE], store)
-    assert RunStore(tmp_path).finished() == {cell.key for cell in done}
+        run_trials(TRIALS, [TABLE], store)
+    assert RunStore(tmp_path).finished() == {trial.key for trial in done}
     assert len(done) == 2
 
 
-def test_a_cell_that_another_is_at_is_waited_for(tmp_path, monkeypatch):
+def test_a_trial_that_another_is_at_is_waited_for(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
-    done = counted(monkeypatch)
-    monkeypatch.setattr(runner, "_LOOK_AGAIN_AFTER", 0.02)
-    claimed, theirs = threading.Event(), failure(CELLS[0], "theirs")
+    done = count_runs(monkeypatch)
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
+    claimed, theirs = threading.Event(), failed_result(TRIALS[0], "theirs")
 
     def other():
-        with store.claim(CELLS[0]) as ours:
+        with store.claim(TRIALS[0]) as ours:
             assert ours
             claimed.set()
             time.sleep(0.3)
-            store.put(CELLS[0], theirs)
+            store.put(TRIALS[0], theirs)
 
     thread = threading.Thread(target=other)
     thread.start()
     claimed.wait()
-    results = run_cells(CELLS[:3], [TABLE], store)
+    results = run_trials(TRIALS[:3], [TABLE], store)
     thread.join()
     assert results[0] == theirs
-    assert CELLS[0] not in done
+    assert TRIALS[0] not in done
     assert len(done) == 2
 
 
-def test_a_cell_whose_process_died_is_taken_over(tmp_path, monkeypatch):
+def test_a_trial_whose_process_died_is_taken_over(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
-    done = counted(monkeypatch)
-    monkeypatch.setattr(runner, "_LOOK_AGAIN_AFTER", 0.02)
+    done = count_runs(monkeypatch)
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
     claimed = threading.Event()
 
     def other():
-        with store.claim(CELLS[0]):
+        with store.claim(TRIALS[0]):
             claimed.set()
             time.sleep(0.2)  # and ends without a result
 
     thread = threading.Thread(target=other)
     thread.start()
     claimed.wait()
-    run_cells(CELLS[:1], [TABLE], store)
+    run_trials(TRIALS[:1], [TABLE], store)
     thread.join()
-    assert done == [CELLS[0]]
+    assert done == [TRIALS[0]]
 
 
-def test_the_number_of_jobs_changes_no_bit_and_a_killed_worker_only_its_cell(tmp_path):
+def test_the_number_of_jobs_changes_no_bit_and_a_killed_worker_only_its_trial(tmp_path):
     with registered("killed", KilledClassifier):
-        cells = [*small_cells(TABLE, ("killed",), n_folds=2)[:1], *CELLS]
+        trials = [*small_trials(TABLE, ("killed",), n_folds=2)[:1], *TRIALS]
         store = small_store(tmp_path, TABLE)
-        parallel = run_cells(cells, [TABLE], store, jobs=2)
+        parallel = run_trials(trials, [TABLE], store, jobs=2)
     assert "SIGKILL" in parallel[0].error
-    assert [r.error for r in parallel[1:]] == [None] * len(CELLS)
-    assert timeless(parallel[1:]) == timeless(run_cells(CELLS, [TABLE]))
-    assert store.finished() == {cell.key for cell in cells}
+    assert [r.error for r in parallel[1:]] == [None] * len(TRIALS)
+    assert timeless(parallel[1:]) == timeless(run_trials(TRIALS, [TABLE]))
+    assert store.finished() == {trial.key for trial in trials}
 
 
 PROCESS = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from support.small_runs import small_cells, small_store, small_table
+from support.small_runs import small_trials, small_store, small_table
 from gcig.benchmark import runner
-from gcig.benchmark.execution import run_cell
+from gcig.benchmark.execution import run_trial
 
-def run(cell, table):
+def run(trial, table):
     with open(Path(sys.argv[1]) / "done.txt", "a") as file:
-        file.write(cell.key + "\\n")
-    return run_cell(cell, table)
+        file.write(trial.key + "\\n")
+    return run_trial(trial, table)
 
-runner.run_cell = run
+runner.run_trial = run
 table = small_table()
-cells = small_cells(table, n_folds=5)
-results = runner.run_cells(cells, [table], small_store(sys.argv[1], table))
+trials = small_trials(table, n_folds=5)
+results = runner.run_trials(trials, [table], small_store(sys.argv[1], table))
 assert len(results) == 15
 """
 
 
-def test_two_processes_on_one_folder_do_each_cell_once(tmp_path):
+def test_two_processes_on_one_folder_do_each_trial_once(tmp_path):
     command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parents[1])]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
@@ -219,56 +217,56 @@ def test_two_processes_on_one_folder_do_each_cell_once(tmp_path):
 
 def test_an_error_of_the_disk_in_a_worker_ends_the_run(tmp_path):
     store = small_store(tmp_path, TABLE)
-    (tmp_path / "cells").write_text("in the way")
+    (tmp_path / "trials").write_text("in the way")
     with pytest.raises(RunError, match="could not write"):
-        run_cells(CELLS[:2], [TABLE], store, jobs=2)
+        run_trials(TRIALS[:2], [TABLE], store, jobs=2)
 
 
 @pytest.mark.parametrize("wrong", [{"jobs": 0}, {"on_failure": "ignore"}, {"shard": (3, 2)}])
 def test_arguments_are_checked(wrong):
     with pytest.raises(InputError):
-        run_cells(CELLS, [TABLE], **wrong)
+        run_trials(TRIALS, [TABLE], **wrong)
 
 
-def test_cells_need_their_tables():
+def test_trials_need_their_tables():
     with pytest.raises(RunError, match="no table 'small'"):
-        run_cells(CELLS, [])
+        run_trials(TRIALS, [])
     with pytest.raises(RunError, match="other rows"):
-        run_cells(CELLS, [small_table(seed=1)])
+        run_trials(TRIALS, [small_table(seed=1)])
 
 
-def test_progress_in_a_pipe_is_lines_with_the_time_left(monkeypatch):
-    counted(monkeypatch)
-    stream = io.StringIO()
-    run_cells(CELLS, [TABLE], progress=LineProgress(stream))
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == "9 cells"
-    assert "failed: small fairx seed 0 fold 1/3: counted" in lines
-    assert lines[-1].startswith("9/9 small")
-    assert "left, 9 failed" in lines[-1]
+def test_progress_in_a_pipe_shows_the_latest_trial_the_time_left_and_failures(monkeypatch, capsys):
+    count_runs(monkeypatch)
+    run_trials(TRIALS, [TABLE], progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Running trials: 1 of 9 trials, latest small fairx seed 0 fold 1/3, left ")
+    assert lines[-1].endswith("failed 9")
 
 
 def test_a_run_is_silent_unless_asked(monkeypatch, capfd):
-    counted(monkeypatch)
-    run_cells(CELLS, [TABLE])
+    count_runs(monkeypatch)
+    run_trials(TRIALS, [TABLE])
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_is_a_bar_on_a_terminal(monkeypatch, capsys):
-    counted(monkeypatch)
-    assert isinstance(progress_for(False), Silence)
-    assert isinstance(progress_for(True), LineProgress)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    run_cells(CELLS, [TABLE], progress=True)
+def test_names_cannot_control_the_terminal(monkeypatch, capsys):
+    count_runs(monkeypatch)
+    hostile = small_table(name="a\x1b[2Jb")
+    run_trials(small_trials(hostile), [hostile], progress=True)
     shown = capsys.readouterr().err
-    assert "9/9" in shown
-    assert "9 failed" in shown
+    assert "\x1b" not in shown
+    assert "a?[2Jb" in shown
 
 
-def test_names_cannot_write_to_the_terminal(monkeypatch):
-    counted(monkeypatch)
-    hostile = small_table(name="a\x1b[2Jb\n")
-    stream = io.StringIO()
-    run_cells(small_cells(hostile), [hostile], progress=LineProgress(stream))
-    assert "\x1b" not in stream.getvalue()
-    assert "a?[2Jb?" in stream.getvalue()
+def test_another_backend_gets_the_trials_and_the_work(tmp_path, monkeypatch):
+    done = count_runs(monkeypatch)
+
+    class Reversed:
+        def run(self, trials, tables, work):
+            for trial in trials[::-1]:
+                yield trial, work(trial, tables[trial.dataset])
+
+    store = small_store(tmp_path, TABLE)
+    run_trials(TRIALS, [TABLE], store, backend=Reversed())
+    assert [trial.method for trial in done[-3:]] == ["fairx"] * 3
+    assert store.finished() == {trial.key for trial in TRIALS}

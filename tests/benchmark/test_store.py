@@ -9,35 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig.benchmark import manifest
-from gcig.benchmark.execution import failure
-from gcig.benchmark.packing import pack_columns, unpack_columns
+from gcig.benchmark.execution import failed_result
 from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
-from gcig.benchmark.store import RunStore
-from support.small_runs import one_cell, small_store, small_table
+from gcig.benchmark.store import RunStore, pack_columns, unpack_columns
+from support.small_runs import one_trial, small_store, small_table
 
-CELL = one_cell()
-RESULT = failure(CELL, "no luck")
+TRIAL = one_trial()
+RESULT = failed_result(TRIAL, "no luck")
 
 
-def file_of(store, cell=CELL):
-    return store.path / "cells" / cell.file_name
+def file_of(store, trial=TRIAL):
+    return store.path / "trials" / trial.file_name
 
 
 def test_what_was_put_is_got(tmp_path):
     store = small_store(tmp_path)
-    store.put(CELL, RESULT)
+    store.put(TRIAL, RESULT)
     again = RunStore(tmp_path)
-    assert again.get(CELL) == RESULT
-    assert again.finished() == again.failed() == {CELL.key}
-    assert again.get(one_cell(fold=1)) is None
+    assert again.get(TRIAL) == RESULT
+    assert again.finished() == again.failed() == {TRIAL.key}
+    assert again.get(one_trial(fold=1)) is None
 
 
-def test_results_are_those_of_test_cells_unless_cells_are_given(tmp_path):
-    store, tuning = small_store(tmp_path), one_cell(role="tune")
-    store.put(CELL, RESULT)
+def test_results_are_those_of_test_trials_unless_trials_are_given(tmp_path):
+    store, tuning = small_store(tmp_path), one_trial(role="tune")
+    store.put(TRIAL, RESULT)
     store.put(tuning, RESULT)
     assert len(store.results()) == 1
-    assert len(store.results([tuning, CELL, one_cell(fold=2)])) == 2
+    assert len(store.results([tuning, TRIAL, one_trial(fold=2)])) == 2
 
 
 @pytest.mark.parametrize(
@@ -54,21 +53,21 @@ def test_results_are_those_of_test_cells_unless_cells_are_given(tmp_path):
 )
 def test_a_torn_file_counts_as_not_there(tmp_path, damage):
     store = small_store(tmp_path)
-    store.put(CELL, RESULT)
+    store.put(TRIAL, RESULT)
     file = file_of(store)
     file.write_bytes(damage(file.read_bytes()))
-    assert store.get(CELL) is None
+    assert store.get(TRIAL) is None
     with pytest.warns(RunWarning, match="1 files .* damaged"):
         assert store.finished() == set()
-    store.put(CELL, RESULT)
-    assert store.get(CELL) == RESULT
+    store.put(TRIAL, RESULT)
+    assert store.get(TRIAL) == RESULT
 
 
-def test_the_result_of_another_cell_under_this_name_counts_as_not_there(tmp_path):
-    store, other = small_store(tmp_path), one_cell(fold=1)
+def test_the_result_of_another_trial_under_this_name_counts_as_not_there(tmp_path):
+    store, other = small_store(tmp_path), one_trial(fold=1)
     store.put(other, RESULT)
     os.rename(file_of(store, other), file_of(store))
-    assert store.get(CELL) is None
+    assert store.get(TRIAL) is None
 
 
 def test_other_data_is_refused_by_name(tmp_path):
@@ -155,27 +154,27 @@ def test_a_folder_without_a_run_and_a_file_are_said(tmp_path):
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EROFS, "Read-only")])
 def test_a_disk_that_cannot_be_written_is_one_clear_error(tmp_path, monkeypatch, number, words):
     store = small_store(tmp_path)
-    store.put(CELL, RESULT)
+    store.put(TRIAL, RESULT)
 
     def fail(descriptor):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(RunError, match=f"{words}.*finished is kept"):
-        store.put(CELL, failure(CELL, "later"))
+    with pytest.raises(RunError, match=f"{words}.*Finished trials are kept"):
+        store.put(TRIAL, failed_result(TRIAL, "later"))
     monkeypatch.undo()
-    assert store.get(CELL) == RESULT
-    assert [file.name for file in (tmp_path / "cells").iterdir()] == [CELL.file_name]
+    assert store.get(TRIAL) == RESULT
+    assert [file.name for file in (tmp_path / "trials").iterdir()] == [TRIAL.file_name]
 
 
 def test_leftovers_of_a_killed_process_are_swept(tmp_path):
     store = small_store(tmp_path)
-    store.put(CELL, RESULT)
-    leftover = file_of(store).with_name(f".{CELL.file_name}.0a0a0a0a.tmp")
+    store.put(TRIAL, RESULT)
+    leftover = file_of(store).with_name(f".{TRIAL.file_name}.0a0a0a0a.tmp")
     leftover.write_text("half")
-    store.sweep(CELL)
+    store.remove_leftovers(TRIAL)
     assert not leftover.exists()
-    assert store.get(CELL) == RESULT
+    assert store.get(TRIAL) == RESULT
 
 
 def test_missing_folders_are_made(tmp_path):

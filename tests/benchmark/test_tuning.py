@@ -6,14 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig.benchmark import tuning
-from gcig.benchmark.chosen import chosen_parameters, parameters_for, read_chosen, write_chosen
-from gcig.benchmark.plan import tuning_cells
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.runner import run_cells
-from gcig.benchmark.selection import Candidate, choose, grid
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.selection import (
+    Candidate,
+    choose,
+    choose_all,
+    chosen_parameters,
+    parameters_for,
+    read_chosen,
+    write_chosen,
+)
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
-from gcig.benchmark.tuning import choices, main, tune, write_choices
+from gcig.benchmark.trials import grid, tuning_trials
+from gcig.benchmark.tuning import main, tune, write_choices
 from gcig.methods.registry import METHODS
 from support.small_runs import QUICK, BrokenClassifier, registered, small_table
 
@@ -62,9 +69,9 @@ def test_every_candidate_is_in_the_grid_once(method):
     candidates = grid(space)
     assert len(candidates) == math.prod(map(len, space.values()))
     assert len({json.dumps(each) for each in candidates}) == len(candidates)
-    cells = tuning_cells(TABLE, method)
-    assert len(set(cells)) == 3 * len(candidates)
-    assert {cell.role for cell in cells} == {"tune"}
+    trials = tuning_trials(TABLE, method)
+    assert len(set(trials)) == 3 * len(candidates)
+    assert {trial.role for trial in trials} == {"tune"}
 
 
 @pytest.fixture
@@ -77,12 +84,15 @@ def searched(monkeypatch):
 
 
 def test_tuning_takes_a_candidate_that_works_and_keeps_the_figures(searched):
-    (choice,) = tune([TABLE], [searched], repeats=2, common={"hidden_sizes": [8], "learning_rate": 0.01})
+    common = {"hidden_sizes": [8], "learning_rate": 0.01}
+    (choice,) = tune([TABLE], [searched], repeats=2, common=common)
     assert choice.parameters == {"hidden_sizes": [8], "learning_rate": 0.01, "max_epochs": 30}
     assert choice.fold is None
     assert [each.failed for each in choice.candidates] == [2, 0]
-    cells = tuning_cells(TABLE, searched, repeats=2, common={"hidden_sizes": [8], "learning_rate": 0.01})[2:]
-    aucs = [result.evaluation.auc for result in run_cells(cells, [TABLE])]
+    trials = tuning_trials(TABLE, searched, repeats=2, common={"hidden_sizes": [8], "learning_rate": 0.01})[
+        2:
+    ]
+    aucs = [result.evaluation.auc for result in run_trials(trials, [TABLE])]
     assert choice.candidates[1].auc == pytest.approx(sum(aucs) / 2)
     assert aucs[0] != aucs[1]
 
@@ -102,9 +112,9 @@ def test_without_a_usable_candidate_the_defaults_are_taken_and_it_is_said():
 def test_tuning_resumes(tmp_path, searched):
     store = RunStore.open(tmp_path, tables=[TABLE], configuration={})
     first = tune([TABLE], [searched], store, repeats=1)
-    stamps = [store.stamp(cell) for cell, _ in store.entries()]
+    stamps = [store.stamp(trial) for trial, _ in store.entries()]
     assert tune([TABLE], [searched], store, repeats=1) == first
-    assert [store.stamp(cell) for cell, _ in store.entries()] == stamps
+    assert [store.stamp(trial) for trial, _ in store.entries()] == stamps
 
 
 def test_the_command_tunes_and_writes_what_was_chosen(tmp_path, searched, monkeypatch, capsys):
@@ -132,10 +142,10 @@ def test_the_command_tunes_and_writes_what_was_chosen(tmp_path, searched, monkey
 def test_an_unfinished_search_is_not_written(tmp_path, searched):
     asked = {"kind": "tuning", "common": {}, "repeats": 2}
     store = RunStore.open(tmp_path, tables=[TABLE], configuration=asked)
-    with pytest.raises(RunError, match="not finished of: all"):
+    with pytest.raises(RunError, match="not finished for: any method"):
         write_choices(store, folder=tmp_path / "chosen")
     tune([TABLE], [searched], store, repeats=1, common={})
-    with pytest.raises(RunError, match="not finished of: small searched"):
+    with pytest.raises(RunError, match="not finished for: small searched"):
         write_choices(store, folder=tmp_path / "chosen")
     assert not (tmp_path / "chosen").exists()
 
@@ -161,7 +171,7 @@ def test_a_name_cannot_leave_the_folder(tmp_path, name):
     (tmp_path / "d.json").write_text('{"methods": {"fairx": {"parameters": {"x": 1}}}}')
     assert chosen_parameters(name, "fairx", folder=folder) == {}
     if name:
-        with pytest.raises(RunError, match="cannot be the name"):
+        with pytest.raises(RunError, match="cannot be used as a file name"):
             write_chosen(name, {"methods": {}}, folder=folder)
 
 
@@ -173,7 +183,7 @@ def test_choices_do_not_mix_tables_and_methods():
         (t, m) for t in ("small", "other") for m in ("one", "unconstrained")
     ]
     assert [len(c.candidates) for c in found] == [1, 3, 1, 3]
-    assert choices([], []) == []
+    assert choose_all([], []) == []
 
 
 def test_ctrl_c_ends_the_command_with_one_line(tmp_path, monkeypatch):
@@ -181,5 +191,5 @@ def test_ctrl_c_ends_the_command_with_one_line(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuning, "tune", interrupted)
-    with pytest.raises(SystemExit, match="stopped; what was finished is kept"):
+    with pytest.raises(SystemExit, match="Finished trials are kept"):
         main(["--datasets", "german", "--out", str(tmp_path)])

@@ -33,12 +33,12 @@ def test_compare_writes_results_and_a_page(run):
 
 
 def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run):
-    before = {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (run / "trials").iterdir()}
     arguments = ["--drop", "id", "--out", run, *ONE, "--json"]
     code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, *arguments)
     assert code == 0
     assert "2 of them finished before" in err
-    assert {path.name: path.stat().st_mtime_ns for path in (run / "cells").iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in (run / "trials").iterdir()} == before
     found = json.loads(out)
     assert found["summary"][0]["method"] == "unconstrained"
     assert found["failures"] == []
@@ -97,7 +97,7 @@ def test_report_writes_the_tables_of_shards_that_were_copied_together(shell, run
     assert shell("report", whole)[0] == 0
     for name in ("results.csv", "summary.csv", "pooled.csv", "provenance.json"):
         assert (whole / name).read_bytes() == (run / name).read_bytes()
-    next((whole / "cells").iterdir()).unlink()
+    next((whole / "trials").iterdir()).unlink()
     assert shell("report", whole)[0] == 0
     assert len(pd.read_csv(whole / "results.csv")) == 1
     assert "unfinished: 1 of 2" in (whole / "report.html").read_text()

@@ -132,16 +132,16 @@ def test_the_page_has_all_chapters_and_no_address(run):
 
 def test_going_on_runs_nothing_and_changes_nothing(run):
     before = (run / "results.csv").read_bytes()
-    stamps = {file.name: file.stat().st_mtime_ns for file in (run / "cells").iterdir()}
+    stamps = {file.name: file.stat().st_mtime_ns for file in (run / "trials").iterdir()}
     reproduce(run, **ASKED, everything=True)
     assert (run / "results.csv").read_bytes() == before
-    assert {file.name: file.stat().st_mtime_ns for file in (run / "cells").iterdir()} == stamps
+    assert {file.name: file.stat().st_mtime_ns for file in (run / "trials").iterdir()} == stamps
 
 
 def test_published_results_are_drawn_without_the_store(run, tmp_path):
     kept = tmp_path / "published"
     shutil.copytree(
-        run, kept, ignore=shutil.ignore_patterns("cells", "claims", "manifest.json", "index.html", "tables")
+        run, kept, ignore=shutil.ignore_patterns("trials", "claims", "manifest.json", "index.html", "tables")
     )
     page = report(kept)
     assert page.read_text() == (run / "index.html").read_text()
@@ -152,7 +152,7 @@ def test_published_results_are_drawn_without_the_store(run, tmp_path):
 def test_an_unfinished_run_is_shown_with_what_is_missing(run, tmp_path):
     part = tmp_path / "part"
     shutil.copytree(run, part)
-    for file in (part / "cells").glob("*fairx*"):
+    for file in (part / "trials").glob("*fairx*"):
         file.unlink()
     report(part)
     text = (part / "tables" / "comparison.md").read_text()

@@ -1,7 +1,7 @@
-"""Run small cells in processes that are killed at random moments, then once to the end: OUT KILLS SEED JOBS.
+"""Run small trials in processes that are killed at random moments, then once to the end: OUT KILLS SEED JOBS.
 
 Processes are forked from one that has imported everything, so that a kill hits the work and not the imports.
-Prints how many cells were finished after each kill.
+Prints how many trials were finished after each kill.
 """
 
 import os
@@ -11,16 +11,16 @@ import sys
 import time
 from pathlib import Path
 
-from gcig.benchmark.execution import run_cell
+from gcig.benchmark.execution import run_trial
 from gcig.benchmark.results import write_results
-from gcig.benchmark.runner import run_cells
-from support.small_runs import small_cells, small_store, small_table
+from gcig.benchmark.runner import run_trials
+from support.small_runs import small_store, small_table, small_trials
 
 
 def run(out, jobs):
     table = small_table()
     store = small_store(out, table)
-    results = run_cells(small_cells(table), [table], store, jobs=jobs)
+    results = run_trials(small_trials(table), [table], store, jobs=jobs)
     write_results(results, Path(out) / "results.csv")
 
 
@@ -37,7 +37,7 @@ def fork_and_run(out, jobs):
 def main(out, kills, seed, jobs):
     rng = random.Random(seed)
     table = small_table()
-    run_cell(small_cells(table)[-1], table)  # what is slow the first time only
+    run_trial(small_trials(table)[-1], table)  # what is slow the first time only
     start = time.monotonic()
     os.waitpid(fork_and_run(f"{out}-undisturbed", jobs), 0)
     whole = time.monotonic() - start
@@ -47,7 +47,7 @@ def main(out, kills, seed, jobs):
         # In turn the process alone (its workers are orphans then) and everything at once.
         (os.kill if kill % 2 else os.killpg)(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        print(len(list(Path(out, "cells").glob("*.json"))), flush=True)
+        print(len(list(Path(out, "trials").glob("*.json"))), flush=True)
     _, status = os.waitpid(fork_and_run(out, jobs), 0)
     sys.exit(status)
 

@@ -7,10 +7,9 @@ import signal
 import numpy as np
 import pandas as pd
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.plan import fold_cells
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial, fold_trials
 from gcig.methods.registry import METHODS, Method
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
@@ -25,16 +24,16 @@ def small_table(n=160, seed=0, name="small"):
     return Table.of(X, y, sensitive_features=pd.Series(sex, name="sex"), name=name)
 
 
-def small_cells(table, methods=("unconstrained", "hardt", "fairx"), n_folds=3, **options):
-    return [cell for m in methods for cell in fold_cells(table, m, QUICK, n_folds=n_folds, **options)]
+def small_trials(table, methods=("unconstrained", "hardt", "fairx"), n_folds=3, **options):
+    return [trial for m in methods for trial in fold_trials(table, m, QUICK, n_folds=n_folds, **options)]
 
 
 def small_store(path, *tables, **configuration):
     return RunStore.open(path, tables=tables, configuration=configuration)
 
 
-def one_cell(**changes):
-    return Cell(**{"dataset": "small", "data_hash": "0", "method": "fairx", **changes})
+def one_trial(**changes):
+    return Trial(**{"dataset": "small", "data_hash": "0", "method": "fairx", **changes})
 
 
 class BrokenClassifier(UnconstrainedClassifier):

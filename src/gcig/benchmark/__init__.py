@@ -1,1 +1,1 @@
-"""The benchmark: what is run (cells of tables), what survives a crash (the store), and what comes out."""
+"""The benchmark: trials of methods on tables, the store that survives a crash, tuning, and statistics."""

@@ -1,6 +1,6 @@
-"""How two quantities move together over the cells of a benchmark, and how sure that is.
+"""Association of two quantities over the trials of a benchmark, with its uncertainty.
 
-Cells that share rows are not independent points: `clustered_bootstrap` resamples them together.
+Trials that share rows are not independent: `clustered_bootstrap` resamples them together.
 """
 
 import math
@@ -37,7 +37,7 @@ class Correlation:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """Least squares: y = intercept + slope x, and the share of the variance of y that it explains."""
+    """Least-squares fit y = intercept + slope x, with the share of the variance of y that it explains."""
 
     intercept: float
     slope: float
@@ -46,7 +46,7 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class BootstrapInterval:
-    """A statistic and the 95 % interval of its values on resampled clusters."""
+    """A statistic with the 95 % percentile interval over resampled clusters."""
 
     value: float
     low: float
@@ -55,7 +55,7 @@ class BootstrapInterval:
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> Correlation:
-    """Pearson's correlation; NaN where it is not defined (fewer than three points, or a constant).
+    """Compute Pearson's correlation; NaN if it is undefined (fewer than three points, or a constant).
 
     Examples
     --------
@@ -66,13 +66,13 @@ def pearson(x: ArrayLike, y: ArrayLike) -> Correlation:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> Correlation:
-    """Spearman's rank correlation, ties shared."""
+    """Compute Spearman's rank correlation; ties share a rank."""
     a, b = _pairs(x, y)
     return _correlation(stats.rankdata(a), stats.rankdata(b), controlled=0)
 
 
 def partial_correlation(x: ArrayLike, y: ArrayLike, *, given: ArrayLike) -> Correlation:
-    """Pearson's correlation of what a linear fit on `given` leaves of x and of y."""
+    """Compute Pearson's correlation of the residuals of x and y after a linear fit on `given`."""
     a, b, c = _pairs(x, y, given)
     if len(c) < 4:
         return Correlation(math.nan, math.nan, len(c))
@@ -81,7 +81,7 @@ def partial_correlation(x: ArrayLike, y: ArrayLike, *, given: ArrayLike) -> Corr
 
 
 def linear_fit(x: ArrayLike, y: ArrayLike) -> LinearFit:
-    """The least squares line through points.
+    """Fit a least-squares line through points.
 
     Examples
     --------
@@ -106,16 +106,16 @@ def clustered_bootstrap(
     draws: int = 2000,
     seed: int = 0,
 ) -> BootstrapInterval:
-    """A 95 % percentile interval from resampling whole clusters of points.
+    """Compute a 95 % percentile interval by resampling whole clusters of points.
 
-    Points of one cluster stay together, as the methods on one fold of one dataset must: they were fitted and
-    tested on the same rows.
+    Methods on one fold of one dataset belong to one cluster, because they were fitted and tested on the same
+    rows.
 
     Parameters
     ----------
     points : (n, k).
-    statistic : of some points, (m, k) -> a number.
-    clusters : (n,) the cluster of each point.
+    statistic : function of an (m, k) array of points that returns a number.
+    clusters : (n,), the cluster of each point.
     """
     values = np.asarray(points, dtype=np.float64)
     _, codes = np.unique(np.asarray(clusters), return_inverse=True)
@@ -133,27 +133,27 @@ def clustered_bootstrap(
 
 
 def coefficient(points: Floats) -> float:
-    """Pearson's r of (n, 2) points without its test; NaN where a column is constant or n is under 3."""
+    """Compute Pearson's r of (n, 2) points without a test; NaN for a constant column or n below 3."""
     x, y = points[:, 0] - points[:, 0].mean(), points[:, 1] - points[:, 1].mean()
     spread = math.sqrt(float(x @ x) * float(y @ y))
     return float(x @ y) / spread if len(points) > 2 and spread > 0 else math.nan
 
 
 def _pairs(*columns: ArrayLike) -> list[Floats]:
-    """The points at which every column is a number."""
+    """Drop the points at which any column is NaN."""
     values = [np.asarray(column, dtype=np.float64) for column in columns]
     known = ~np.isnan(np.vstack(values)).any(axis=0)
     return [column[known] for column in values]
 
 
 def _residuals(values: Floats, design: Floats) -> Floats:
-    """What the design leaves of values; zero where that is rounding error, not variation."""
+    """Return the residuals of a linear fit; zero if they are mere rounding error."""
     left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
     return left if np.linalg.norm(left) > 1e-12 * np.linalg.norm(values) else np.zeros_like(left)
 
 
 def _correlation(x: Floats, y: Floats, *, controlled: int) -> Correlation:
-    """Correlation with a t-test that gives up a degree of freedom for every controlled variable."""
+    """Correlate with a t-test that loses one degree of freedom per controlled variable."""
     n = len(x)
     freedom = n - 2 - controlled
     spread = np.linalg.norm(x - x.mean()) * np.linalg.norm(y - y.mean()) if n else 0.0

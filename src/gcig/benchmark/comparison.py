@@ -1,4 +1,4 @@
-"""Several methods on one table: the same folds, the same measures, side by side."""
+"""Comparison of methods on one or more tables: the same folds and measures for all."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,12 @@ from typing import Any
 from gcig._validation import InputError, warn_if_sensitive_in
 from gcig.benchmark.comparison_result import ComparisonResult
 from gcig.benchmark.manifest import Manifest
-from gcig.benchmark.plan import fold_cells
-from gcig.benchmark.progress import Progress
-from gcig.benchmark.runner import run_cells
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.selection import Choice
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
-from gcig.benchmark.tuning import Choice, tune
+from gcig.benchmark.trials import fold_trials
+from gcig.benchmark.tuning import tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 
@@ -31,7 +31,7 @@ def compare(
     tune: bool | str = False,
     n_jobs: int = 1,
     out: str | os.PathLike[str] | None = None,
-    progress: bool | Progress = False,
+    progress: bool = False,
     random_state: int = 0,
     definition: Definition | None = None,
     name: str | None = None,
@@ -41,18 +41,17 @@ def compare(
     Parameters
     ----------
     X, y, sensitive_features : table, two-class labels, and the group of each row.
-    methods : keys of `gcig.methods.METHODS`; default all.
+    methods : keys of `gcig.methods.METHODS`; all methods by default.
     folds : number of folds.
-    seeds : of the partitions into folds, where one is not enough; default ``[random_state]``.
-    parameters : of each method, by its key; default the estimators' own.
-    tune : True chooses parameters by grid search on one 60/20/20 split, "nested" inside every fold (test
-        rows have no say, and it takes ``folds`` times as long).
-    n_jobs : processes; the results do not depend on it.
-    out : a folder that keeps every finished fold: the same call goes on where it stopped. The tables are
-        written there too.
-    progress : True for a bar (or lines) with the time left.
-    definition : the choices behind GCIG.
-    name : of the table; default from its content.
+    seeds : seeds of the partitions into folds, if one partition is not enough; ``[random_state]`` by default.
+    parameters : parameters by method key; the estimators' defaults otherwise.
+    tune : True chooses parameters by grid search on one 60/20/20 split; "nested" searches inside every fold,
+        which keeps the test rows out of it and takes ``folds`` times as long.
+    n_jobs : number of processes; the results do not depend on it.
+    out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
+    progress : whether to report progress and the time left on standard error.
+    definition : the definition of GCIG.
+    name : name of the table; derived from its content by default.
 
     Examples
     --------
@@ -96,19 +95,19 @@ def compare_tables(
     tuned: bool | str = False,
     jobs: int = 1,
     out: str | os.PathLike[str] | None = None,
-    progress: bool | Progress = False,
+    progress: bool = False,
     definition: Definition | None = None,
     shard: tuple[int, int] | None = None,
     retry_failed: bool = False,
 ) -> ComparisonResult:
-    """`compare` for tables that are ready; see there.
+    """Compare methods on validated tables; see `compare` for the parameters.
 
-    With ``shard`` (i, n), from 1, part i of n of the folds is run, and what is finished of all parts in
-    ``out`` is returned. Every part tunes for itself, or shares the tuning of the others in the same folder.
+    With ``shard`` (i, n), from 1, only part i of n parts of the folds is run, and the finished folds of all
+    parts in ``out`` are returned. Parts in the same folder share the tuning.
     """
-    names = _checked_methods(methods, parameters)
+    names = _check_methods(methods, parameters)
     if shard is not None and out is None:
-        raise InputError("shard needs out: the folder in which the parts come together.")
+        raise InputError("shard needs out, the folder in which the parts are combined. Pass out as well.")
     if tuned not in (False, True, "nested"):
         raise InputError(f"tune must be False, True or 'nested', not {tuned!r}.")
     definition = definition or Definition()
@@ -123,10 +122,8 @@ def compare_tables(
         "definition": definition.to_dict(),
     }
     if out is None:
-        store, manifest = (
-            None,
-            Manifest.now({each.name: each.sha256 for each in tables}, configuration, names),
-        )
+        store = None
+        manifest = Manifest.current({each.name: each.sha256 for each in tables}, configuration, names)
     else:
         store = RunStore.open(out, tables=tables, configuration=configuration, methods=names)
         manifest = store.manifest
@@ -145,32 +142,32 @@ def compare_tables(
             progress=progress,
             retry_failed=retry_failed,
         )
-    cells = [
-        cell
+    trials = [
+        trial
         for table in tables
         for method in names
         for seed in seeds
-        for cell in fold_cells(
+        for trial in fold_trials(
             table,
             method,
-            _by_fold(choices, table, method, seed, given[method], folds),
+            _parameters_per_fold(choices, table, method, seed, given[method], folds),
             seed=seed,
             definition=definition,
         )
     ]
-    results = run_cells(
-        cells, tables, store, jobs=jobs, shard=shard, progress=progress, retry_failed=retry_failed
+    results = run_trials(
+        trials, tables, store, jobs=jobs, shard=shard, progress=progress, retry_failed=retry_failed
     )
     if shard is not None and store is not None:
-        finished = {cell: result for cell in cells if (result := store.get(cell)) is not None}
-        cells, results = list(finished), list(finished.values())
-    found = ComparisonResult(tuple(results), tuple(cells), tuple(choices), manifest)
+        finished = {trial: result for trial in trials if (result := store.get(trial)) is not None}
+        trials, results = list(finished), list(finished.values())
+    found = ComparisonResult(tuple(results), tuple(trials), tuple(choices), manifest)
     if out is not None:
         found.save(out)
     return found
 
 
-def _by_fold(
+def _parameters_per_fold(
     choices: Sequence[Choice],
     table: Table,
     method: str,
@@ -178,14 +175,14 @@ def _by_fold(
     given: Mapping[str, Any],
     folds: int,
 ) -> list[dict[str, Any]]:
-    """Parameters of each fold: the chosen ones, with those that were given on top."""
+    """Return the parameters of each fold: the chosen ones, overridden by the given ones."""
     own = [choice for choice in choices if (choice.dataset, choice.method) == (table.name, method)]
     whole = next((dict(choice.parameters) for choice in own if choice.fold is None), {})
     nested = {choice.fold: dict(choice.parameters) for choice in own if choice.seed == seed}
     return [{**nested.get(fold, whole), **given} for fold in range(folds)]
 
 
-def _checked_methods(
+def _check_methods(
     methods: Sequence[str] | None, parameters: Mapping[str, Mapping[str, Any]] | None
 ) -> list[str]:
     names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
@@ -194,6 +191,6 @@ def _checked_methods(
     for argument, given in (("methods", names), ("parameters", list(parameters or {}))):
         if unknown := [name for name in given if name not in METHODS]:
             raise InputError(
-                f"{argument}: there is no method {unknown[0]!r}; there are {', '.join(METHODS)}."
+                f"{argument}: there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}."
             )
     return names

@@ -1,4 +1,4 @@
-"""What a comparison found: tables, the front of methods that no other beats, a picture."""
+"""Result of a comparison: tables, the Pareto front of the methods, and a plot."""
 
 import os
 from dataclasses import dataclass, field
@@ -8,13 +8,12 @@ from typing import Self
 
 import pandas as pd
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.manifest import Manifest
-from gcig.benchmark.provenance import write_provenance
+from gcig.benchmark.manifest import Manifest, write_provenance
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary, write_results
 from gcig.benchmark.run_files import write_file
+from gcig.benchmark.selection import Choice
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.tuning import Choice
+from gcig.benchmark.trials import Trial
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown
@@ -29,12 +28,12 @@ _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """An SVG picture: notebooks show it, ``save`` writes it."""
+    """An SVG picture that notebooks display."""
 
     svg: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as an SVG file."""
+        """Write the picture to an SVG file."""
         write_file(Path(path), self.svg)
 
     def _repr_svg_(self) -> str:
@@ -43,14 +42,14 @@ class Picture:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonResult:
-    """What a comparison found.
+    """The results of a comparison of methods.
 
     Attributes
     ----------
-    results : a record per table, method and fold, with out-of-fold predictions.
-    cells : what was run.
-    choices : what tuning chose, where it was asked for.
-    manifest : what the run was started with.
+    results : one record per table, method, fold and seed, with out-of-fold predictions.
+    trials : the trials behind the results, in the same order.
+    choices : the parameters chosen by tuning, if it was requested.
+    manifest : the data, configuration, code and versions of the run.
 
     Examples
     --------
@@ -71,21 +70,21 @@ class ComparisonResult:
     """
 
     results: tuple[FoldResult, ...]
-    cells: tuple[Cell, ...]
+    trials: tuple[Trial, ...]
     choices: tuple[Choice, ...] = ()
-    manifest: Manifest = field(default_factory=lambda: Manifest.now({}, {}))
+    manifest: Manifest = field(default_factory=lambda: Manifest.current({}, {}))
 
     @classmethod
-    def stored(cls, store: RunStore) -> Self:
-        """What is finished in the folder of a comparison: by one process, by several, or by shards."""
+    def from_store(cls, store: RunStore) -> Self:
+        """Collect all finished folds in the folder of a comparison, whichever process ran them."""
         entries = [entry for entry in store.entries() if entry[0].role == "test"]
         entries.sort(key=lambda entry: result_order(entry[1]))
-        cells, results = zip(*entries, strict=True) if entries else ((), ())
-        return cls(results, cells, manifest=store.manifest)
+        trials, results = zip(*entries, strict=True) if entries else ((), ())
+        return cls(results, trials, manifest=store.manifest)
 
     @property
     def planned(self) -> int:
-        """How many folds the run is to have in the end; those there are, where that is not known."""
+        """The number of folds of the complete run; if unknown, the number of available results."""
         asked, tables = self.manifest.configuration, len(self.manifest.data)
         if not {"methods", "seeds", "folds"} <= asked.keys():
             return len(self.results)
@@ -93,21 +92,21 @@ class ComparisonResult:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The results table: a row per fold; its columns are those of results.csv."""
+        """The results table: one row per fold, with the columns of results.csv."""
         return results_frame(self.results)
 
     def summary(self) -> pd.DataFrame:
-        """Mean and standard deviation of every measure per method."""
+        """Return mean and standard deviation of every measure per method."""
         return summary(self.frame)
 
     def pooled(self) -> pd.DataFrame:
-        """EO gap with its noise floor, AUC and F1 on the pooled out-of-fold predictions, per method."""
+        """Return EO gap with its noise floor, AUC and F1 of the pooled out-of-fold predictions per method."""
         return pooled(self.results)
 
     def pareto(self) -> pd.DataFrame:
-        """The methods that no other one on the same table beats in AUC, EO gap and GCIG at once.
+        """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
 
-        Means over the folds; methods with a collapsed or failed fold are left out.
+        The criteria are means over the folds; methods with a collapsed or failed fold are left out.
         """
         means = self.summary()
         means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
@@ -119,7 +118,7 @@ class ComparisonResult:
         return pd.concat(parts or [means])[columns].reset_index(drop=True)
 
     def plot(self) -> "Picture":
-        """AUC against GCIG and against the EO gap, a point per method; notebooks show it."""
+        """Plot AUC against GCIG and against the EO gap, one point per method."""
         svg = pareto(
             [
                 TradeOff(
@@ -141,7 +140,7 @@ class ComparisonResult:
         write_results(self.frame, folder / "results.csv")
         write_file(folder / "summary.csv", csv_text(self.summary()))
         write_file(folder / "pooled.csv", csv_text(self.pooled()))
-        write_provenance(folder / "provenance.json", self.cells, self.manifest)
+        write_provenance(folder / "provenance.json", self.trials, self.manifest)
 
     def __repr__(self) -> str:
         header, *rows = self._table()
@@ -154,7 +153,7 @@ class ComparisonResult:
         return html_table(header, rows)
 
     def _table(self) -> list[tuple[str, ...]]:
-        """Header and a line per method: means, deviations, and what went wrong."""
+        """Return a header and one line per method: means, deviations, failed and collapsed folds."""
         means = self.summary()
         several = means["dataset"].nunique() > 1
         table = [(*(["dataset"] if several else []), "method", *_SHOWN, "notes")]

@@ -1,4 +1,4 @@
-"""One cell: split, fit, measure."""
+"""Execution of one trial: split, fit, evaluate."""
 
 import time
 import warnings
@@ -13,124 +13,127 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
-from gcig.benchmark.cell import Cell
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
 
-__all__ = ["failure", "fit_seed", "run_cell", "split_rows"]
+__all__ = ["failed_result", "fit_seed", "run_trial", "split_rows"]
 
 Rows = NDArray[np.int64]
-_LINE = 500
+_MAX_LINE = 500  # characters of an error or warning that are kept
 
 
-def run_cell(cell: Cell, table: Table) -> FoldResult:
-    """Fit the cell's method on its training rows and measure it on the others.
+def run_trial(trial: Trial, table: Table) -> FoldResult:
+    """Fit the trial's method on its training rows and evaluate it on the others.
 
-    On one thread, so that the result depends on neither the machine's size nor what else it does. Warnings
-    go into the result. An error of the method is a result too, with its one line; it is not raised.
+    The trial runs on one thread, which makes the result independent of the machine's size and load. Warnings
+    are recorded in the result. An error of the method is recorded as one line and not raised.
 
     Examples
     --------
     >>> table = Table.shipped("german")
-    >>> cell = Cell(
+    >>> trial = Trial(
     ...     dataset=table.name,
     ...     data_hash=table.sha256,
     ...     method="unconstrained",
     ...     parameters={"max_epochs": 1},
     ... )
-    >>> result = run_cell(cell, table)
+    >>> result = run_trial(trial, table)
     >>> result.evaluation.n_rows, len(result.predictions["score"])
     (200, 200)
     """
-    if cell.data_hash != table.sha256:
-        raise RunError(f"the cell is of other rows than the table {table.name!r} has now: make it anew.")
+    if trial.data_hash != table.sha256:
+        raise RunError(
+            f"the trial refers to other rows than the table {table.name!r} has now. Create the trial again "
+            "from this table."
+        )
     with warnings.catch_warnings(record=True) as caught, _one_thread():
         warnings.simplefilter("always")
         try:
-            result = _fit_and_measure(cell, table)
-        except Exception as error:  # whatever a method does wrong, the other cells go on
-            result = failure(cell, f"{type(error).__name__}: {error}")
-    heard = dict.fromkeys(_one_line(f"{each.category.__name__}: {each.message}") for each in caught)
-    return replace(result, warnings=tuple(heard))
+            result = _fit_and_measure(trial, table)
+        except Exception as error:  # a method that fails must not stop the other trials
+            result = failed_result(trial, f"{type(error).__name__}: {error}")
+    messages = dict.fromkeys(_one_line(f"{each.category.__name__}: {each.message}") for each in caught)
+    return replace(result, warnings=tuple(messages))
 
 
-def split_rows(cell: Cell, table: Table) -> tuple[Rows, Rows]:
-    """Row numbers to fit on and to measure on, stratified by label and group.
+def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
+    """Return the positions of the rows to fit on and to evaluate on, stratified by label and group.
 
-    For tuning these are 60 % and 20 % of the table. Inside a fold they are three and one quarter of the rows
-    that the fold is trained on, so that of five folds they are the same shares.
+    A tuning trial gets 60 % and 20 % of the table. Inside a fold it gets three quarters and one quarter of
+    the fold's training rows, which are the same shares if there are five folds.
     """
     y, groups = table.y.to_numpy(), table.groups.codes
-    if cell.n_folds == 0:
-        split = train_validation_test(y, groups, random_state=cell.seed)
+    if trial.n_folds == 0:
+        split = train_validation_test(y, groups, random_state=trial.seed)
         return split.train, split.validation
-    train, test = k_folds(y, groups, n_splits=cell.n_folds, random_state=cell.seed)[cell.fold]
-    if cell.role == "test":
+    train, test = k_folds(y, groups, n_splits=trial.n_folds, random_state=trial.seed)[trial.fold]
+    if trial.role == "test":
         return train, test
-    rng = np.random.default_rng([cell.seed, cell.fold])
+    rng = np.random.default_rng([trial.seed, trial.fold])
     inner, validation = hold_out(y[train], groups[train], fraction=0.25, random_state=rng)
     return train[inner], train[validation]
 
 
-def fit_seed(cell: Cell) -> int:
-    """The seed of the fit: another one for every seed, fold and repeat, the same for every method."""
-    return int(np.random.SeedSequence([cell.seed, cell.fold, cell.repeat]).generate_state(1)[0] >> 1)
+def fit_seed(trial: Trial) -> int:
+    """Return the seed of the fit: distinct per seed, fold and repeat, and equal for all methods."""
+    return int(np.random.SeedSequence([trial.seed, trial.fold, trial.repeat]).generate_state(1)[0] >> 1)
 
 
-def failure(cell: Cell, error: str) -> FoldResult:
-    """The result of a cell that has none."""
+def failed_result(trial: Trial, error: str) -> FoldResult:
+    """Return the result of a trial that failed with the given error."""
     return FoldResult(
-        dataset=cell.dataset,
-        method=cell.method,
-        variant=cell.variant,
-        parameters=dict(cell.parameters),
-        fold=cell.fold,
-        seed=cell.seed,
+        dataset=trial.dataset,
+        method=trial.method,
+        variant=trial.variant,
+        parameters=dict(trial.parameters),
+        fold=trial.fold,
+        seed=trial.seed,
         evaluation=None,
         fit_seconds=float("nan"),
         error=_one_line(error),
     )
 
 
-def _fit_and_measure(cell: Cell, table: Table) -> FoldResult:
-    train, test = split_rows(cell, table)
-    model = _estimator(cell)
+def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
+    train, test = split_rows(trial, table)
+    model = _estimator(trial)
     X, y, groups = table.rows(train)
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
     seconds = time.perf_counter() - start
     X, y, groups = table.rows(test)
     found = evaluate(
-        model, X, y, sensitive_features=groups, definition=cell.definition, n_bootstrap=0, random_state=0
+        model, X, y, sensitive_features=groups, definition=trial.definition, n_bootstrap=0, random_state=0
     )
-    measured = replace(failure(cell, ""), evaluation=found, fit_seconds=seconds, error=None)
-    if cell.role == "tune":  # its predictions are never pooled
+    measured = replace(failed_result(trial, ""), evaluation=found, fit_seconds=seconds, error=None)
+    if trial.role == "tune":  # predictions of tuning trials are never pooled
         return measured
     return replace(measured, predictions=_predictions(model, table, test))
 
 
-def _estimator(cell: Cell) -> Any:
-    estimator = METHODS[cell.method].estimator
+def _estimator(trial: Trial) -> Any:
+    estimator = METHODS[trial.method].estimator
     known = estimator().get_params(deep=False)
     own = {
         name: value
-        for name, value in {"random_state": fit_seed(cell), "device": "cpu"}.items()
+        for name, value in {"random_state": fit_seed(trial), "device": "cpu"}.items()
         if name in known
     }
-    return estimator(**{**own, **_as_tuples(cell.parameters)})
+    return estimator(**{**own, **_as_tuples(trial.parameters)})
 
 
 def _as_tuples(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists where estimators take tuples."""
+    """Turn lists into tuples, which estimators expect and JSON does not have."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
 
 
 def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float, ...]]:
-    """Of each row: where it is in the table, label, group, score, and decision (or the chance of it)."""
+    """Return each row's position in the table, label, group, score and decision (or its probability)."""
     X, y, groups = table.rows(rows)
     adapted = adapt(model, X)
     outputs = adapted.answer(X, groups, encoded=adapted.encode(X, groups))
@@ -146,6 +149,7 @@ def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float,
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
+    """Limit torch and the linear algebra libraries to one thread during the block."""
     threads = torch.get_num_threads()
     with threadpool_limits(1):
         torch.set_num_threads(1)
@@ -157,4 +161,4 @@ def _one_thread() -> Iterator[None]:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LINE else f"{line[:_LINE]}..."
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}..."

@@ -1,7 +1,6 @@
-"""Results as tables: a row per fold, means, figures of pooled predictions; and results.csv."""
+"""Results as tables: one row per fold, means, and metrics of pooled predictions; and results.csv."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gcig._tables import guard_formula
 from gcig._validation import Groups
-from gcig.benchmark.cell import canonical_json
 from gcig.benchmark.run_files import write_file
+from gcig.benchmark.trials import canonical_json
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import assess
 from gcig.records import Evaluation, FoldResult
@@ -42,14 +42,13 @@ RESULT_COLUMNS = (
     *(*MEASURES, "collapsed", "fit_seconds", "parameters"),
     *("variant", *_EXTRA, "error", "n_warnings"),
 )
-_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 _BY = ["dataset", "method", "variant"]
 
 
 def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
-    """A row per result with the columns `RESULT_COLUMNS`, in an order that depends on the content alone.
+    """Return one row per result with the columns `RESULT_COLUMNS`, in an order set by the content alone.
 
-    A failed cell has NaN for every measure and its ``error``; elsewhere ``error`` is missing. Methods stand
+    A failed trial has NaN for every measure and its ``error``; otherwise ``error`` is missing. Methods are
     in the order of the registry.
     """
     rows = [_row(result) for result in sorted(results, key=result_order)]
@@ -65,10 +64,10 @@ def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and standard deviation (ddof 1) of every measure, a row per dataset, method and variant.
+    """Return mean and standard deviation (ddof 1) of every measure per dataset, method and variant.
 
     Columns are ``<measure>`` and ``<measure>_sd``; ``folds`` counts the results behind them, ``failed`` and
-    ``collapsed`` those that failed or collapsed. Failed results are in no mean.
+    ``collapsed`` those that failed or collapsed. Failed results are left out of the means.
     """
     names = [*MEASURES, "effective_columns", "eo_noise_floor", "fit_seconds"]
     grouped = frame.groupby(_BY, sort=False)
@@ -85,10 +84,10 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
-    """Figures of pooled out-of-fold predictions, a row per dataset, method and variant.
+    """Return metrics of the pooled out-of-fold predictions per dataset, method and variant.
 
-    The folds of one seed are put together, so that every row of the table counts once; several seeds are
-    averaged. On small tables an EO gap of one fold is mostly noise (``eo_noise_floor``); this one is less so.
+    The folds of one seed are pooled, and every row of the table counts once; several seeds are averaged. On
+    small tables the EO gap of a single fold is mostly noise (``eo_noise_floor``); the pooled one is less so.
     """
     rows = []
     for by, members in groupby(
@@ -98,17 +97,17 @@ def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
         seeds = sorted({result.seed for result in own})
         found = [_pooled([result for result in own if result.seed == seed]) for seed in seeds]
         names = ("eo_gap", "eo_noise_floor", "eo_worst", "auc", "f1", "accuracy", "balanced_accuracy")
-        figures = {
+        metrics = {
             name: float(np.mean([getattr(each, name) for each in found])) if found else math.nan
             for name in names
         }
         n_rows = found[0].n_rows if found else 0
-        rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **figures})
+        rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **metrics})
     return pd.DataFrame(rows)
 
 
 def result_order(result: FoldResult) -> tuple[Any, ...]:
-    """Where a result stands in tables; it depends on the content alone."""
+    """Return the sort key of a result in tables; it depends on the content alone."""
     known = list(METHODS)
     rank = known.index(result.method) if result.method in known else len(known)
     where = (result.dataset, rank, result.method, result.variant)
@@ -116,23 +115,22 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
 
 
 def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:
-    """Write results.csv, whole or not at all: equal results give equal bytes."""
+    """Write results.csv atomically; equal results give equal bytes."""
     frame = results if isinstance(results, pd.DataFrame) else results_frame(results)
     write_file(Path(path), csv_text(frame))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """A table as CSV: floats so that they read back exactly, text so that no spreadsheet runs it."""
+    """Return a table as CSV: floats read back exactly, and no spreadsheet evaluates the text."""
     safe = frame.copy()
     for name in safe.columns:
         if safe[name].dtype.kind not in "biuf" and safe[name].dtype.name not in ("boolean", "Int64"):
-            safe[name] = safe[name].map(_disarmed)
-    return safe.rename(columns=_disarmed).to_csv(index=False, lineterminator="\n")
+            safe[name] = safe[name].map(_guard)
+    return safe.rename(columns=_guard).to_csv(index=False, lineterminator="\n")
 
 
-def _disarmed(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets a quote in front of it."""
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+def _guard(value: Any) -> Any:
+    return guard_formula(value) if isinstance(value, str) else value
 
 
 def _row(result: FoldResult) -> dict[str, Any]:

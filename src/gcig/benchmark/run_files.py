@@ -1,24 +1,58 @@
-"""The files of a run, and the one error of a run that cannot go on."""
+"""Files of a run: whole writes, bounded reads, locks between processes, and the errors they raise.
 
+A claim is a lock that the operating system holds on a file. No claim has to be judged stale: when a process
+is killed, the system releases its locks. A process takes the claim, *then* looks for the result, then does
+the work and stores it, and then releases the claim; the next holder finds the result.
+"""
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gcig._files import write_whole
 
-__all__ = ["RunError", "RunWarning", "disk_error", "read_bounded", "write_file"]
+__all__ = [
+    "RunError",
+    "RunWarning",
+    "claim",
+    "disk_error",
+    "exclusive_claim",
+    "read_bounded",
+    "write_file",
+]
+
+_POLL_SECONDS = 0.05  # between two attempts at a claim that another process holds
+_HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class RunError(ValueError):
-    """A run that cannot be started, gone on with or read: the message says why and what to do."""
+    """A run cannot be started, resumed or read; the message gives the reason and the remedy."""
 
 
 class RunWarning(UserWarning):
-    """A run can go on, but deserves a look."""
+    """A run continues, but its state deserves attention."""
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file whole, in a folder that is made where it is missing.
+    """Write a file atomically, and create its folder if necessary.
 
-    An error of the disk (full, read-only) is a `RunError`, and what was there before is still whole.
+    If the disk is full or read-only, raise a `RunError`; the previous file is then intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,17 +62,70 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def disk_error(path: Path, error: OSError) -> RunError:
-    """The one message for a disk that is full, read-only or not there."""
+    """Return the error for a disk that is full, read-only or missing."""
     return RunError(
-        f"could not write {path.name!r} in {str(path.parent)!r}: {error.strerror or error}. What was "
-        "finished is kept: once the folder can be written, the same command goes on from there."
+        f"could not write {path.name!r} in {str(path.parent)!r}: {error.strerror or error}. Finished trials "
+        "are kept. Make the folder writable, then run the same command again to resume."
     )
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The content of a file of at most ``limit`` bytes; a larger one is not read."""
+    """Return the content of a file of at most ``limit`` bytes; raise a `RunError` for a larger one."""
     with open(path, "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise RunError(f"{path.name} has more than {limit} bytes: this is not a file that gcig wrote.")
+        raise RunError(
+            f"{path.name} has more than {limit} bytes, so gcig did not write it. Choose another folder."
+        )
     return data
+
+
+@contextmanager
+def claim(path: Path) -> Iterator[bool]:
+    """Try to lock ``path`` without waiting, and yield whether this process holds the claim.
+
+    The holder removes the file at the end of the block.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise disk_error(path, error) from error
+    try:
+        ours = _acquire(descriptor, path)
+        try:
+            yield ours
+        finally:
+            if ours and sys.platform != "win32":  # Windows cannot remove an open file: it stays, empty
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusive_claim(path: Path, *, patience: float = 30.0) -> Iterator[None]:
+    """Hold the claim on ``path`` during the block; wait up to ``patience`` seconds for another holder."""
+    end = time.monotonic() + patience
+    while True:
+        with claim(path) as ours:
+            if ours:
+                yield
+                return
+        if time.monotonic() > end:
+            raise RunError(f"another process holds {str(path)!r}. Try again once it has finished.")
+        time.sleep(_POLL_SECONDS)
+
+
+def _acquire(descriptor: int, path: Path) -> bool:
+    try:
+        _lock(descriptor)
+    except OSError as error:
+        if error.errno in _HELD_BY_OTHERS:
+            return False
+        raise disk_error(path, error) from error
+    # The previous holder may have removed the file after it was opened here, and another process may
+    # already hold a new file of the same name.
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

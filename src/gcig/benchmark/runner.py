@@ -1,187 +1,195 @@
-"""Runs cells: those that are not finished, each once, here or in worker processes."""
+"""Runner: runs the unfinished trials of a list, each exactly once even with several drivers on one folder."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from gcig._progress import progress as report_progress
 from gcig._validation import InputError
-from gcig.benchmark.cell import Cell, shard_of
-from gcig.benchmark.execution import failure, run_cell
-from gcig.benchmark.progress import Progress, expected_cost, progress_for
+from gcig.benchmark.backends import Backend, LocalBackend, WorkerDeath
+from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
-from gcig.benchmark.workers import Work, run_in_workers
+from gcig.benchmark.trials import Trial, select_shard
 from gcig.records import FoldResult
 
-__all__ = ["run_cells"]
+__all__ = ["run_trials"]
 
-_LOOK_AGAIN_AFTER = 0.5
+_POLL_SECONDS = 0.5  # between two looks at trials that other processes hold
+# Cost of one fit in plain fits on the same rows, roughly, measured on Adult. It affects the order of trials
+# and the estimate of the time left, never a result.
+_RELATIVE_COST = {
+    "unconstrained": 1.0,
+    "dir": 1.7,
+    "hardt": 3.0,
+    "agarwal": 7.0,
+    "lagrangian": 2.0,
+    "adversarial": 3.0,
+    "fairx": 6.0,
+}
+_DEFAULT_COST = 3.0
 
-Stamps = Mapping[str, tuple[int, int] | None]
-Outcomes = Generator[tuple[Cell, FoldResult | str | None]]
 
-
-def run_cells(
-    cells: Iterable[Cell],
+def run_trials(
+    trials: Iterable[Trial],
     tables: Iterable[Table],
     store: RunStore | None = None,
     *,
     jobs: int = 1,
+    backend: Backend | None = None,
     shard: tuple[int, int] | None = None,
-    progress: bool | Progress = False,
+    progress: bool = False,
     on_failure: str = "record",
     retry_failed: bool = False,
 ) -> list[FoldResult]:
-    """Run the cells that the store has no result of, and return the results of all, in the cells' order.
+    """Run the trials that have no result in the store, and return all results in the order of the trials.
 
     Parameters
     ----------
-    cells : what to run; a cell that is given twice is run once.
-    tables : what the cells are cells of.
+    trials : the trials; a trial that is given twice is run once.
+    tables : the tables that the trials refer to.
     store : where results are kept; None keeps them in memory only.
-    jobs : number of processes; results do not depend on it. 1 runs in this process.
-    shard : (i, n), from 1, to run part i of n parts of the cells; only its results are returned.
-    progress : True for a bar or lines on standard error, False for silence, or an object of your own.
-    on_failure : "record" goes on after a cell has failed; "raise" ends the run there.
-    retry_failed : run the cells again that failed before.
+    jobs : number of local processes; results do not depend on it. 1 runs in this process.
+    backend : where to run, if not on this machine; ``jobs`` is then ignored.
+    shard : (i, n), from 1, to run part i of n parts of the trials and return its results only.
+    progress : whether to report progress on standard error.
+    on_failure : "record" continues after a failed trial; "raise" ends the run with a `RunError`.
+    retry_failed : whether to repeat the trials that failed before.
 
     Notes
     -----
-    Several processes may run on one store: a cell that another one is at is waited for, and taken over when
-    that process dies.
+    Several processes may run on one store: a trial claimed by another process is polled until its result is
+    there, and taken over if that process dies.
     """
     if on_failure not in ("record", "raise"):
         raise InputError(f"on_failure must be 'record' or 'raise', not {on_failure!r}.")
-    if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}.")
-    wanted = list(cells) if shard is None else shard_of(cells, *shard)
-    by_name = _named(tables, wanted)
+    backend = LocalBackend(jobs) if backend is None else backend
+    wanted = list(trials) if shard is None else select_shard(trials, *shard)
+    by_name = _check_tables(tables, wanted)
     results = {} if store is None else _stored(store, wanted, retry_failed)
-    stale = (
-        {} if store is None else {cell.key: store.stamp(cell) for cell in wanted if cell.key not in results}
-    )
-    todo = [cell for cell in dict.fromkeys(wanted) if cell.key not in results]
-    sizes = {name: len(table.y) for name, table in by_name.items()}
-    todo.sort(key=lambda cell: -expected_cost(cell, sizes))  # the longest first: no one waits at the end
+    todo = [trial for trial in dict.fromkeys(wanted) if trial.key not in results]
+    costs = {
+        trial: len(by_name[trial.dataset].y) * _RELATIVE_COST.get(trial.method, _DEFAULT_COST)
+        for trial in todo
+    }
+    todo.sort(key=lambda trial: -costs[trial])  # longest first, for an even finish
+    stale = {} if store is None else {trial.key: store.stamp(trial) for trial in todo}
 
-    work = Unstored() if store is None else StoredWork(store, stale)
-    telling = progress_for(progress)
-    telling.start(todo, sizes, len(set(wanted)) - len(todo))
-    try:
-        with closing(_until_done(todo, by_name, work, jobs)) as outcomes:
-            for cell, result in outcomes:
-                results[cell.key] = result
-                telling.update(cell, result)
-                if result.error is not None and on_failure == "raise":
-                    raise RunError(f"{cell} failed: {result.error}")
-    finally:
-        telling.close()
-    return [results[cell.key] for cell in wanted]
-
-
-@dataclass(frozen=True)
-class Unstored:
-    """Run a cell and keep nothing; picklable, for workers."""
-
-    def __call__(self, cell: Cell, table: Table) -> FoldResult | None:
-        """The result."""
-        return run_cell(cell, table)
-
-    def record(self, cell: Cell, error: str) -> FoldResult | None:
-        """The result of a cell whose process died."""
-        return failure(cell, error)
-
-    def found(self, cell: Cell) -> FoldResult | None:  # noqa: ARG002 (nobody else is at work)
-        """What another process has stored meanwhile."""
-        return None
-
-    def is_free(self, cell: Cell) -> bool:  # noqa: ARG002 (nobody else is at work)
-        """Whether no other process is at the cell."""
-        return True
+    failed, cost_left, start = 0, sum(costs.values()), time.monotonic()
+    total_cost = cost_left
+    with (
+        closing(_run_until_done(todo, by_name, _TrialWork(store, stale), backend)) as outcomes,
+        report_progress(len(todo), "Running trials", unit="trials", shown=progress) as advance,
+    ):
+        for trial, result in outcomes:
+            results[trial.key] = result
+            if result.error is not None and on_failure == "raise":
+                raise RunError(f"{trial} failed: {result.error}")
+            failed += result.error is not None
+            cost_left -= costs[trial]
+            seconds = (time.monotonic() - start) * max(cost_left, 0.0) / (total_cost - cost_left)
+            advance(latest=trial, left=_describe_duration(seconds), failed=failed)
+    return [results[trial.key] for trial in wanted]
 
 
 @dataclass(frozen=True)
-class StoredWork:
-    """Run a cell under its claim and store the result; picklable, for workers.
+class _TrialWork:
+    """The work on one trial: run it, under its claim if there is a store, and store the result.
 
-    ``stale`` are the stamps of results that are to be replaced.
+    ``stale`` holds the stamps of stored results that are to be replaced. Instances are picklable.
     """
 
-    store: RunStore
-    stale: Stamps
+    store: RunStore | None
+    stale: Mapping[str, tuple[int, int] | None]
 
-    def __call__(self, cell: Cell, table: Table) -> FoldResult | None:
-        """The result, whoever made it; None while another process is at it."""
-        return self._under_claim(cell, lambda: run_cell(cell, table))
+    def __call__(self, trial: Trial, table: Table) -> FoldResult | None:
+        """Return the result, whichever process computed it; None while another process holds the claim."""
+        return self._store_once(trial, lambda: run_trial(trial, table))
 
-    def record(self, cell: Cell, error: str) -> FoldResult | None:
-        """The result of a cell whose process died, unless it had stored one, or another process is at it."""
-        return self._under_claim(cell, lambda: failure(cell, error))
+    def record_death(self, trial: Trial, death: WorkerDeath) -> FoldResult | None:
+        """Record that the trial's worker died, unless a result exists or another process has the claim."""
+        return self._store_once(trial, lambda: failed_result(trial, death.cause))
 
-    def found(self, cell: Cell) -> FoldResult | None:
-        """What another process has stored meanwhile."""
-        return self.store.get(cell) if self.store.stamp(cell) != self.stale.get(cell.key) else None
+    def find(self, trial: Trial) -> FoldResult | None:
+        """Return the result that another process has stored in the meantime."""
+        if self.store is None or self.store.stamp(trial) == self.stale.get(trial.key):
+            return None
+        return self.store.get(trial)
 
-    def is_free(self, cell: Cell) -> bool:
-        """Whether no other process is at the cell."""
-        with self.store.claim(cell) as ours:
+    def is_free(self, trial: Trial) -> bool:
+        """Return whether no other process holds the trial's claim."""
+        if self.store is None:
+            return True
+        with self.store.claim(trial) as ours:
             return ours
 
-    def _under_claim(self, cell: Cell, make: Callable[[], FoldResult]) -> FoldResult | None:
-        with self.store.claim(cell) as ours:
+    def _store_once(self, trial: Trial, make: Callable[[], FoldResult]) -> FoldResult | None:
+        if self.store is None:
+            return make()
+        with self.store.claim(trial) as ours:
             if not ours:
                 return None
-            if (found := self.found(cell)) is not None:
+            if (found := self.find(trial)) is not None:
                 return found
-            self.store.sweep(cell)
+            self.store.remove_leftovers(trial)
             result = make()
-            self.store.put(cell, result)
+            self.store.put(trial, result)
             return result
 
 
-def _until_done(
-    todo: Sequence[Cell], tables: Mapping[str, Table], work: Unstored | StoredWork, jobs: int
-) -> Generator[tuple[Cell, FoldResult]]:
-    """Every cell with its result; those that another process is at are looked at again."""
-    left = set(todo)
+def _run_until_done(
+    todo: Sequence[Trial], tables: Mapping[str, Table], work: _TrialWork, backend: Backend
+) -> Generator[tuple[Trial, FoldResult]]:
+    """Yield every trial with its result. Trials claimed by another process are polled again."""
+    left = dict.fromkeys(todo)  # a dict keeps the order: longest first
     while left:
-        # In the order of todo, so that the longest still come first.
-        for cell in [cell for cell in todo if cell in left]:
-            if (found := work.found(cell)) is not None:
-                left.discard(cell)
-                yield cell, found
-        free = [cell for cell in todo if cell in left and work.is_free(cell)]
-        with closing(_pass_over(free, tables, work, jobs)) as outcomes:
-            for cell, outcome in outcomes:
-                result = work.record(cell, outcome) if isinstance(outcome, str) else outcome
+        for trial in list(left):
+            if (found := work.find(trial)) is not None:
+                del left[trial]
+                yield trial, found
+        free = [trial for trial in left if work.is_free(trial)]
+        with closing(backend.run(free, tables, work)) as outcomes:
+            for trial, outcome in outcomes:
+                result = work.record_death(trial, outcome) if isinstance(outcome, WorkerDeath) else outcome
                 if result is not None:
-                    left.discard(cell)
-                    yield cell, result
+                    del left[trial]
+                    yield trial, result
         if left:
-            time.sleep(_LOOK_AGAIN_AFTER)
+            time.sleep(_POLL_SECONDS)
 
 
-def _pass_over(cells: Sequence[Cell], tables: Mapping[str, Table], work: Work, jobs: int) -> Outcomes:
-    if jobs > 1 and cells:
-        yield from run_in_workers(cells, tables, work, jobs=jobs)
-    else:
-        for cell in cells:
-            yield cell, work(cell, tables[cell.dataset])
-
-
-def _stored(store: RunStore, cells: Sequence[Cell], retry_failed: bool) -> dict[str, FoldResult]:
-    found = {cell.key: result for cell in dict.fromkeys(cells) if (result := store.get(cell)) is not None}
+def _stored(store: RunStore, trials: Sequence[Trial], retry_failed: bool) -> dict[str, FoldResult]:
+    found = {trial.key: result for trial in dict.fromkeys(trials) if (result := store.get(trial)) is not None}
     return {key: result for key, result in found.items() if not (retry_failed and result.error is not None)}
 
 
-def _named(tables: Iterable[Table], cells: Sequence[Cell]) -> dict[str, Table]:
+def _check_tables(tables: Iterable[Table], trials: Sequence[Trial]) -> dict[str, Table]:
+    """Return the tables by name; raise a `RunError` if a trial refers to a table that is not among them."""
     by_name = {table.name: table for table in tables}
-    for cell in cells:
-        table = by_name.get(cell.dataset)
+    for trial in trials:
+        table = by_name.get(trial.dataset)
         if table is None:
-            raise RunError(f"there is no table {cell.dataset!r} among those given ({', '.join(by_name)}).")
-        if table.sha256 != cell.data_hash:
-            raise RunError(f"the cells of {cell.dataset!r} are of other rows than the table given.")
+            raise RunError(
+                f"there is no table {trial.dataset!r} among those given ({', '.join(by_name)}). Pass the "
+                "table of every trial."
+            )
+        if table.sha256 != trial.data_hash:
+            raise RunError(
+                f"the trials of {trial.dataset!r} refer to other rows than the table given. Create them "
+                "again from this table."
+            )
     return by_name
+
+
+def _describe_duration(seconds: float) -> str:
+    """Format a duration for people.
+
+    >>> _describe_duration(42.3), _describe_duration(200), _describe_duration(8000)
+    ('42 s', '3 min', '2 h 13 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

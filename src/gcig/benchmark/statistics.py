@@ -1,6 +1,6 @@
-r"""Tests for comparisons of methods over datasets and folds, and what they can and cannot show.
+r"""Statistical tests for comparisons of methods over datasets and folds.
 
-Folds of one dataset share training rows, so they are not independent. Tests over *datasets* (Friedman,
+Folds of one dataset share training rows and are therefore not independent. Tests over *datasets* (Friedman,
 Nemenyi) treat a dataset as one observation; the test over the folds of *one* dataset (Nadeau and Bengio
 2003) widens the variance for the overlap. Correlations are in `gcig.benchmark.association`.
 
@@ -34,13 +34,13 @@ __all__ = [
     "tally",
 ]
 
-TIE = 1e-9  # means this close are equal: neither a win nor a loss
+TIE = 1e-9  # means that differ by at most this are equal: neither a win nor a loss
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class FriedmanTest:
-    """Whether methods rank alike over blocks; ``mean_ranks`` has 1 for the best method."""
+    """Result of Friedman's test; in ``mean_ranks`` 1 is the best rank."""
 
     statistic: float
     p_value: float
@@ -50,7 +50,7 @@ class FriedmanTest:
 
 @dataclass(frozen=True)
 class ResampledTest:
-    """A mean difference over folds, its corrected t statistic, p-value and 95 % interval."""
+    """A mean difference over folds with its corrected t statistic, p-value and 95 % interval."""
 
     difference: float
     statistic: float
@@ -60,10 +60,10 @@ class ResampledTest:
 
 
 def friedman(scores: pd.DataFrame, *, lower_is_better: bool) -> FriedmanTest:
-    """Friedman's test on scores of methods (columns) in blocks (rows), with ties shared.
+    """Run Friedman's test on scores of methods (columns) in blocks (rows); ties share a rank.
 
-    A block with a missing score is left out; with fewer than two blocks or three methods the test is not
-    defined (NaN).
+    A block with a missing score is left out. With fewer than two blocks or three methods the test is
+    undefined (NaN).
 
     Examples
     --------
@@ -82,7 +82,7 @@ def friedman(scores: pd.DataFrame, *, lower_is_better: bool) -> FriedmanTest:
 
 
 def nemenyi(scores: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:
-    """P-values of Nemenyi's test for every pair of methods (columns) over blocks (rows).
+    """Return the p-values of Nemenyi's test for every pair of methods (columns) over blocks (rows).
 
     Examples
     --------
@@ -102,11 +102,11 @@ def nemenyi(scores: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:
 
 
 def nemenyi_critical_difference(n_methods: int, n_blocks: int, *, level: float = 0.05) -> float:
-    """Difference in mean rank from which Nemenyi's test calls two methods different.
+    """Return the smallest difference in mean rank that is significant in Nemenyi's test.
 
     Examples
     --------
-    >>> round(nemenyi_critical_difference(7, 5), 2)  # more than half of the six ranks there are
+    >>> round(nemenyi_critical_difference(7, 5), 2)  # ranks span six units: more than half of them
     4.03
     """
     quantile = float(stats.studentized_range.isf(level, n_methods, math.inf)) / math.sqrt(2)
@@ -114,7 +114,7 @@ def nemenyi_critical_difference(n_methods: int, n_blocks: int, *, level: float =
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """P-values adjusted for their number by Holm's step-down rule; NaN stays NaN and is not counted.
+    """Adjust p-values for their number by Holm's step-down rule; NaN stays NaN and is not counted.
 
     Examples
     --------
@@ -130,16 +130,16 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> ResampledTest:
-    r"""Two-sided t-test on differences over folds, corrected for overlapping training parts.
+    r"""Run a two-sided t-test on differences over folds, corrected for overlapping training sets.
 
     .. math:: t = \bar d / \sqrt{(1/k + \rho) s^2}, \quad k - 1 \text{ degrees of freedom},
 
-    where :math:`\rho` is the number of test rows over the number of training rows of a fold.
+    where :math:`\rho` is the ratio of test rows to training rows of a fold.
 
     Parameters
     ----------
-    differences : (k,) one a fold (and seed).
-    test_share : share of the rows that a fold tests, 1/5 for five folds.
+    differences : (k,), one per fold and seed.
+    test_share : share of the rows in a test fold, 1/5 for five folds.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> Resam
     if k < 2:
         return ResampledTest(mean, math.nan, math.nan, math.nan, math.nan)
     error = math.sqrt((1 / k + test_share / (1 - test_share)) * float(values.var(ddof=1)))
-    if error == 0:  # equal on every fold: no evidence of a difference where there is none
+    if error == 0:  # the same difference on every fold: the t statistic is undefined or infinite
         certain = 1.0 if mean == 0 else 0.0
         return ResampledTest(
             mean, math.nan if mean == 0 else math.copysign(math.inf, mean), certain, mean, mean
@@ -166,7 +166,7 @@ def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> Resam
 
 
 def smallest_wilcoxon_p(n_pairs: int) -> float:
-    """The smallest two-sided p-value that Wilcoxon's signed rank test can give for n pairs.
+    """Return the smallest two-sided p-value that Wilcoxon's signed-rank test can give for n pairs.
 
     Examples
     --------
@@ -181,11 +181,11 @@ def smallest_wilcoxon_p(n_pairs: int) -> float:
 def tally(
     means: pd.DataFrame, *, against: str, lower_is_better: bool, tolerance: float = TIE
 ) -> pd.DataFrame:
-    """Wins, losses, ties and championships of every method, counted in datasets.
+    """Count wins, losses, ties and championships of every method over datasets.
 
-    A method's win is a dataset where it beats `against`. The row of `against` itself is its comparison with
-    the best of the others. Means that differ by at most `tolerance` are a tie, neither a win nor a loss; all
-    methods that tie with the best are champions. Pairs with a missing mean are not counted.
+    A method wins on a dataset if it beats `against`. The row of `against` itself compares it with the best of
+    the others. Means that differ by at most `tolerance` are a tie, neither a win nor a loss; all methods that
+    tie with the best are champions. Pairs with a missing mean are not counted.
 
     Parameters
     ----------
@@ -198,13 +198,15 @@ def tally(
     {'win': 0, 'loss': 1, 'tie': 1, 'champion': 1}
     """
     if against not in means:
-        raise InputError(f"against: there is no method {against!r}; there are {', '.join(map(str, means))}.")
+        raise InputError(
+            f"against: there is no method {against!r}. Choose from {', '.join(map(str, means))}."
+        )
     losses = means if lower_is_better else -means
     best = losses.min(axis=1)
     rivals = losses.drop(columns=against).min(axis=1)
     rows = {}
     for method in losses:
-        # For `against` the rival is the best of the others, and the roles are the same.
+        # `against` is compared with the best of the others, every other method with `against`.
         margin = (rivals if method == against else losses[against]) - losses[method]
         champion = losses[method] - best <= tolerance
         rows[method] = {
@@ -217,6 +219,6 @@ def tally(
 
 
 def _ranks(scores: pd.DataFrame, lower_is_better: bool) -> pd.DataFrame:
-    """Ranks within each block, 1 for the best; equal to `TIE` shares a rank."""
+    """Rank the methods within each block, 1 for the best; scores equal up to `TIE` share a rank."""
     rounded = (scores / TIE).round() * TIE
     return rounded.rank(axis=1, ascending=lower_is_better)

@@ -1,37 +1,42 @@
-"""What survives a crash: a folder with one file per finished cell."""
+"""Store of a run: a folder with one file per finished trial, safe against crashes."""
 
+import base64
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gcig._warnings import warn_caller
-from gcig.benchmark.cell import Cell, canonical_json
-from gcig.benchmark.claims import claim, exclusively
 from gcig.benchmark.manifest import Manifest
-from gcig.benchmark.packing import pack_columns, unpack_columns
-from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
+from gcig.benchmark.run_files import RunError, RunWarning, claim, exclusive_claim, read_bounded, write_file
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial, canonical_json
 from gcig.records import FoldResult
 
-__all__ = ["RunStore"]
+__all__ = ["TRIALS", "RunStore", "pack_columns", "unpack_columns"]
 
+TRIALS = "trials"
 _MANIFEST = "manifest.json"
-_MAX_BYTES = 256 * 2**20
+_MAX_FILE_BYTES = 256 * 2**20
+_MAX_COLUMN_BYTES = 50_000_000  # a small hostile file must not inflate until memory is full
+_INTEGER_TYPES = ("|u1", "<u2", "<u4")
 
 
 class RunStore:
-    """The folder of a run: ``manifest.json``, and in ``cells/`` one file per finished cell.
+    """The folder of a run: ``manifest.json``, and in ``trials/`` one file per finished trial.
 
-    A file is written beside its place, flushed and renamed, so that it is whole or not there. A file that is
-    neither (torn by the disk, edited) counts as not there, and its cell is done again.
+    A file is written under a temporary name, flushed and renamed, and is therefore complete or absent. A
+    damaged file (truncated by the disk, edited) counts as absent, and its trial is run again.
 
     Parameters
     ----------
-    path : the folder of a run that exists; `open` starts one.
+    path : the folder of an existing run; `open` starts one.
 
     Examples
     --------
@@ -44,7 +49,9 @@ class RunStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not (self.path / _MANIFEST).is_file():
-            raise RunError(f"there is no run in {str(self.path)!r}: it has no {_MANIFEST}.")
+            raise RunError(
+                f"there is no run in {str(self.path)!r}: it has no {_MANIFEST}. Name the folder of a run."
+            )
         self.manifest = Manifest.read(self.path / _MANIFEST)
 
     @classmethod
@@ -56,108 +63,139 @@ class RunStore:
         configuration: Mapping[str, Any],
         methods: Iterable[str] = (),
     ) -> "RunStore":
-        """Start a run in a folder, or go on with the one that is there.
+        """Start a run in a folder, or resume the run that is there.
 
-        Refused, with the names of what changed, when the run there was started with other rows under the
-        same name, another configuration or other code. Tables that are new to it are added.
+        Raise a `RunError` that names the changes if the run was started with other rows under the same
+        table name, another configuration or other code. New tables are added to the run.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
-            raise RunError(f"{str(folder)!r} is a file: give a folder.")
-        now = Manifest.now({table.name: table.sha256 for table in tables}, configuration, methods)
+            raise RunError(f"{str(folder)!r} is a file, but a run needs a folder. Name a folder.")
+        current = Manifest.current({table.name: table.sha256 for table in tables}, configuration, methods)
         file = folder / _MANIFEST
-        with exclusively(folder / "claims" / "manifest"):
+        with exclusive_claim(folder / "claims" / "manifest"):
             before = Manifest.read(file) if file.exists() else None
-            known = now if before is None else before.merged(now, folder)
-            if known != before:
-                write_file(file, known.to_bytes())
+            merged = current if before is None else before.merge(current, folder)
+            if merged != before:
+                write_file(file, merged.to_bytes())
             return cls(folder)
 
     @property
-    def _cells(self) -> Path:
-        return self.path / "cells"
+    def _folder(self) -> Path:
+        return self.path / TRIALS
 
     def finished(self) -> set[str]:
-        """Keys of the cells that have a result, a failure included."""
-        return {cell.key for cell, _ in self._entries()}
+        """Return the keys of the trials that have a result, failures included."""
+        return {trial.key for trial, _ in self._entries()}
 
     def failed(self) -> set[str]:
-        """Keys of the cells whose fit failed."""
-        return {cell.key for cell, result in self._entries() if result.error is not None}
+        """Return the keys of the trials whose fit failed."""
+        return {trial.key for trial, result in self._entries() if result.error is not None}
 
-    def get(self, cell: Cell) -> FoldResult | None:
-        """The result of a cell; None where it is not finished."""
-        found = _read(self._cells / cell.file_name)
-        return found[1] if found is not None and found[0] == cell else None
+    def get(self, trial: Trial) -> FoldResult | None:
+        """Return the result of a trial, or None if it is not finished."""
+        found = _read(self._folder / trial.file_name)
+        return found[1] if found is not None and found[0] == trial else None
 
-    def results(self, cells: Iterable[Cell] | None = None) -> list[FoldResult]:
-        """The results there are of the given cells, in their order; default: of all test cells."""
-        if cells is not None:
-            return [result for cell in cells if (result := self.get(cell)) is not None]
-        return [result for cell, result in self._entries() if cell.role == "test"]
+    def results(self, trials: Iterable[Trial] | None = None) -> list[FoldResult]:
+        """Return the available results of the given trials in their order, or of all test trials."""
+        if trials is not None:
+            return [result for trial in trials if (result := self.get(trial)) is not None]
+        return [result for trial, result in self._entries() if trial.role == "test"]
 
-    def entries(self) -> list[tuple[Cell, FoldResult]]:
-        """All finished cells with their results, in the order of their file names."""
+    def entries(self) -> list[tuple[Trial, FoldResult]]:
+        """Return all finished trials with their results, ordered by file name."""
         return list(self._entries())
 
-    def put(self, cell: Cell, result: FoldResult) -> None:
+    def put(self, trial: Trial, result: FoldResult) -> None:
         """Store a result; it replaces an earlier one."""
-        content = {"cell": cell.to_dict(), "result": _plain(result)}
+        plain = {**result.to_dict(), "predictions": pack_columns(result.predictions)}
+        content = {"trial": trial.to_dict(), "result": plain}
         data = {"sha256": _checksum(content), **content}
-        write_file(self._cells / cell.file_name, json.dumps(data, allow_nan=False) + "\n")
+        write_file(self._folder / trial.file_name, json.dumps(data, allow_nan=False) + "\n")
 
-    def claim(self, cell: Cell) -> AbstractContextManager[bool]:
-        """Whether this process, and no other, may work on the cell while the block runs."""
-        return claim(self.path / "claims" / cell.key[:32])
+    def claim(self, trial: Trial) -> AbstractContextManager[bool]:
+        """Try to claim a trial, and yield whether this process alone may work on it during the block."""
+        return claim(self.path / "claims" / trial.key[:32])
 
-    def stamp(self, cell: Cell) -> tuple[int, int] | None:
-        """Changes when the cell's result is replaced; None where there is none."""
+    def stamp(self, trial: Trial) -> tuple[int, int] | None:
+        """Return a value that changes when the trial's result is replaced, or None without a result."""
         try:
-            status = (self._cells / cell.file_name).stat()
+            status = (self._folder / trial.file_name).stat()
         except OSError:
             return None
         return status.st_mtime_ns, status.st_ino
 
-    def sweep(self, cell: Cell) -> None:
-        """Remove what a killed process left beside the cell's file; only under its claim."""
-        for leftover in self._cells.glob(f".{cell.file_name}.*.tmp"):
+    def remove_leftovers(self, trial: Trial) -> None:
+        """Remove temporary files that a killed process left behind; call only under the trial's claim."""
+        for leftover in self._folder.glob(f".{trial.file_name}.*.tmp"):
             leftover.unlink(missing_ok=True)
 
-    def _entries(self) -> Iterator[tuple[Cell, FoldResult]]:
-        torn = 0
-        for file in sorted(self._cells.glob("*.json")):
+    def _entries(self) -> Iterator[tuple[Trial, FoldResult]]:
+        damaged = 0
+        for file in sorted(self._folder.glob("*.json")):
             found = _read(file)
             if found is None or found[0].file_name != file.name:
-                torn += 1
+                damaged += 1
             else:
                 yield found
-        if torn:
+        if damaged:
             warn_caller(
-                f"{torn} files in {str(self._cells)!r} are damaged and count as not there: their cells are "
-                "done again by the next run.",
+                f"{damaged} files in {str(self._folder)!r} are damaged and count as missing. Resume the run "
+                "to repeat their trials.",
                 RunWarning,
             )
 
 
-def _read(file: Path) -> tuple[Cell, FoldResult] | None:
+def pack_columns(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Encode each column as ``dtype:base64``, exactly and at a tenth of the size of numbers in JSON.
+
+    The type is the narrowest unsigned integer that holds the column, otherwise a 64-bit float.
+
+    >>> packed = pack_columns({"label": (0.0, 1.0), "score": (0.25, 0.1)})
+    >>> packed["label"].split(":")[0], unpack_columns(packed)
+    ('|u1', {'label': (0.0, 1.0), 'score': (0.25, 0.1)})
+    """
+    return {str(name): _pack(np.asarray(values, dtype=np.float64)) for name, values in columns.items()}
+
+
+def unpack_columns(packed: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
+    """Decode the output of `pack_columns` to floats; raise a ValueError for damaged text."""
+    return {name: tuple(_unpack(text).astype(np.float64).tolist()) for name, text in packed.items()}
+
+
+def _pack(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+    whole = bool(((values == np.trunc(values)) & (values >= 0)).all())
+    largest = values.max(initial=0.0)
+    dtype = next((d for d in _INTEGER_TYPES if whole and largest <= np.iinfo(d).max), "<f8")
+    return f"{dtype}:{base64.b64encode(zlib.compress(values.astype(dtype).tobytes(), 9)).decode()}"
+
+
+def _unpack(text: str) -> np.ndarray[Any, Any]:
+    dtype, _, code = text.partition(":")
+    if dtype not in (*_INTEGER_TYPES, "<f8"):
+        raise ValueError(f"columns are stored as {', '.join(_INTEGER_TYPES)} or <f8, not as {dtype[:8]!r}")
+    inflater = zlib.decompressobj()
     try:
-        content = json.loads(read_bounded(file, _MAX_BYTES))
+        data = inflater.decompress(base64.b64decode(code, validate=True), _MAX_COLUMN_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"a stored column is damaged: {error}") from None
+    if not inflater.eof:
+        raise ValueError("a stored column is truncated or too long")
+    return np.frombuffer(data, dtype=dtype)
+
+
+def _read(file: Path) -> tuple[Trial, FoldResult] | None:
+    try:
+        content = json.loads(read_bounded(file, _MAX_FILE_BYTES))
         if content.pop("sha256") != _checksum(content):
             return None
         result = content["result"]
-        result["predictions"] = unpack_columns(result["predictions"])
-        return Cell.from_dict(content["cell"]), _result(result)
+        columns = unpack_columns(result["predictions"])
+        result["predictions"] = {name: list(values) for name, values in columns.items()}
+        return Trial.from_dict(content["trial"]), FoldResult.from_dict(result)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-def _plain(result: FoldResult) -> dict[str, Any]:
-    return {**result.to_dict(), "predictions": pack_columns(result.predictions)}
-
-
-def _result(plain: dict[str, Any]) -> FoldResult:
-    plain["predictions"] = {name: list(values) for name, values in plain["predictions"].items()}
-    return FoldResult.from_dict(plain)
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

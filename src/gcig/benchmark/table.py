@@ -1,4 +1,4 @@
-"""What is run on: rows, labels and groups under one name, and their hash."""
+"""Tables: rows, labels and groups under one name, with a hash of their content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gcig._validation import (
     check_lengths,
     level_codes,
 )
-from gcig.benchmark.cell import canonical_json
+from gcig.benchmark.trials import canonical_json
 from gcig.data.datasets.registry import dataset_spec, load_dataset
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ __all__ = ["Table"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Rows, labels (0 and 1) and group names, checked.
+    """Validated rows, labels (0 and 1) and group names.
 
     Attributes
     ----------
-    name : what results call it.
-    X : the inputs, with a plain index.
+    name : name of the table in results.
+    X : the inputs, with a default index.
     y : labels, 0 and 1.
     sensitive_features : the name of each row's group.
-    attribute : what the groups are groups of.
+    attribute : name of the protected attribute.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Table:
 
     @classmethod
     def of(cls, X: Any, y: Any, *, sensitive_features: Any, name: str | None = None) -> Self:
-        """A user's data, checked; without a name it is called by its hash."""
+        """Validate a user's data; without a name the table is named after its hash."""
         n_rows = check_lengths(X=X, y=y, sensitive_features=sensitive_features)
         frame = check_features(X).reset_index(drop=True)
         labels = check_labels(y, n_rows=n_rows)
@@ -76,7 +76,7 @@ class Table:
     def shipped(
         cls, name: str, sensitive: str | Sequence[str] | None = None, include_sensitive: bool = True
     ) -> Self:
-        """A dataset of the registry; the choices that are not its defaults are part of the name."""
+        """Load a registered dataset; choices other than its defaults become part of the name."""
         data = load_dataset(name, sensitive, include_sensitive)
         default = dataset_spec(name).default
         chosen = default if sensitive is None else sensitive
@@ -92,7 +92,7 @@ class Table:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the content (not of the name): column names, kinds and values, labels and groups."""
+        """SHA-256 of the content without the name: column names, kinds and values, labels and groups."""
         digest = hashlib.sha256()
         columns = {**{f"X {name}": self.X[name] for name in self.X}, "y": self.y}
         for part in _content({**columns, "groups": self.sensitive_features}):
@@ -100,7 +100,7 @@ class Table:
         return digest.hexdigest()
 
     def rows(self, positions: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[str]]:
-        """Inputs, labels and groups of some rows."""
+        """Return the inputs, labels and groups of the rows at some positions."""
         return self.X.iloc[positions], self.y.iloc[positions], self.sensitive_features.iloc[positions]
 
     def _renamed(self, name: str) -> Self:
@@ -112,12 +112,12 @@ class Table:
 
 
 def _content(columns: dict[str, pd.Series[Any]]) -> Iterator[bytes]:
-    """Bytes that are the same for the same values on every platform and under every pandas."""
+    """Yield bytes that are equal for equal values on every platform and with every version of pandas."""
     for name, column in columns.items():
         if pt.is_numeric_dtype(column.dtype):
             kind = "bool" if pt.is_bool_dtype(column.dtype) else "number"
-            values = column.to_numpy(np.float64, na_value=np.nan) + 0.0  # one zero, not two
-            values = np.where(np.isnan(values), np.nan, values).astype("<f8")  # and one NaN
+            values = column.to_numpy(np.float64, na_value=np.nan) + 0.0  # maps -0.0 to 0.0
+            values = np.where(np.isnan(values), np.nan, values).astype("<f8")  # all NaNs get the same bits
             yield from (canonical_json([name, kind]).encode(), values.tobytes())
         else:
             codes, levels = level_codes(column)

@@ -1,72 +1,30 @@
-"""Grid search by the written rule, as cells: it resumes, and runs in parallel, like everything else.
+"""Tuning: grid search as trials, which resumes and runs in parallel like any other run.
 
     python -m gcig.benchmark.tuning --datasets adult german --methods fairx dir --jobs 16 --out DIR
     python -m gcig.benchmark.tuning --out DIR --write
 
-The first command trains every candidate on 60 % of the rows and judges it on another 20 %, with three seeds;
-it can be stopped and started again. The second writes the chosen parameters into the package.
+The first command trains every candidate on 60 % of the rows and evaluates it on another 20 %, with three
+seeds; it can be interrupted and resumed. The second writes the chosen parameters into the package.
 """
 
 import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.cell import Cell, canonical_json
-from gcig.benchmark.chosen import FOLDER, write_chosen
-from gcig.benchmark.plan import COMMON, REPEATS, tuning_cells
-from gcig.benchmark.progress import Progress
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.runner import run_cells
-from gcig.benchmark.selection import RULE, Candidate, choose, grid
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.selection import FOLDER, RULE, Choice, choose_all, write_chosen
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import COMMON, REPEATS, Trial, canonical_json, grid, tuning_trials
 from gcig.core.definition import Definition
 from gcig.data.datasets.registry import list_datasets
 from gcig.methods.registry import METHODS
-from gcig.records import FoldResult
 
-__all__ = ["Choice", "choices", "tune", "write_choices"]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What the rule took for a method on a table, or inside one of its folds, and out of what.
-
-    ``parameters`` are empty (the method's defaults) where no candidate could be chosen; ``note`` says so.
-    """
-
-    dataset: str
-    data_hash: str
-    method: str
-    fold: int | None
-    seed: int
-    parameters: Mapping[str, Any]
-    candidates: tuple[Candidate, ...]
-    note: str = ""
-
-
-def choices(cells: Sequence[Cell], results: Sequence[FoldResult]) -> list[Choice]:
-    """The choice for each table, method and fold among some finished tuning cells."""
-    searches: dict[tuple[Any, ...], dict[str, list[tuple[Cell, FoldResult]]]] = {}
-    for cell, result in zip(cells, results, strict=True):
-        search = (cell.dataset, cell.data_hash, cell.method, cell.fold if cell.n_folds else None, cell.seed)
-        candidate = canonical_json(dict(cell.parameters))
-        searches.setdefault(search, {}).setdefault(candidate, []).append((cell, result))
-    found = []
-    for search, by_candidate in searches.items():
-        fits = list(by_candidate.values())
-        candidates = tuple(Candidate.of(own[0][0].parameters, [r for _, r in own]) for own in fits)
-        index = choose(candidates)
-        if index is None:
-            note = "every candidate failed or collapsed: the defaults are used"
-            found.append(Choice(*search, {}, candidates, note))
-        else:
-            found.append(Choice(*search, candidates[index].parameters, candidates))
-    return found
+__all__ = ["tune", "write_choices"]
 
 
 def tune(
@@ -81,15 +39,15 @@ def tune(
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
     jobs: int = 1,
-    progress: bool | Progress = False,
+    progress: bool = False,
     retry_failed: bool = False,
 ) -> list[Choice]:
-    """Run the candidates that are not finished, and choose.
+    """Run the unfinished candidates, and apply the rule.
 
     Parameters
     ----------
-    nested : tune inside the training rows of every fold (of every seed), so that no row that is tested later
-        has a say; ``n_folds`` times the work. Otherwise one split of the table, by the first seed.
+    nested : tune inside the training rows of every fold of every seed, at ``n_folds`` times the cost; rows
+        that are tested later then have no influence. Otherwise tune on one split, made with the first seed.
 
     Examples
     --------
@@ -97,12 +55,12 @@ def tune(
     >>> sorted(choice.parameters), len(choice.candidates)
     (['learning_rate', 'max_epochs', 'objective'], 6)
     """
-    cells = [
-        cell
+    trials = [
+        trial
         for table in tables
         for method in (METHODS if methods is None else methods)
         for seed in (seeds if nested else seeds[:1])
-        for cell in tuning_cells(
+        for trial in tuning_trials(
             table,
             method,
             n_folds=n_folds if nested else 0,
@@ -112,20 +70,20 @@ def tune(
             definition=definition,
         )
     ]
-    results = run_cells(cells, tables, store, jobs=jobs, progress=progress, retry_failed=retry_failed)
-    return choices(cells, results)
+    results = run_trials(trials, tables, store, jobs=jobs, progress=progress, retry_failed=retry_failed)
+    return choose_all(trials, results)
 
 
 def write_choices(store: RunStore, *, folder: Path = FOLDER) -> list[Path]:
-    """Write the chosen parameters of a finished tuning run, a file per dataset, with where they come from."""
+    """Write the choices of a finished tuning run with their provenance, one file per dataset."""
     asked = store.manifest.configuration
     if asked.get("kind") != "tuning":
-        raise RunError(f"the run in {str(store.path)!r} is not one of tuning.")
+        raise RunError(f"the run in {str(store.path)!r} is not a tuning run. Name the folder of one.")
     entries = [entry for entry in store.entries() if entry[0].role == "tune" and entry[0].n_folds == 0]
-    # Files come in the order of their names; among equal candidates the first of the grid is taken.
-    entries.sort(key=lambda entry: _place(entry[0]))
-    _reject_unfinished([cell for cell, _ in entries], int(asked["repeats"]))
-    found = choices([cell for cell, _ in entries], [result for _, result in entries])
+    # Files are ordered by name, but of equal candidates the first of the grid must win.
+    entries.sort(key=lambda entry: _grid_order(entry[0]))
+    _check_finished([trial for trial, _ in entries], int(asked["repeats"]))
+    found = choose_all([trial for trial, _ in entries], [result for _, result in entries])
     origin = {
         "seed": found[0].seed,
         "repeats": asked["repeats"],
@@ -139,7 +97,7 @@ def write_choices(store: RunStore, *, folder: Path = FOLDER) -> list[Path]:
 
 
 def _content(found: Sequence[Choice], origin: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a dataset's file of chosen parameters."""
+    """Return the content of a dataset's file of chosen parameters."""
     return {
         "dataset": found[0].dataset,
         "data_hash": found[0].data_hash,
@@ -157,37 +115,43 @@ def _content(found: Sequence[Choice], origin: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _place(cell: Cell) -> tuple[Any, ...]:
-    """Where a candidate stands: table, method, place in the grid, repeat."""
-    space = METHODS[cell.method].search_space
-    own = canonical_json({name: cell.parameters.get(name) for name in space})
+def _grid_order(trial: Trial) -> tuple[Any, ...]:
+    """Return the sort key of a candidate: table, method, position in the grid, repeat."""
+    space = METHODS[trial.method].search_space
+    own = canonical_json({name: trial.parameters.get(name) for name in space})
     candidates = [canonical_json(each) for each in grid(space)]
     if own not in candidates:
-        raise RunError(f"the candidates of {cell.method} are others now than when the run was started.")
-    return cell.dataset, list(METHODS).index(cell.method), candidates.index(own), cell.repeat
+        raise RunError(
+            f"the search space of {trial.method} has changed since the run was started. Tune again in "
+            "another folder."
+        )
+    return trial.dataset, list(METHODS).index(trial.method), candidates.index(own), trial.repeat
 
 
-def _reject_unfinished(cells: Sequence[Cell], repeats: int) -> None:
-    counts = Counter((cell.dataset, cell.method) for cell in cells)
+def _check_finished(trials: Sequence[Trial], repeats: int) -> None:
+    counts = Counter((trial.dataset, trial.method) for trial in trials)
     wanted = {key: repeats * len(grid(METHODS[key[1]].search_space)) for key in counts}
-    lacking = [
+    unfinished = [
         f"{dataset} {method}" for (dataset, method), n in counts.items() if n < wanted[dataset, method]
     ]
-    if lacking or not counts:
-        raise RunError(f"candidates are not finished of: {', '.join(lacking) or 'all'}. Go on tuning first.")
+    if unfinished or not counts:
+        raise RunError(
+            f"candidates are not finished for: {', '.join(unfinished) or 'any method'}. Resume the tuning "
+            "run first."
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m gcig.benchmark.tuning", description=__doc__)
     parser.add_argument("--datasets", nargs="+", default=list_datasets(), metavar="NAME")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="NAME")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="fits of each candidate")
-    parser.add_argument("--threshold", default="f1", help="0.5, or f1: the best on validation rows")
-    parser.add_argument("--retry-failed", action="store_true")
-    parser.add_argument("--quiet", action="store_true")
-    parser.add_argument("--out", type=Path, required=True, help="the folder of the run")
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="fits per candidate")
+    parser.add_argument("--threshold", default="f1", help="a number, or f1: the best on validation rows")
+    parser.add_argument("--retry-failed", action="store_true", help="repeat the fits that failed")
+    parser.add_argument("--quiet", action="store_true", help="do not report progress")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run")
     parser.add_argument("--write", action="store_true", help="write the choices of the finished run")
     given = parser.parse_args(arguments)
     try:
@@ -210,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             retry_failed=given.retry_failed,
         )
     except KeyboardInterrupt:
-        sys.exit("stopped; what was finished is kept, and the same command goes on from there")
+        sys.exit("Interrupted. Finished trials are kept; run the same command again to resume.")
     except ValueError as error:  # of the input or of the run: one line, no traceback
         sys.exit(f"error: {error}")
     for choice in found:

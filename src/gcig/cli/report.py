@@ -109,7 +109,7 @@ def _draw_run(folder: Path, out: Path | None) -> _Drawn:
     if (folder / "manifest.json").is_file():
         store = RunStore(folder)
         if store.manifest.configuration.get("kind") == "comparison":
-            found = ComparisonResult.stored(store)
+            found = ComparisonResult.from_store(store)
             if not found.results:
                 raise click.ClickException(f"{folder}: no fold is finished yet, so there is nothing to draw.")
             found.save(folder)

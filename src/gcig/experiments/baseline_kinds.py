@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
-from gcig.benchmark.cell import Cell as BenchmarkCell
 from gcig.benchmark.execution import fit_seed, split_rows
 from gcig.benchmark.table import Table as Rows
+from gcig.benchmark.trials import Trial
 from gcig.core.definition import Definition
 from gcig.experiments.setting import Chosen
 from gcig.experiments.summary import method_label
@@ -70,7 +70,7 @@ def measure_kinds(table: Rows, chosen: Chosen, *, fold: int, n_folds: int, seed:
     """Fit the plain network and FairX on one fold and measure GCIG of both against every kind."""
     found = []
     for method in _METHODS:
-        cell = BenchmarkCell(
+        trial = Trial(
             dataset=table.name,
             data_hash=table.sha256,
             method=method,
@@ -79,9 +79,9 @@ def measure_kinds(table: Rows, chosen: Chosen, *, fold: int, n_folds: int, seed:
             n_folds=n_folds,
             seed=seed,
         )
-        train, test = split_rows(cell, table)
+        train, test = split_rows(trial, table)
         X, y, a = table.rows(train)
-        model = METHODS[method].estimator(random_state=fit_seed(cell), device="cpu", **cell.parameters)
+        model = METHODS[method].estimator(random_state=fit_seed(trial), device="cpu", **trial.parameters)
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # the same fits warn in the comparison, where they are recorded
             adapted = adapt(model.fit(X, y, sensitive_features=a), X)

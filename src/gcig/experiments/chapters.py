@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gcig.benchmark.plan import COMMON
 from gcig.benchmark.selection import RULE
+from gcig.benchmark.trials import COMMON
 from gcig.experiments import (
     ablation,
     baseline_kinds,

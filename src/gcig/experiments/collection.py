@@ -12,12 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.claims import exclusively
-from gcig.benchmark.provenance import write_provenance
+from gcig.benchmark.manifest import write_provenance
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
-from gcig.benchmark.run_files import RunError, write_file
+from gcig.benchmark.run_files import RunError, exclusive_claim, write_file
 from gcig.benchmark.store import RunStore
+from gcig.benchmark.trials import Trial
 from gcig.experiments.parameters import Parameters
 from gcig.experiments.request import Request
 from gcig.records import FoldResult
@@ -61,14 +60,16 @@ class Collected:
     explanations: Mapping[str, str] = field(default_factory=dict)
 
 
-def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> None:
+def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -> None:
     """Write the finished results of every experiment, and where they come from.
 
-    Cells that are not finished are in neither.
+    Trials that are not finished are in neither.
     """
-    done: dict[Cell, FoldResult] = {}
-    for name, own in cells.items():
-        found = {cell: result for cell in own if (result := done.get(cell) or store.get(cell)) is not None}
+    done: dict[Trial, FoldResult] = {}
+    for name, own in trials.items():
+        found = {
+            trial: result for trial in own if (result := done.get(trial) or store.get(trial)) is not None
+        }
         done |= found
         results = list(found.values())
         write_file(out / _file(name), csv_text(results_frame(results)))
@@ -80,7 +81,7 @@ def collect(store: RunStore, cells: Mapping[str, Iterable[Cell]], out: Path) -> 
 
 def add_request(out: Path, asked: Request) -> Request:
     """Add what is asked for to what was asked for in the folder before, and return all of it."""
-    with exclusively(out / "claims" / "request"):
+    with exclusive_claim(out / "claims" / "request"):
         whole = read_request(out).together(asked) if (out / REQUEST).is_file() else asked
         write_file(out / REQUEST, whole.to_json())
         return whole
@@ -88,7 +89,7 @@ def add_request(out: Path, asked: Request) -> Request:
 
 def add_parameters(out: Path, chosen: Parameters) -> Parameters:
     """Add parameters to those that are in the folder, and return all of them."""
-    with exclusively(out / "claims" / "parameters"):
+    with exclusive_claim(out / "claims" / "parameters"):
         whole = Parameters.read(out).together(chosen)
         whole.write(out)
         return whole

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.chosen import parameters_for
-from gcig.benchmark.plan import common_for
 from gcig.benchmark.run_files import write_file
+from gcig.benchmark.selection import Choice, parameters_for
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.table import Table
-from gcig.benchmark.tuning import Choice, tune
+from gcig.benchmark.trials import Trial, common_parameters
+from gcig.benchmark.tuning import tune
 from gcig.experiments.request import Request
 
 __all__ = ["FILE", "Parameters", "choose"]
@@ -38,15 +37,15 @@ class Parameters:
         """What a method is given on a dataset."""
         return self.chosen.get(dataset, {}).get(method, {})
 
-    def cells(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Cell]]:
-        """The cells of every experiment of a request."""
-        found = request.cells(tables, self.of)
+    def trials(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Trial]]:
+        """The trials of every experiment of a request."""
+        found = request.trials(tables, self.of)
         if self.nested:
             inside = {_place(**each): each["parameters"] for each in self.nested}
             found["comparison"] = [
-                replace(cell, parameters=inside[cell.dataset, cell.method, cell.seed, cell.fold])
-                for cell in found["comparison"]
-                if (cell.dataset, cell.method, cell.seed, cell.fold) in inside
+                replace(trial, parameters=inside[trial.dataset, trial.method, trial.seed, trial.fold])
+                for trial in found["comparison"]
+                if (trial.dataset, trial.method, trial.seed, trial.fold) in inside
             ]
         return found
 
@@ -86,8 +85,8 @@ def choose(
     split_seed : of the one split that is tuned on, where tuning is not nested.
     running : passed to `tune`.
     """
-    common = {method: common_for(method) for method in request.methods}
-    forced = {method: common_for(method, given) for method in request.methods}
+    common = {method: common_parameters(method) for method in request.methods}
+    forced = {method: common_parameters(method, given) for method in request.methods}
     chosen: dict[str, dict[str, Given]] = {
         name: {m: {**common[m], **parameters_for(table, m), **forced[m]} for m in request.methods}
         for name, table in tables.items()

@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.claims import exclusively
-from gcig.benchmark.progress import Progress
-from gcig.benchmark.runner import run_cells
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.run_files import exclusive_claim
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.store import TRIALS, RunStore
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial
 from gcig.experiments import baseline_kinds, cost
 from gcig.experiments import datasets as dataset_table
 from gcig.experiments.collection import (
@@ -45,7 +44,7 @@ def reproduce(
     tune: bool = False,
     nested: bool = False,
     parameters: Mapping[str, Any] | None = None,
-    progress: bool | Progress = False,
+    progress: bool = False,
     retry_failed: bool = False,
 ) -> Path:
     """The paper's tables and figures from scratch, in a folder; the same call goes on where it stopped.
@@ -62,7 +61,7 @@ def reproduce(
         that came with the package.
     parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a first look.
     progress : True to show it on standard error, or an object of your own.
-    retry_failed : run the cells again that failed before.
+    retry_failed : run the trials again that failed before.
 
     Returns
     -------
@@ -92,7 +91,7 @@ def reproduce(
     running: dict[str, Any] = {"jobs": jobs, "progress": progress, "retry_failed": retry_failed}
     chosen = choose(request, tables, store, given=parameters or {}, split_seed=whole.seeds[0], **running)
     add_parameters(folder, chosen)
-    run_cells(_flat(chosen.cells(request, tables).values()), tables.values(), store, shard=shard, **running)
+    run_trials(_flat(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running)
     if shard is None or shard[0] == 1:
         _measure(request, tables, chosen, folder)
     return report(folder)
@@ -105,10 +104,10 @@ def report(run: str | Path) -> Path:
     a run that still goes on. Without it, the collected files are drawn as they are.
     """
     folder = Path(run)
-    if (folder / "cells").is_dir():
+    if (folder / TRIALS).is_dir():
         request = read_request(folder)
         tables = {name: Table.shipped(name) for name in request.datasets}
-        collect(RunStore(folder), Parameters.read(folder).cells(request, tables), folder)
+        collect(RunStore(folder), Parameters.read(folder).trials(request, tables), folder)
         sizes = [asdict(size) for size in dataset_table.measure(request.datasets)]
         write_json(folder / MEASURED / "datasets.json", sizes)
     return render(folder)
@@ -129,11 +128,11 @@ def _measure(request: Request, tables: Mapping[str, Table], chosen: Parameters, 
 def _once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
     """Measure what is not there; where another process is at it, wait until it is done or dead."""
     file = folder / MEASURED / f"{name}.json"
-    with exclusively(folder / "claims" / name, patience=math.inf):
+    with exclusive_claim(folder / "claims" / name, patience=math.inf):
         if not file.is_file():
             write_json(file, measure())
 
 
-def _flat(groups: Iterable[Sequence[Cell]]) -> list[Cell]:
-    """Each cell once, though several experiments may show it."""
-    return list(dict.fromkeys(cell for own in groups for cell in own))
+def _flat(groups: Iterable[Sequence[Trial]]) -> list[Trial]:
+    """Each trial once, though several experiments may show it."""
+    return list(dict.fromkeys(trial for own in groups for trial in own))

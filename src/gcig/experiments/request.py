@@ -1,4 +1,4 @@
-"""What was asked of a reproduction, and the cells that follow from it."""
+"""What was asked of a reproduction, and the trials that follow from it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from gcig._validation import InputError
-from gcig.benchmark.cell import Cell
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial
 from gcig.data.datasets.registry import dataset_spec
 from gcig.experiments import ablation, comparison, design_choices, pareto, sensitivity
-from gcig.experiments.setting import Chosen, Setting, cells
+from gcig.experiments.setting import Chosen, Setting, trials
 from gcig.experiments.summary import ordered
 from gcig.methods.registry import METHODS
 
@@ -86,7 +86,7 @@ class Request:
 
     @property
     def experiments(self) -> tuple[str, ...]:
-        """Names of the experiments that run cells."""
+        """Names of the experiments that run trials."""
         return (*ALWAYS, *ON_REQUEST) if self.everything else ALWAYS
 
     def among(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -107,10 +107,10 @@ class Request:
         found: list[Setting] = module.settings(chosen, datasets=self.among(module.DATASETS))
         return found
 
-    def cells(self, tables: Mapping[str, Table], chosen: Chosen) -> dict[str, list[Cell]]:
-        """The cells of every experiment."""
+    def trials(self, tables: Mapping[str, Table], chosen: Chosen) -> dict[str, list[Trial]]:
+        """The trials of every experiment."""
         return {
-            name: cells(
+            name: trials(
                 self.settings(name, chosen),
                 tables,
                 n_folds=self.n_folds,

@@ -1,14 +1,13 @@
-"""What an experiment runs, before it is known on which rows: settings, and the cells they become."""
+"""What an experiment runs, before it is known on which rows: settings, and the trials they become."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from gcig.benchmark.cell import Cell
-from gcig.benchmark.plan import fold_cells
 from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial, fold_trials
 
-__all__ = ["Chosen", "Setting", "cells"]
+__all__ = ["Chosen", "Setting", "trials"]
 
 # The parameters that tuning chose: (dataset, method) -> what the estimator is given.
 Chosen: TypeAlias = Callable[[str, str], Mapping[str, Any]]
@@ -24,20 +23,20 @@ class Setting:
     variant: str = ""
 
 
-def cells(
+def trials(
     settings: Iterable[Setting],
     tables: Mapping[str, Table],
     *,
     n_folds: int,
     seeds: Sequence[int],
     folds: int | None = None,
-) -> list[Cell]:
+) -> list[Trial]:
     """Every setting on every fold of every seed's partition; on the first `folds` of them only, if given."""
     return [
-        cell
+        trial
         for setting in settings
         for seed in seeds
-        for cell in fold_cells(
+        for trial in fold_trials(
             tables[setting.dataset],
             setting.method,
             setting.parameters,

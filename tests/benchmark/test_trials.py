@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.benchmark.cell import Cell, shard_of
+from gcig.benchmark.trials import Trial, select_shard
 from gcig.core.definition import Definition
-from support.small_runs import one_cell, small_cells, small_table
+from support.small_runs import one_trial, small_table, small_trials
 
 CHANGES = {
     "dataset": "other",
@@ -28,26 +28,26 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_field_is_in_the_key(name):
-    assert one_cell(**{name: CHANGES[name]}).key != one_cell().key
+    assert one_trial(**{name: CHANGES[name]}).key != one_trial().key
 
 
 def test_the_key_depends_on_neither_order_nor_process():
-    one = one_cell(parameters={"a": 1, "b": (2, 3)})
-    assert one == one_cell(parameters={"b": [2, 3], "a": 1})
+    one = one_trial(parameters={"a": 1, "b": (2, 3)})
+    assert one == one_trial(parameters={"b": [2, 3], "a": 1})
     code = (
-        "from gcig.benchmark.cell import Cell; "
-        "print(Cell(dataset='small', data_hash='0', method='fairx', parameters={'a': 1, 'b': [2, 3]}).key)"
+        "from gcig.benchmark.trials import Trial; "
+        "print(Trial(dataset='small', data_hash='0', method='fairx', parameters={'a': 1, 'b': [2, 3]}).key)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == one.key
 
 
-def test_a_cell_survives_json():
-    cell = one_cell(parameters={"hidden_sizes": (4, 2)}, definition=Definition(n_steps=8, rule="right"))
-    again = Cell.from_dict(json.loads(json.dumps(cell.to_dict())))
-    assert again == cell
-    assert hash(again) == hash(cell)
-    assert again.definition == cell.definition
+def test_a_trial_survives_json():
+    trial = one_trial(parameters={"hidden_sizes": (4, 2)}, definition=Definition(n_steps=8, rule="right"))
+    again = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
+    assert again == trial
+    assert hash(again) == hash(trial)
+    assert again.definition == trial.definition
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_a_cell_survives_json():
 )
 def test_what_cannot_be_run_is_refused(wrong):
     with pytest.raises(InputError):
-        one_cell(**wrong)
+        one_trial(**wrong)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_parameters_are_finite(number):
     with pytest.raises(InputError, match="plain JSON"):
-        one_cell(parameters={"lambda_ig": number})
+        one_trial(parameters={"lambda_ig": number})
 
 
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_file_names_are_safe_whatever_the_names(dataset, variant):
-    name = one_cell(dataset=dataset, variant=variant).file_name
+    name = one_trial(dataset=dataset, variant=variant).file_name
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
     assert not name.startswith((".", "/"))
     assert name.count(".") == 1
@@ -82,23 +82,23 @@ def test_file_names_are_safe_whatever_the_names(dataset, variant):
 
 
 def test_names_that_look_alike_have_files_of_their_own():
-    assert one_cell(dataset="../a").file_name != one_cell(dataset="/a").file_name
+    assert one_trial(dataset="../a").file_name != one_trial(dataset="/a").file_name
 
 
 @pytest.mark.parametrize("of", [1, 2, 5, 40])
 def test_shards_are_a_partition(of):
-    cells = small_cells(small_table(), n_folds=5)
-    shards = [shard_of(cells, number, of) for number in range(1, of + 1)]
-    assert sorted(c.key for shard in shards for c in shard) == sorted(c.key for c in cells)
+    trials = small_trials(small_table(), n_folds=5)
+    shards = [select_shard(trials, number, of) for number in range(1, of + 1)]
+    assert sorted(c.key for shard in shards for c in shard) == sorted(c.key for c in trials)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
-def test_shards_do_not_depend_on_the_order_of_the_cells():
-    cells = small_cells(small_table())
-    assert shard_of(cells, 1, 2) == shard_of(cells[::-1], 1, 2)
+def test_shards_do_not_depend_on_the_order_of_the_trials():
+    trials = small_trials(small_table())
+    assert select_shard(trials, 1, 2) == select_shard(trials[::-1], 1, 2)
 
 
 @pytest.mark.parametrize("shard", [(0, 2), (3, 2)])
 def test_a_shard_that_is_not_there_is_refused(shard):
     with pytest.raises(InputError, match="shard"):
-        shard_of([], *shard)
+        select_shard([], *shard)

@@ -4,13 +4,12 @@ import sys
 
 import pytest
 
-from gcig.benchmark.claims import claim, exclusively
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.run_files import RunError, claim, exclusive_claim
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from gcig.benchmark.claims import claim
+from gcig.benchmark.run_files import claim
 with claim(Path(sys.argv[1])) as ours:
     print(ours, flush=True)
     time.sleep(60)
@@ -64,10 +63,10 @@ def test_who_wants_a_claim_for_itself_waits_for_it_to_be_free(tmp_path):
     path = tmp_path / "a"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "True\n"
-    with pytest.raises(RunError, match="another process holds"), exclusively(path, patience=0):
+    with pytest.raises(RunError, match="another process holds"), exclusive_claim(path, patience=0):
         pass  # pragma: no cover
     holder.kill()
-    with exclusively(path), claim(path) as second:
+    with exclusive_claim(path), claim(path) as second:
         assert not second
     holder.wait()
     holder.stdout.close()

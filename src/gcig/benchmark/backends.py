@@ -1,0 +1,195 @@
+"""Backends: where trials run. `LocalBackend` uses this process or worker processes on this machine.
+
+A backend for a cluster implements `Backend`: it calls the picklable ``work`` on each trial with the trial's
+table, somewhere, and yields the outcomes in any order. Storing and claiming are part of ``work``.
+"""
+
+import signal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Protocol, TypeAlias
+
+from gcig._validation import InputError
+from gcig.benchmark.run_files import RunError
+from gcig.benchmark.table import Table
+from gcig.benchmark.trials import Trial
+from gcig.methods.registry import METHODS, Method
+from gcig.records import FoldResult
+
+__all__ = ["Backend", "LocalBackend", "Outcome", "Work", "WorkerDeath"]
+
+
+@dataclass(frozen=True)
+class WorkerDeath:
+    """The end of a worker process while it ran a trial; ``cause`` describes it in words."""
+
+    cause: str
+
+
+Outcome: TypeAlias = FoldResult | WorkerDeath | None
+"""The result of a trial, the death of its worker, or None if another process holds the trial's claim."""
+Work: TypeAlias = Callable[[Trial, Table], FoldResult | None]
+"""The function that a backend applies to each trial; it must be picklable."""
+
+
+class Backend(Protocol):
+    """A place to run trials."""
+
+    def run(
+        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
+    ) -> Generator[tuple[Trial, Outcome]]:
+        """Apply ``work`` to each trial and its table, and yield the outcomes as they arrive.
+
+        A `RunError` raised by ``work`` ends the run. Closing the generator stops all work in progress.
+        """
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """Runs trials in this process (one job) or in ``jobs`` worker processes.
+
+    Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
+    worker once. If a worker is killed, only its current trial is lost. If the driver is killed, its workers
+    finish and store their current trial before they exit.
+    """
+
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise InputError(f"jobs must be at least 1, got {self.jobs}.")
+
+    def run(
+        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
+    ) -> Generator[tuple[Trial, Outcome]]:
+        """Run the trials, in their order if there is one job."""
+        if self.jobs > 1 and trials:
+            yield from _run_in_workers(trials, tables, work, jobs=self.jobs)
+        else:
+            for trial in trials:
+                yield trial, work(trial, tables[trial.dataset])
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker process, the driver's end of its pipe, the tables it has, and its current trial."""
+
+    process: SpawnProcess
+    pipe: Connection
+    ready: bool = False
+    tables: set[str] = field(default_factory=set)
+    trial: Trial | None = None
+
+
+def _run_in_workers(
+    trials: Sequence[Trial], tables: Mapping[str, Table], work: Work, *, jobs: int
+) -> Generator[tuple[Trial, Outcome]]:
+    queue = list(reversed(trials))
+    workers = [_start(work) for _ in range(min(jobs, len(queue)))]
+    try:
+        while any(worker.trial is not None for worker in workers) or queue:
+            for worker in _with_messages(workers):
+                yield from _receive(worker, workers, work, more=bool(queue))
+            for worker in workers:
+                if worker.ready and worker.trial is None and queue:
+                    _send(worker, queue.pop(), tables)
+    finally:
+        _stop(workers)
+
+
+def _with_messages(workers: list[_Worker]) -> list[_Worker]:
+    """Wait until at least one worker has sent a message or ended, and return all such workers."""
+    pipes = set(wait([worker.pipe for worker in workers]))
+    return [worker for worker in workers if worker.pipe in pipes]
+
+
+def _receive(
+    worker: _Worker, workers: list[_Worker], work: Work, *, more: bool
+) -> Iterator[tuple[Trial, Outcome]]:
+    """Receive one message and yield the outcome in it; replace the worker if it ended."""
+    try:
+        message = worker.pipe.recv()
+    except (EOFError, ConnectionError):
+        worker.process.join()
+        worker.pipe.close()
+        workers.remove(worker)
+        if not worker.ready:
+            raise RunError(
+                f"a worker process did not start (it {_describe_exit(worker.process)}). In a script, make "
+                "the call under `if __name__ == '__main__':`, or use one job."
+            ) from None
+        if more or worker.trial is not None:
+            workers.append(_start(work))
+        if worker.trial is not None:
+            yield worker.trial, WorkerDeath(f"the process that ran it {_describe_exit(worker.process)}")
+        return
+    if isinstance(message, BaseException):
+        raise message
+    if not worker.ready:
+        worker.ready = True
+        return
+    trial, worker.trial = worker.trial, None
+    assert trial is not None
+    yield trial, message
+
+
+def _send(worker: _Worker, trial: Trial, tables: Mapping[str, Table]) -> None:
+    worker.trial = trial
+    table = None if trial.dataset in worker.tables else tables[trial.dataset]
+    worker.tables.add(trial.dataset)
+    with suppress(ConnectionError):  # the worker ended; the next call of `_receive` notices
+        worker.pipe.send((trial, METHODS.get(trial.method), table))
+
+
+def _start(work: Work) -> _Worker:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+    process.start()
+    theirs.close()  # the pipe then ends when the process does
+    return _Worker(process, ours)
+
+
+def _stop(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.pipe.close()
+        if worker.trial is not None or not worker.ready:
+            worker.process.terminate()
+    for worker in workers:
+        worker.process.join()
+
+
+def _describe_exit(process: SpawnProcess) -> str:
+    code = process.exitcode or 0
+    if code == -9:
+        return "was killed (SIGKILL), probably because memory ran out"
+    if code < 0:
+        return f"was ended by signal {signal.Signals(-code).name}"
+    return f"ended with status {code}"
+
+
+def _serve(pipe: Connection, work: Work) -> None:
+    """Answer messages in a worker process until the driver closes the pipe or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
+    tables: dict[str, Table] = {}
+    with suppress(EOFError, ConnectionError):
+        pipe.send("ready")
+        while True:
+            message: tuple[Trial, Method | None, Table | None] = pipe.recv()
+            pipe.send(_answer(message, tables, work))
+
+
+def _answer(message: tuple[Trial, Method | None, Table | None], tables: dict[str, Table], work: Work) -> Any:
+    trial, method, table = message
+    if method is not None and trial.method not in METHODS:
+        METHODS.add(method, overwrite=True)
+    if table is not None:
+        tables[trial.dataset] = table
+    try:
+        return work(trial, tables[trial.dataset])
+    except RunError as error:  # an error of the run, not of the trial: the driver raises it
+        return error
