@@ -17,7 +17,7 @@ from gcig._validation import (
     warn_if_sensitive_in,
 )
 from gcig.data.encoding import TableEncoder
-from gcig.data.reading import examine_table, read_table
+from gcig.data.reading import open_table, read_table
 from gcig.data.splitting import k_folds
 
 
@@ -44,9 +44,9 @@ def test_fault_01_infinity_in_X(bad):
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
 def test_fault_02_missing_label_or_group(missing):
-    with pytest.raises(InputError, match="y contains NaN or None in 1 of 3 rows: leave those rows out"):
+    with pytest.raises(InputError, match="y contains NaN or None in 1 of 3 rows: drop those rows"):
         check_labels([0, 1, missing])
-    with pytest.raises(InputError, match=r"contains NaN or None in 1 of 3 rows: .*\.fillna\('unknown'\)"):
+    with pytest.raises(InputError, match=r"contains NaN or None in 1 of 3 rows: .* 'unknown'"):
         check_groups(["F", "M", missing], n_rows=3)
 
 
@@ -80,7 +80,7 @@ def test_fault_06_other_names_for_two_classes(y):
 
 
 def test_fault_06_more_than_two_classes():
-    with pytest.raises(InputError, match=r"Only binary classification is supported.*3 classes \(0, 1, 2\)"):
+    with pytest.raises(InputError, match=r"3 classes \(0, 1, 2\)\. Only binary classification is supported"):
         check_labels([0, 1, 2])
     with pytest.raises(InputError, match="Unknown label type: continuous"):
         check_labels([0.1, 0.2, 0.3])
@@ -103,12 +103,12 @@ def test_fault_08_an_empty_cell():
 def test_fault_09_a_cell_of_one_row():
     labels = check_labels([0, 0, 0, 1, 1, 1])
     groups = check_groups(["F", "F", "M", "F", "F", "M"], n_rows=6)
-    with pytest.warns(InputWarning, match=r"One row only in \(label 0, group 'M'\).*that person's record"):
+    with pytest.warns(InputWarning, match=r"One row only in \(label 0, group 'M'\).*one person's record"):
         assert check_cells(labels, groups).tolist() == [[2, 1], [2, 1]]
 
 
 def test_fault_10_an_identifier_as_group():
-    with pytest.raises(InputError, match=r"has 500 groups \(at most 50\): an identifier"):
+    with pytest.raises(InputError, match=r"has 500 groups \(at most 50\): it is probably an identifier"):
         check_groups(np.arange(500), n_rows=500)
 
 
@@ -143,19 +143,19 @@ def test_fault_13_columns_missing_reordered_or_duplicated():
 @pytest.mark.parametrize(("row", "width"), [("4,5", 2), ("4,5,6,7", 4)])
 def test_fault_14_a_ragged_row(write, row, width):
     path = write(f"a,b,c\n1,2,3\n{row}\n7,8,9\n")
-    with pytest.raises(InputError, match=f"line 3: {width} fields where the header has 3.* 1 of 3 rows"):
+    with pytest.raises(InputError, match=f"line 3: {width} fields, but the header has 3.* 1 of 3 rows"):
         read_table(path)
 
 
 def test_fault_14_rows_with_a_name_that_the_header_lacks(write):
     with pytest.raises(
-        InputError, match=r"line 2: 3 fields where the header has 2.* lacks the name of one column"
+        InputError, match=r"line 2: 3 fields, but the header has 2.* lacks the name of one column"
     ):
         read_table(write("a,b\nr1,1,2\nr2,3,4\n"))
 
 
 def test_fault_15_semicolons_and_decimal_commas(write):
-    reading = examine_table(write("age;rate\n30;1,5\n40;2,25\n"))
+    reading = open_table(write("age;rate\n30;1,5\n40;2,25\n")).read()
     assert (reading.separator, reading.decimal) == (";", ",")
     assert reading.frame.to_dict("list") == {"age": [30, 40], "rate": [1.5, 2.25]}
 
@@ -167,9 +167,9 @@ def test_fault_16_a_group_called_NA_or_None(write):
 
 
 def test_fault_17_the_same_value_with_a_space(write):
-    with pytest.raises(InputError, match="holds ' Male' beside 'Male': the same name up to spaces"):
+    with pytest.raises(InputError, match="holds both ' Male' and 'Male', which differ only by spaces"):
         check_groups([" Male", "Male", "Female"], n_rows=3)
-    with pytest.warns(InputWarning, match="Column 'sex' .* with and without spaces around them: 1 cells"):
+    with pytest.warns(InputWarning, match="Column 'sex' .* with and without spaces around them: 1 entries"):
         frame = read_table(write("sex,age\nMale,1\n Male,2\nFemale,3\n"))
     assert check_groups(frame["sex"], n_rows=3).names == ("Female", "Male")
 
@@ -179,11 +179,11 @@ def test_fault_17_the_same_value_with_a_space(write):
     [("utf-8", "utf-8"), ("utf-8-sig", "utf-8-sig"), ("latin-1", "latin-1"), ("utf-16", "utf-16")],
 )
 def test_fault_18_encodings(write, encoding, found):
-    reading = examine_table(write("città,n\nForlì,1\n".encode(encoding)))
+    reading = open_table(write("città,n\nForlì,1\n".encode(encoding))).read()
     assert reading.encoding == found
     assert reading.frame.to_dict("list") == {"città": ["Forlì"], "n": [1]}
     assert reading.notes == (
-        ("line 1 is not UTF-8: read as latin-1; if letters look wrong, say the encoding",)
+        ("line 1 is not UTF-8: read as latin-1; if letters look wrong, set the encoding",)
         if encoding == "latin-1"
         else ()
     )
@@ -191,7 +191,7 @@ def test_fault_18_encodings(write, encoding, found):
 
 def test_fault_18_windows_signs_and_nul_bytes(write):
     assert read_table(write("price\n5 €\n".encode("cp1252")))["price"].tolist() == ["5 €"]
-    assert examine_table(write(b"a\n\x81\xe9\n")).encoding == "latin-1"
+    assert open_table(write(b"a\n\x81\xe9\n")).read().encoding == "latin-1"
     with pytest.raises(InputError, match="NUL byte in line 2"):
         read_table(write(b"a,b\n1,\x002\n"))
 
@@ -209,7 +209,7 @@ def test_fault_19_unusual_arrays(tmp_path):
         check_features(values + 1j)
     with pytest.raises(InputError, match=r"sparse matrix, which is not supported: pass X\.toarray\(\)"):
         check_features(sparse.csr_array(values))
-    with pytest.raises(InputError, match="holds cells of type list"):
+    with pytest.raises(InputError, match="holds entries of type list"):
         check_features(pd.DataFrame({"a": [[1], [2]]}))
 
 
@@ -251,5 +251,7 @@ def test_fault_20_indexes_that_disagree(index):
 def test_fault_20_the_sensitive_column_left_in_X():
     sex = pd.Series(["F", "M", "F", "M", "M"], name="sex")
     frame = check_features({"gender": sex.map({"F": 1, "M": 2}), "age": [1, 2, 3, 4, 5]})
-    with pytest.warns(InputWarning, match=r"Column 'gender' of X tells the protected attribute \(sex\)"):
+    with pytest.warns(
+        InputWarning, match=r"X has columns that reveal the protected attribute \(sex\): 'gender'"
+    ):
         warn_if_sensitive_in(frame, check_groups(sex, n_rows=5))

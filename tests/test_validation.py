@@ -145,10 +145,10 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         ("adult.csv", "not the name of a column"),
         ([1, 2, 3], "Reshape your data"),
         (pd.Series([1, 2]), "Reshape your data"),
-        ([[1, 2], [3]], "rows of different lengths, from 1 to 2 cells"),
+        ([[1, 2], [3]], "rows of different lengths, from 1 to 2 entries"),
         ({"a": [1, 2], "b": [1]}, r"inconsistent numbers of samples: X\['a'\] has 2, X\['b'\] has 1"),
         ({"a": [1], "b": 2}, "has no rows"),
-        (torch.ones(2, 2, requires_grad=True), "X of type Tensor cannot be read as an array"),
+        (torch.ones(2, 2, requires_grad=True), "X of type Tensor cannot be converted into an array"),
         (sparse.dok_array((2, 2)), "sparse matrix"),
         (pl.LazyFrame({"a": [1]}), r"Call \.collect\(\) first"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "several columns called 'a'"),
@@ -161,10 +161,10 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         ({"a": pd.arrays.SparseArray([0, 1])}, "sparse"),
         (np.array([[b"a"]]), "pass numbers or text"),
         (np.array([[1j]], dtype=object), "Complex data not supported"),
-        (pl.DataFrame({"a": [{"x": 1}]}), "Column 'a' of X holds cells of type Struct"),
-        (pl.DataFrame({"a": [[1], [2]]}), "Column 'a' of X holds cells of type List"),
+        (pl.DataFrame({"a": [{"x": 1}]}), "Column 'a' of X holds entries of type Struct"),
+        (pl.DataFrame({"a": [[1], [2]]}), "Column 'a' of X holds entries of type List"),
         (pl.DataFrame({"a": [2**60, None]}), "integers beyond"),
-        (pd.DataFrame({"a": [{1}, {2}]}), "Column 'a' of X holds cells of type set"),
+        (pd.DataFrame({"a": [{1}, {2}]}), "Column 'a' of X holds entries of type set"),
     ],
 )
 def test_unusable_tables_are_named(table, message):
@@ -252,8 +252,8 @@ def test_a_column_vector_is_flattened_with_the_given_warning(y):
         ([0.3, 0.7], "Unknown label type: continuous"),
         ([0, np.inf], "contains infinity"),
         (np.array([0, 1j]), "Complex data not supported"),
-        (range(100), "y has 100 classes. Keep two"),
-        (["yes", " yes"], "y holds ' yes' beside 'yes'"),
+        (range(100), "y has 100 classes. Only binary"),
+        (["yes", " yes"], "y holds both ' yes' and 'yes'"),
         ([[0], [1, 2]], "rows of different lengths"),
     ],
 )
@@ -324,7 +324,7 @@ def test_groups_of_training_keep_their_codes():
         ([0.5, np.inf, 1, 2], "infinity"),
         (
             {"sex": ["F", "M"] * 2, "id": [1, 2, 3, None]},
-            r"\(column 'id'\) contains NaN or None in 1 of 4 rows",
+            "Column 'id' of sensitive_features contains NaN or None in 1 of 4 rows",
         ),
     ],
 )
@@ -415,7 +415,7 @@ def test_a_column_that_follows_from_the_group_is_named_and_others_are_not():
     frame["constant"] = 1
     frame["late"] = np.where(np.arange(3000) < 2999, frame["code"], 9)  # differs in the last row alone
     with pytest.warns(
-        InputWarning, match=r"Column 'code', 'is_x' of X tells the protected attribute \(race\)"
+        InputWarning, match=r"X has columns that reveal the protected attribute \(race\): 'code', 'is_x'"
     ):
         warn_if_sensitive_in(frame, check_groups(pd.Series(race, name="race"), n_rows=3000))
 

@@ -1,16 +1,16 @@
-"""A user's data as pandas columns of known types, and the errors for what cannot be one.
+"""Tables of the user as pandas columns of known types, and the errors for input that cannot be used.
 
-Nothing here writes to the caller's memory. No message repeats a cell of the caller's table: messages hold
+Nothing here writes to the caller's memory. No message repeats an entry of the caller's table: messages hold
 column, class and group names, types and counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypedDict
 
 import narwhals as nw
 import numpy as np
@@ -23,8 +23,44 @@ _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
-class InputError(ValueError):
-    """The user's input cannot be used as it is; the message says why and what to do.
+class Subject(TypedDict, total=False):
+    """The input that a message is about: an argument, a column, or a column of an argument."""
+
+    argument: str
+    column: str
+
+
+class _InputMessage(Exception):
+    """A message whose subject is kept in fields, so that each interface can spell it in its own way.
+
+    Attributes
+    ----------
+    message : the text; with a subject it is a predicate, such as "has only one class".
+    argument : name of the Python argument that the message is about, or None.
+    column : name of the column that the message is about, or None.
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None, column: str | None = None) -> None:
+        self.message = message
+        self.argument = argument
+        self.column = column
+        super().__init__(self.phrase())
+
+    def phrase(self, spell: Callable[[str], str] = str) -> str:
+        """Return the whole sentence, with the argument as ``spell`` writes it."""
+        argument = None if self.argument is None else spell(self.argument)
+        if self.column is not None:
+            place = "" if argument is None else f" of {argument}"
+            return f"Column {self.column!r}{place} {self.message}"
+        if argument is None:
+            return self.message
+        # A spelling in words, such as "the target", begins the sentence; a name keeps its case.
+        subject = argument[0].upper() + argument[1:] if " " in argument else argument
+        return f"{subject} {self.message}"
+
+
+class InputError(_InputMessage, ValueError):
+    """Input that cannot be used; the message says why and what to do.
 
     Examples
     --------
@@ -32,21 +68,21 @@ class InputError(ValueError):
     >>> try:
     ...     gcig.metrics.equalized_odds_gap([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
     ... except gcig.InputError as error:
-    ...     print(error)
-    Only binary classification is supported. ...y_true has 3 classes (0, 1, 2). Keep two of them...
+    ...     print(error.argument, "|", error)
+    y_true | y_true has 3 classes (0, 1, 2). Only binary classification is supported...
     """
 
 
 class InputTypeError(InputError, TypeError):
-    """The user's input has a type that cannot be used."""
+    """Input of a type that cannot be used."""
 
 
-class InputWarning(UserWarning):
-    """The user's input can be used, but deserves a look.
+class InputWarning(_InputMessage, UserWarning):
+    """Input that can be used, but should be checked.
 
     Examples
     --------
-    Where nothing may be odd, make it an error:
+    To be strict, turn it into an error:
 
     >>> import warnings
     >>> from gcig.data.encoding import TableEncoder
@@ -56,14 +92,14 @@ class InputWarning(UserWarning):
     ...     encoder.transform({"city": ["Oslo", "Bern"]})
     Traceback (most recent call last):
         ...
-    gcig._tables.InputWarning: Categories that training did not see, encoded as zeros: column 'city' (1 rows).
+    gcig.data.encoding.UnseenValuesWarning: Categories that training did not see, encoded as zeros: 'city'...
     """
 
 
 def check_lengths(**inputs: Any) -> int:
-    """The number of rows that all ``inputs`` share; None stands for an input that was not given.
+    """Return the number of rows that all ``inputs`` share; None stands for an input that was not given.
 
-    pandas indexes must agree as well: rows that are only in another order would be paired silently.
+    pandas indexes must agree as well: otherwise rows in a different order would be paired silently.
     """
     given = {name: values for name, values in inputs.items() if values is not None}
     sizes = {name: _count_rows(values, name) for name, values in given.items()}
@@ -75,19 +111,21 @@ def check_lengths(**inputs: Any) -> int:
         first = next(iter(indexed))
         if index is not indexed[first] and not index.equals(indexed[first]):
             raise InputError(
-                f"The pandas indexes of {first} and {name} disagree, so that rows may be paired with the "
-                "wrong rows. If both are in the same order call .reset_index(drop=True) on each; otherwise "
-                f"align them: {name} = {name}.loc[{first}.index]."
+                f"The pandas indexes of {first} and {name} disagree, so rows might be paired with the wrong "
+                "rows. If both are in the same order, call .reset_index(drop=True) on each; otherwise align "
+                f"them: {name} = {name}.loc[{first}.index]."
             )
     return next(iter(sizes.values()), 0)
 
 
 def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.DataFrame:
-    """Whatever holds a table (or, when ``flat``, one column) as a DataFrame."""
+    """Convert a table of any kind (or, if ``flat``, one column) into a DataFrame."""
     if isinstance(values, pd.DataFrame):
         return values
     if hasattr(values, "tocoo"):
-        raise InputTypeError(f"{name} is a sparse matrix, which is not supported: pass {name}.toarray().")
+        raise InputTypeError(
+            f"is a sparse matrix, which is not supported: pass {name}.toarray().", argument=name
+        )
     if isinstance(values, Mapping):
         check_lengths(**{f"{name}[{key!r}]": column for key, column in values.items()})
         frames = {k: to_frame(v, f"{name}[{k!r}]", prefix=prefix, flat=True) for k, v in values.items()}
@@ -95,16 +133,18 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
     try:
         native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     except nw.exceptions.DuplicateError as error:
-        raise InputError(f"{name} has several columns of the same name: names must be unique.") from error
+        raise InputError("has several columns of the same name: rename them.", argument=name) from error
     if isinstance(native, nw.DataFrame):
         # Column by column through NumPy: polars' own to_pandas needs pyarrow.
-        return pd.DataFrame({c: _from_narwhals(native[c], f"Column {c!r} of {name}") for c in native.columns})
+        return pd.DataFrame(
+            {c: _from_narwhals(native[c], {"argument": name, "column": c}) for c in native.columns}
+        )
     if isinstance(values, list | tuple) and values:
         if all(isinstance(row, list | tuple | np.ndarray) for row in values):
             widths = sorted({len(row) for row in values})
             if len(widths) > 1:
                 raise InputError(
-                    f"{name} has rows of different lengths, from {widths[0]} to {widths[-1]} cells."
+                    f"has rows of different lengths, from {widths[0]} to {widths[-1]} entries.", argument=name
                 )
             return pd.DataFrame(list(values), columns=numbered(prefix, widths[0]))
         values = pd.Series(values, dtype=object)  # NumPy would read [1, "a"] as text
@@ -112,64 +152,69 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
         column = pd.Series(values)
         return column.to_frame(prefix if column.name is None else column.name)
     if flat and isinstance(native, nw.Series):
-        return pd.DataFrame({native.name or prefix: _from_narwhals(native, name)})
+        return pd.DataFrame({native.name or prefix: _from_narwhals(native, {"argument": name})})
     array = to_array(values, name)
     if flat and array.ndim == 1:
         return pd.DataFrame(array[:, np.newaxis], columns=[prefix], copy=False)
     if array.ndim != 2:
         hint = f"Reshape your data: {name}.reshape(-1, 1) is one column, {name}.reshape(1, -1) is one row."
         if isinstance(values, str):
-            hint = "Pass the values themselves, not the name of a column or file."
+            hint = "Pass the values themselves, not the name of a column or a file."
         if hasattr(values, "collect"):
             hint = "Call .collect() first: a lazy table has no rows yet."
         expected = "1D or 2D" if flat else "2D"
         found = f"{array.ndim}D data ({type(values).__name__} of shape {array.shape})"
-        raise InputError(f"{name}: expected {expected} data, got {found}. {hint}")
+        raise InputError(
+            f"has the wrong number of dimensions: expected {expected} data, got {found}. {hint}",
+            argument=name,
+        )
     return pd.DataFrame(array, columns=numbered(prefix, array.shape[1]), copy=False)
 
 
-def _from_narwhals(column: nw.Series[Any], where: str) -> NDArray[Any]:
+def _from_narwhals(column: nw.Series[Any], subject: Subject) -> NDArray[Any]:
     if column.dtype.is_nested():
-        raise _nested(where, str(column.dtype))
+        raise _nested(str(column.dtype), subject)
     if column.dtype.is_integer() and column.null_count() < len(column):
-        _reject_huge(column.max(), column.min(), where)  # missing cells turn integers into floats below
+        _reject_huge(column.max(), column.min(), subject)  # missing entries turn integers into floats below
     return column.to_numpy()
 
 
 def to_array(values: Any, name: str) -> NDArray[Any]:
-    """The values as an array of numbers, text or objects, without a copy where NumPy needs none."""
+    """Return the values as an array of numbers, text or objects, without a copy if NumPy needs none."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} of type {type(values).__name__} cannot be read as an array.") from error
+        raise InputError(
+            f"of type {type(values).__name__} cannot be converted into an array.", argument=name
+        ) from error
     if array.dtype.kind in "SV":
-        raise InputError(f"{name} is an array of type {array.dtype}: pass numbers or text.")
+        raise InputError(f"is an array of type {array.dtype}: pass numbers or text.", argument=name)
     return array
 
 
-def checked_column(column: pd.Series[Any], where: str) -> pd.Series[Any]:
-    """The column as numbers, booleans, text or a categorical; anything else is an error."""
+def checked_column(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
+    """Return the column as numbers, booleans, text or a categorical; anything else is an error."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         if pt.is_object_dtype(dtype.categories.dtype):
-            _checked_objects(pd.Series(dtype.categories, dtype=object), where)
+            _checked_objects(pd.Series(dtype.categories, dtype=object), subject)
         return column
     if isinstance(dtype, pd.SparseDtype):
-        raise InputTypeError(f"{where} is sparse, which is not supported: use .sparse.to_dense().")
+        raise InputTypeError("is sparse, which is not supported: use .sparse.to_dense().", **subject)
     if pt.is_complex_dtype(dtype):
-        raise InputError(f"Complex data not supported: {where} has type {dtype}.")
+        raise InputError(f"has type {dtype}. Complex data not supported.", **subject)
     if pt.is_numeric_dtype(dtype):
-        return _checked_numbers(column, where)
+        return _checked_numbers(column, subject)
     if pt.is_string_dtype(dtype) and not pt.is_object_dtype(dtype):
         return column
-    return _checked_objects(column.astype(object), where)
+    return _checked_objects(column.astype(object), subject)
 
 
-def _checked_numbers(column: pd.Series[Any], where: str) -> pd.Series[Any]:
-    """Numbers of any width, nullable or not, as NumPy numbers that float64 can hold."""
+def _checked_numbers(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
+    """Convert numbers of any width, nullable or not, into NumPy numbers that float64 can represent."""
     dtype = column.dtype
     if pt.is_integer_dtype(dtype) and column.notna().any():
-        _reject_huge(column.max(), column.min(), where)
+        _reject_huge(column.max(), column.min(), subject)
     if isinstance(dtype, np.dtype) and (dtype.kind != "f" or dtype.itemsize in (4, 8)):
         return column
     if (pt.is_bool_dtype(dtype) or pt.is_integer_dtype(dtype)) and not column.isna().any():
@@ -177,24 +222,25 @@ def _checked_numbers(column: pd.Series[Any], where: str) -> pd.Series[Any]:
     return pd.Series(column.to_numpy(np.float64, na_value=np.nan), index=column.index, name=column.name)
 
 
-def _checked_objects(column: pd.Series[Any], where: str) -> pd.Series[Any]:
-    """An object column as text or numbers, by the types of its cells."""
+def _checked_objects(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
+    """Convert an object column into text or numbers, by the types of its entries."""
     kind = pt.infer_dtype(column, skipna=True)
     if kind == "string":
         return column
     if any(word in kind for word in ("date", "time", "period", "interval")):
         raise InputError(
-            f"{where} holds dates or times ({kind}): turn them into numbers, such as days since a fixed day, "
-            "or drop the column."
+            f"holds dates or times ({kind}): convert them into numbers, such as days since a fixed date, or "
+            "drop the column.",
+            **subject,
         )
     present = column[column.notna()]
     types = set(map(type, present))
     if any(issubclass(t, complex) for t in types):
-        raise InputError(f"Complex data not supported: {where} holds complex numbers.")
+        raise InputError("holds complex numbers. Complex data not supported.", **subject)
     other = {t for t in types if not issubclass(t, Real | Decimal | np.bool_)}
     if not other:
         if integers := [value for value in present if isinstance(value, Integral)]:
-            _reject_huge(max(integers), min(integers), where)
+            _reject_huge(max(integers), min(integers), subject)
         if types and types <= {bool, np.bool_} and len(present) == len(column):
             return column.astype(bool)
         if len(integers) == len(column):
@@ -202,32 +248,35 @@ def _checked_objects(column: pd.Series[Any], where: str) -> pd.Series[Any]:
         return column.where(column.notna(), np.nan).astype(np.float64)
     if other == {str}:
         raise InputError(
-            f"{where} mixes numbers and text: make it a category with .astype(str), or numbers with "
-            "pandas.to_numeric(..., errors='coerce')."
+            "mixes numbers and text: convert it into a category with .astype(str), or into numbers with "
+            "pandas.to_numeric(..., errors='coerce').",
+            **subject,
         )
     names = ", ".join(sorted(t.__name__ for t in other))
-    raise _nested(where, names)
+    raise _nested(names, subject)
 
 
-def _nested(where: str, types: str) -> InputTypeError:
+def _nested(types: str, subject: Subject) -> InputTypeError:
     return InputTypeError(
-        f"{where} holds cells of type {types}: every cell argument must be a string or a number. Spread "
-        "nested values over columns of their own."
+        f"holds entries of type {types}: every entry argument must be a string or a number. Spread nested "
+        "values over separate columns.",
+        **subject,
     )
 
 
-def _reject_huge(largest: Any, smallest: Any, where: str) -> None:
+def _reject_huge(largest: Any, smallest: Any, subject: Subject) -> None:
     if max(int(largest), -int(smallest)) > MAX_EXACT_INTEGER:
         raise InputError(
-            f"{where} holds integers beyond 2**53, which float64 cannot tell apart. If it is an identifier "
-            "drop it; otherwise rescale it, or pass it as text to make it a category."
+            "holds integers beyond 2**53, which float64 cannot distinguish. If it is an identifier, drop it; "
+            "otherwise rescale it, or pass it as text to make it a category.",
+            **subject,
         )
 
 
 def float_block(frame: pd.DataFrame) -> NDArray[np.floating[Any]] | None:
-    """The values of a table of one NumPy float type, without a copy where pandas allows; else None.
+    """Return the values of a table of one NumPy float type, without a copy if possible; otherwise None.
 
-    What is true of all columns is found on one array many times faster than column by column.
+    Checking one array is many times faster than checking column by column.
     """
     kinds = set(frame.dtypes)
     (kind,) = kinds if len(kinds) == 1 else (None,)
@@ -238,27 +287,27 @@ def float_block(frame: pd.DataFrame) -> NDArray[np.floating[Any]] | None:
 
 
 def has_infinity(column: pd.Series[Any]) -> bool:
-    """Whether a checked column holds plus or minus infinity."""
+    """Return whether a checked column holds plus or minus infinity."""
     return pt.is_float_dtype(column.dtype) and bool(np.isinf(column.to_numpy()).any())
 
 
 def level_codes(column: pd.Series[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Codes (n,) of a checked column, -1 where missing, and the levels that occur, sorted, as text."""
+    """Return codes (n,) of a checked column, -1 if missing, and the sorted levels that occur, as text."""
     codes, values = factorise(column)
     return codes, tuple(level_name(value) for value in values)
 
 
 def level_name(value: Any) -> str:
-    """A level as text; 1.0 is "1", so that a column read as integers or as floats has the same levels."""
+    """Return a level as text; 1.0 is "1", because integers and floats must have the same levels."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def factorise(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Codes (n,) of a checked column, -1 where missing, and the values that occur, sorted."""
+    """Return codes (n,) of a checked column, -1 if missing, and the sorted values that occur."""
     codes, uniques = pd.factorize(column)
     values = [v.item() if isinstance(v, np.generic) else v for v in uniques]
     order = sorted(range(len(values)), key=values.__getitem__)
-    rank = np.full(len(values) + 1, -1, dtype=np.int64)  # the last entry is for code -1, a missing cell
+    rank = np.full(len(values) + 1, -1, dtype=np.int64)  # the last position is for code -1, a missing entry
     rank[order] = np.arange(len(values))
     return rank[codes], [values[j] for j in order]
 
@@ -270,17 +319,19 @@ def _count_rows(values: Any, name: str) -> int:
     shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape
     shape = to_array(values, name).shape if shape is None else shape
     if not shape or isinstance(values, str):
-        raise InputError(f"{name} of type {type(values).__name__} has no rows: expected one entry per row.")
+        raise InputError(
+            f"of type {type(values).__name__} has no rows: expected one entry per row.", argument=name
+        )
     return int(shape[0])
 
 
 def numbered(prefix: str, size: int) -> list[str]:
-    """The names of columns that came without."""
+    """Return names for columns that have none."""
     return [f"{prefix}{j}" for j in range(size)]
 
 
 def listed(values: Iterable[Any], limit: int = 10) -> str:
-    """Names for a message, quoted so that spaces show, and not too many of them."""
+    """Join names for a message, quoted to make spaces visible, and at most ``limit`` of them."""
     shown = [repr(value) for value in values]
     return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "")
 

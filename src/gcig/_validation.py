@@ -1,4 +1,4 @@
-"""The one place where X, y and sensitive_features are checked, and its messages."""
+"""The checks of X, y, sensitive_features and sample_weight that every entry point shares."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gcig._tables import (
     InputError,
     InputTypeError,
     InputWarning,
+    Subject,
     check_lengths,
     checked_column,
     factorise,
@@ -66,12 +67,12 @@ class Groups:
 
 
 def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
-    """A table as a pandas DataFrame of numbers, booleans, text and categoricals, with text names.
+    """Convert a table into a pandas DataFrame of numbers, booleans, text and categoricals, with text names.
 
-    Takes pandas, polars and other eager frames, pyarrow tables, arrays, lists of rows and dicts of columns;
-    columns without names are called x0, x1, ... Missing cells are allowed, infinity is not. An object column
-    is read as numbers when every cell is one. A column that mixes numbers and text is an error, since both
-    readings are plausible; so are integers beyond 2**53, since float64 would merge neighbours.
+    Accepts pandas, polars and other eager frames, pyarrow tables, arrays, lists of rows and dicts of columns;
+    columns without names are called x0, x1, ... Missing entries are allowed, infinity is not. An object
+    column is read as numbers if every entry is a number. A column that mixes numbers and text is an error,
+    since both readings are plausible; so are integers beyond 2**53, since float64 would merge neighbours.
 
     Examples
     --------
@@ -81,20 +82,23 @@ def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
     frame = to_frame(X, name, prefix="x")
     names = [str(column) for column in frame.columns]
     if repeated := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{name} has several columns called {listed(repeated)}: names must be unique.")
+        raise InputError(f"has several columns called {listed(repeated)}: rename them.", argument=name)
     for size, what in zip(frame.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             shape = f"0 {what} (shape={frame.shape}) while a minimum of 1 is required."
-            raise InputError(f"{name} is empty: found array with {shape}")
+            raise InputError(f"is empty: found array with {shape}", argument=name)
     block = float_block(frame)
     if block is not None and not np.isinf(block).any():
         return frame.set_axis(names, axis=1)
     columns = [frame.iloc[:, j] for j in range(len(names))]
-    checked = [checked_column(c, f"Column {n!r} of {name}") for n, c in zip(names, columns, strict=True)]
+    checked = [
+        checked_column(c, {"argument": name, "column": n}) for n, c in zip(names, columns, strict=True)
+    ]
     if infinite := [n for n, c in zip(names, checked, strict=True) if has_infinity(c)]:
         raise InputError(
-            f"Input {name} contains infinity (inf) in column {listed(infinite)}. Replace it by a finite "
-            "number, or by NaN where the value is not known: NaN is imputed."
+            f"contains infinity (inf) in column {listed(infinite)}. Replace it by a finite number, or by NaN "
+            "if the value is unknown: NaN is imputed.",
+            argument=name,
         )
     if all(after is before for after, before in zip(checked, columns, strict=True)):
         return frame.set_axis(names, axis=1)
@@ -102,9 +106,9 @@ def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
 
 
 def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "the model") -> pd.DataFrame:
-    """The columns of a checked table in the order that ``model`` was trained with.
+    """Return the columns of a checked table in the order that ``model`` was trained with.
 
-    Reordered columns are put in order; a table without names (an array) is taken by position.
+    Reordered columns are put in order; the columns of an array, which has no names, are matched by position.
     """
     given, expected = list(frame.columns), list(names)
     if set(given) == set(expected):
@@ -112,10 +116,10 @@ def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "th
     if given == numbered("x", len(given)):
         if len(given) != len(expected):
             sizes = f"X has {len(given)} features, but {model} is expecting {len(expected)} features as input"
-            raise InputError(f"{sizes}: pass the columns of training.")
+            raise InputError(f"{sizes}: pass the columns that it was trained with.")
         warn_caller(
             f"X does not have valid feature names, but {model} was fitted with feature names: the columns "
-            "are taken by position. Pass a table with the names of training to have them checked.",
+            "are matched by position. Pass a table with the names of training to have them checked.",
             InputWarning,
         )
         return frame.set_axis(expected, axis=1)
@@ -134,13 +138,13 @@ def check_labels(
     classes: Sequence[Any] | None = None,
     warning: type[Warning] = InputWarning,
     name: str = "y",
-    beside: str = "X",
+    paired_with: str = "X",
 ) -> Labels:
-    """Binary labels as 0 and 1: the two values in sorted order, so that the second is positive.
+    """Encode binary labels as 0 and 1: the two values in sorted order, the second one positive.
 
     With ``classes`` (those of training) one class alone is fine, and a label outside them is an error. A
     column vector is flattened with a ``warning`` of the given category. In messages, ``name`` is the argument
-    and ``beside`` the one that has ``n_rows``.
+    and ``paired_with`` the one that has ``n_rows``.
 
     Examples
     --------
@@ -152,32 +156,40 @@ def check_labels(
         raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
-        raise InputError(f"{name} should be a 1d array, got an array of shape {frame.shape} instead.")
+        raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
     if len(getattr(y, "shape", ())) == 2:
         text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
         warn_caller(text, warning)
-    column = _complete(checked_column(frame.iloc[:, 0], name), name, n_rows, "leave those rows out", beside)
+    subject: Subject = {"argument": name}
+    column = checked_column(frame.iloc[:, 0], subject)
+    _check_complete(column, subject, n_rows, "drop those rows", paired_with)
     if pt.is_float_dtype(column.dtype) and not np.array_equal(column, np.round(column)):
-        raise InputError(f"Unknown label type: continuous. {name} must hold two classes, not measurements.")
+        raise InputError(
+            "must hold two classes, not measurements. Unknown label type: continuous.", argument=name
+        )
     codes, values = factorise(column)
-    _reject_spellings(values, name)
+    _reject_spellings(values, subject)
     known = values if classes is None else list(classes)
     if classes is None and len(values) != 2:
         if len(values) == 1:
-            raise InputError(f"{name} has only one class ({values[0]!r}): a classifier needs rows of two.")
+            raise InputError(
+                f"has only one class ({values[0]!r}): a classifier needs rows of two.", argument=name
+            )
         found = f" ({listed(values)})" if len(values) <= 10 else ""
         raise InputError(
-            f"Only binary classification is supported. The type of the target is multiclass: {name} has "
-            f"{len(values)} classes{found}. Keep two of them, or say which are positive: "
-            f"{name} = ({name} == positive)."
+            f"has {len(values)} classes{found}. Only binary classification is supported. The type of the "
+            "target is multiclass. Keep two classes, or compare with the positive one first "
+            "(y = (y == positive)).",
+            argument=name,
         )
     position = {value: code for code, value in enumerate(known)}
     if unknown := [value for value in values if value not in position]:
-        source = "training" if beside == "X" else beside
+        source = "training" if paired_with == "X" else paired_with
         types = " and ".join(sorted({type(value).__name__ for value in known}))
         raise InputError(
-            f"{name} holds {len(unknown)} labels that were not in {source} ({listed(unknown)}); known are "
-            f"{listed(known)}, of type {types}."
+            f"holds {len(unknown)} labels that were not in {source} ({listed(unknown)}); known are "
+            f"{listed(known)}, of type {types}.",
+            argument=name,
         )
     lookup = np.array([position[value] for value in values], dtype=np.int64)
     return Labels(lookup[codes], (known[0], known[1]))
@@ -190,13 +202,13 @@ def check_groups(
     min_cell: int | None = None,
     max_groups: int = 50,
     names: Sequence[str] | None = None,
-    beside: str = "X",
+    paired_with: str = "X",
 ) -> Groups:
-    """Protected groups as codes; several columns are crossed into groups "sex=Female & race=Black".
+    """Encode protected groups; several columns are crossed into groups such as "sex=Female & race=Black".
 
     Groups are sorted. With ``names`` (the groups of training) the codes point into them, one group alone is
-    fine, and a group outside them is an error. ``min_cell`` is the least number of rows of a group;
-    ``beside`` is the argument that has ``n_rows``, for messages.
+    fine, and a group outside them is an error. ``min_cell`` is the minimum number of rows per group;
+    ``paired_with`` is the argument that has ``n_rows``, for messages.
 
     Examples
     --------
@@ -206,51 +218,59 @@ def check_groups(
     """
     what = "sensitive_features"
     if sensitive_features is None:
-        raise InputError(f"{what} is None: pass one value per row, the protected attribute of that person.")
+        raise InputError(
+            "is None: pass one value per row, the protected attribute of that person.", argument=what
+        )
     frame = to_frame(sensitive_features, what, prefix="group", flat=True)
     if frame.shape[1] == 0:
-        raise InputError(f"{what} has no columns.")
+        raise InputError("has no columns.", argument=what)
     codes, found = np.zeros(n_rows, dtype=np.int64), [""]
     for j, attribute in enumerate(map(str, frame.columns)):
-        where = f"{what} (column {attribute!r})" if frame.shape[1] > 1 else what
-        fix = "leave those rows out, or give them a group of their own (.fillna('unknown'))"
-        column = _complete(checked_column(frame.iloc[:, j], where), where, n_rows, fix, beside)
+        subject: Subject = {"argument": what}
+        if frame.shape[1] > 1:
+            subject["column"] = attribute
+        column = checked_column(frame.iloc[:, j], subject)
+        fix = "drop those rows, or fill in a value such as 'unknown', which becomes a separate group"
+        _check_complete(column, subject, n_rows, fix, paired_with)
         own, values = factorise(column)
-        _reject_spellings(values, where)
+        _reject_spellings(values, subject)
         levels = [level_name(v) for v in values]
         if frame.shape[1] > 1:
             levels = [f"{attribute}={level}" for level in levels]
         if len(levels) <= max_groups:
             occurring, codes = np.unique(codes * len(levels) + own, return_inverse=True)
-            pairs = (divmod(int(cell), len(levels)) for cell in occurring)
+            pairs = (divmod(int(code), len(levels)) for code in occurring)
             found = [" & ".join(filter(None, (found[before], levels[level]))) for before, level in pairs]
         if (count := max(len(levels), len(found))) > max_groups:
             raise InputError(
-                f"{where} has {count} groups (at most {max_groups}): an identifier or a measurement was "
-                "probably given. Pass a category, or bin the numbers first (pandas.cut)."
+                f"has {count} groups (at most {max_groups}): it is probably an identifier or a measurement. "
+                "Choose a categorical attribute, or bin the numbers first.",
+                **subject,
             )
     if names is None and len(found) == 1:
-        raise InputError(f"{what} has one group only ({found[0]!r}): fairness compares at least two.")
+        raise InputError(f"has one group only ({found[0]!r}): fairness compares at least two.", argument=what)
     sizes = np.bincount(codes, minlength=len(found))
     if small := [f"{g!r} ({n} rows)" for g, n in zip(found, sizes, strict=True) if n < (min_cell or 0)]:
         raise InputError(
-            f"{len(small)} groups of {what} have fewer than {min_cell} rows: {', '.join(small[:10])}. Merge "
-            "them into larger groups, cross fewer columns, or lower the minimum."
+            f"has {len(small)} groups with fewer than {min_cell} rows: {', '.join(small[:10])}. Merge them "
+            "into larger groups, cross fewer columns, or lower the minimum.",
+            argument=what,
         )
     known = found if names is None else list(names)
     if unseen := [group for group in found if group not in known]:
         raise InputError(
-            f"{what} holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. "
-            "Leave those rows out, or train with them."
+            f"holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. Drop "
+            "those rows, or train with them.",
+            argument=what,
         )
     lookup = np.array([known.index(group) for group in found], dtype=np.int64)
     return Groups(lookup[codes], tuple(known), " & ".join(map(str, frame.columns)))
 
 
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
-    """Rows per (label, group) cell, of shape (2, groups); a cell under ``minimum`` is an error.
+    """Count the rows per (label, group) cell, shape (2, groups); fewer than ``minimum`` is an error.
 
-    A cell of one row gets a warning: the mean of the cell *is* that person's record.
+    A cell of one row triggers a warning: the mean of the cell *is* that person's record.
     """
     n_groups = len(groups.names)
     counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=2 * n_groups).reshape(2, n_groups)
@@ -263,12 +283,12 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
     if (counts < minimum).any():
         raise InputError(
             f"Each label needs at least {minimum} row(s) (of weight above zero) in each group, but there are "
-            f"fewer in {named(counts < minimum)}. Merge small groups, leave them out, or add data."
+            f"fewer in {named(counts < minimum)}. Merge small groups, drop them, or add data."
         )
     if (counts == 1).any():
         warn_caller(
-            f"One row only in {named(counts == 1)}: the baseline of such a cell is that person's record, and "
-            "stays in the model. Merge small groups or leave them out.",
+            f"One row only in {named(counts == 1)}: the baseline of such a cell is one person's record, and "
+            "is stored in the model. Merge small groups or drop them.",
             InputWarning,
         )
     return counts.astype(np.int64)
@@ -277,36 +297,40 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
 def check_sample_weight(
     sample_weight: Any, n_rows: int, *, labels: Labels | None = None
 ) -> NDArray[np.float64] | None:
-    """Weights (n,) that are finite, not negative and not all zero (nor zero for a whole class)."""
+    """Return weights (n,) that are finite, not negative and not all zero (nor zero for a whole class)."""
     if sample_weight is None:
         return None
     weight = to_array(sample_weight, "sample_weight")
     if weight.shape != (n_rows,) or not np.can_cast(weight.dtype, np.float64, casting="same_kind"):
         found = f"shape {weight.shape} and type {weight.dtype}"
-        raise InputError(f"sample_weight needs one number per row ({n_rows},), got {found}.")
+        raise InputError(f"needs one number per row ({n_rows},), got {found}.", argument="sample_weight")
     weight = weight.astype(np.float64)
     if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
         raise InputError(
-            "sample_weight must be finite, not negative (no NaN, no inf) and not zero everywhere."
+            "must be finite, not negative (no NaN, no inf) and not zero everywhere.", argument="sample_weight"
         )
     if labels is not None and (np.bincount(labels.codes, weights=weight, minlength=2) == 0).any():
-        raise InputError("sample_weight is zero for all rows of one class: only one class is left.")
+        raise InputError(
+            "is zero for all rows of one class: only one class is left.", argument="sample_weight"
+        )
     return weight
 
 
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
-    """Warn when a column of a checked table is the protected attribute, or a function of it."""
+    """Warn if a column of a checked table is the protected attribute, or a function of it."""
     same = [str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)]
     if same:
         warn_caller(
-            f"Column {listed(same)} of X tells the protected attribute ({groups.attribute}): the model can "
-            "read the group from it. Drop it (X.drop(columns=...)), or ignore this if it is meant to stay.",
-            InputWarning,
+            InputWarning(
+                f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
+                "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
+                argument="X",
+            )
         )
 
 
 def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
-    """Columns that may be a function of the group: of a table of floats, those that are on its first rows."""
+    """Return columns that may be a function of the group, judged by the first rows of a table of floats."""
     block = float_block(frame)
     if block is None:
         return frame.columns
@@ -319,7 +343,7 @@ def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
 
 
 def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
-    """Whether all rows of a group share one value, and the groups do not all share the same."""
+    """Return whether all rows of each group share one value, and the groups do not all share the same."""
     for rows in (slice(0, 1000), slice(None)):  # the first rows rule out nearly every column
         codes, of_group = pd.factorize(column.iloc[rows])[0].astype(np.int64) + 1, groups[rows]
         pairs = np.unique(of_group * (codes.max() + 1) + codes)
@@ -328,27 +352,29 @@ def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
     return bool(codes.min() < codes.max())
 
 
-def _complete(
-    column: pd.Series[Any], where: str, n_rows: int | None, fix: str, beside: str
-) -> pd.Series[Any]:
-    """The column, when it has ``n_rows`` rows, those of ``beside``, and a usable value in each."""
+def _check_complete(
+    column: pd.Series[Any], subject: Subject, n_rows: int | None, fix: str, paired_with: str
+) -> None:
+    """Raise an error unless the column has ``n_rows`` rows with a usable value in each."""
     if n_rows is not None and len(column) != n_rows:
-        found = f"{beside} has {n_rows} rows, {where} has {len(column)}"
+        found = f"{paired_with} has {n_rows} rows, {subject['argument']} has {len(column)}"
         raise InputError(f"Found input variables with inconsistent numbers of samples: {found}.")
     if len(column) == 0:
-        raise InputError(f"{where} is empty: found array with 0 sample(s) while a minimum of 1 is required.")
+        raise InputError(
+            "is empty: found array with 0 sample(s) while a minimum of 1 is required.", **subject
+        )
     if missing := int(column.isna().sum()):
-        raise InputError(f"Input {where} contains NaN or None in {missing} of {len(column)} rows: {fix}.")
+        raise InputError(f"contains NaN or None in {missing} of {len(column)} rows: {fix}.", **subject)
     if has_infinity(column):
-        raise InputError(f"Input {where} contains infinity (inf): {fix}.")
-    return column
+        raise InputError(f"contains infinity (inf): {fix}.", **subject)
 
 
-def _reject_spellings(values: Sequence[Any], where: str) -> None:
+def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
     spellings: dict[str, str] = {}
     for value in values:
         if isinstance(value, str) and spellings.setdefault(value.strip(), value) != value:
             raise InputError(
-                f"{where} holds {spellings[value.strip()]!r} beside {value!r}: the same name up to spaces. "
-                "Strip the text first (.str.strip() in pandas)."
+                f"holds both {spellings[value.strip()]!r} and {value!r}, which differ only by spaces. Strip "
+                "the text first (.str.strip() in pandas).",
+                **subject,
             )

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of whoever called this package, however deep in it they arise."""
+"""Warnings that point at the caller's line outside this package, however deep inside it they arise."""
 
 import sys
 import warnings
@@ -9,11 +9,12 @@ __all__ = ["warn_caller"]
 _PACKAGE = __file__.removesuffix("_warnings.py")  # as frames spell it: a normalised path may differ
 
 
-def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn as from the line outside this package that led here.
+def warn_caller(message: str | Warning, category: type[Warning] | None = None) -> None:
+    """Issue a warning that points at the line outside this package that led here.
 
-    Python shows a warning once for each line that it comes from: were that one of this package, a second
-    call that deserves it would say nothing.
+    ``message`` is a text of the given ``category``, or a warning with fields. Python shows a warning once per
+    line that it points at: if that line were in this package, a second call that deserves the warning would
+    be silent.
     """
     files = [frame.f_code.co_filename for frame, _ in walk_stack(sys._getframe())]
     outermost = max(depth for depth, file in enumerate(files, start=1) if file.startswith(_PACKAGE))

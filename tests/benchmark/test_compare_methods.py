@@ -152,7 +152,7 @@ def test_arguments_are_checked(wrong, words):
 
 def test_the_sensitive_column_among_the_inputs_is_warned_of():
     X = TABLE.X.assign(sex=TABLE.sensitive_features)
-    with pytest.warns(InputWarning, match="tells the protected attribute"):
+    with pytest.warns(InputWarning, match="reveal the protected attribute"):
         compare(
             X,
             TABLE.y,

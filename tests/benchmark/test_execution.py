@@ -106,7 +106,7 @@ def test_warnings_are_recorded_and_not_shown(recwarn):
     X = TABLE.X.assign(copy_of_sex=TABLE.sensitive_features)
     table = type(TABLE).of(X, TABLE.y, sensitive_features=TABLE.sensitive_features, name="leaky")
     result = run_trial(trial_of(table), table)
-    assert any("tells the protected attribute" in warning for warning in result.warnings)
+    assert any("reveal the protected attribute" in warning for warning in result.warnings)
     assert not recwarn.list
 
 

@@ -45,7 +45,7 @@ def test_a_part_of_digits_or_of_missing_cells_is_read_as_in_training(shell, mode
             "owner": [1.0, 1.0, np.nan, 0.0],
         }
     )
-    with pytest.warns(gcig._validation.InputWarning, match="Missing cells"):
+    with pytest.warns(gcig._validation.InputWarning, match="Missing entries"):
         expected = gcig.load(model).predict_proba(table)[:, 1]
     for rows in (1, 2, 4):
         _, out, err = shell("predict", model, tmp_path / "new.csv", "--rows-at-once", rows, "--quiet")
@@ -148,6 +148,6 @@ def test_nothing_is_left_behind_when_it_fails(shell, model, tmp_path):
         "predict", model, tmp_path / "new.csv", "--out", out, "--rows-at-once", "3", "--quiet"
     )
     assert code == 2
-    assert err == "gcig: error: Column 'income' holds text, but in training it held numbers.\n"
+    assert err == "gcig: error: Column 'income' of the table holds text, but in training it held numbers.\n"
     assert out.read_text() == "what was there before"
     assert {path.name for path in tmp_path.iterdir()} == {"new.csv", "decisions.csv"}

@@ -88,7 +88,7 @@ TRAINING = {
     "all rows held out": (["--test-size", "1"], "0<x<1"),
     "no epochs": (["--epochs", "0"], "x>=1"),
     "no such device": (["--device", "quantum"], "--device must be 'auto'"),
-    "a device not here": (["--device", "cuda:99"], "Use --device auto"),
+    "a device not here": (["--device", "cuda:99"], "--device is 'cuda:99', but torch finds"),
     "no such training method": (["--method", "hart"], "Did you mean 'hardt'?"),
     "a weight that is FairX's": (["--method", "hardt", "--lambda-ig", "1"], "--lambda-ig: not for"),
     "two characters between cells": (["--separator", ";;"], "one character"),
@@ -150,7 +150,7 @@ TABLES = {
     "a cell of one row": (lonely, "(label 'yes', group 'female')"),
     "one class": (lambda loans: loans.assign(approved="yes"), "must have two values, but has 1"),
     "one group": (lambda loans: loans.assign(sex="female"), "has one value only"),
-    "huge integers": (huge, "an identifier leave it out with --drop"),
+    "huge integers": (huge, "If it is an identifier, drop it"),
     "one row": (lambda loans: loans.head(1), "two values"),
 }
 
@@ -165,7 +165,7 @@ def test_identifiers_among_the_inputs(shell, tmp_path):
     loans = make_raw_loans(400)
     loans["id"] = [f"{SECRET} {i}" for i in range(len(loans))]
     path = csv(loans, tmp_path / "loans.csv")
-    words = "Column 'id' has 300 categories in 300 rows: it looks like an identifier"
+    words = "Column 'id' of the table has 300 categories in 300 rows: it looks like an identifier"
     check(shell("train", path, *ROLE_FLAGS, *QUICK_FLAGS, "--out", tmp_path / "m"), words)
 
 
@@ -196,11 +196,11 @@ FILES = {
     "a gzip file": (lambda path, _: path.write_bytes(gzip.compress(b"a,b")), "decompress it first"),
     "an Excel file": (lambda path, _: path.write_bytes(b"PK\x03\x04xx"), "save the table as CSV"),
     "NUL bytes": (lambda path, _: path.write_bytes(b"a,b\n1,\0\n"), "NUL byte in line 2"),
-    "a ragged row": (ragged, "line 4: 8 fields where the header has 7"),
+    "a ragged row": (ragged, "line 4: 8 fields, but the header has 7"),
     "an open quote": (open_quote, "Is a quote left open?"),
-    "no header": (lambda path, _: path.write_text("1.5,2\n2.5,3\n"), "column names first"),
+    "no header": (lambda path, _: path.write_text("1.5,2\n2.5,3\n"), "header line with the column names"),
     "a name twice": (duplicated, "several columns called 'income'"),
-    "both decimal marks": (in_two_marks, "--decimal , or --decimal ."),
+    "both decimal marks": (in_two_marks, "--decimal must be set"),
 }
 
 
@@ -211,7 +211,7 @@ def test_wrong_files(shell, model, secret_loans, tmp_path, command, write, words
     write(path, secret_loans)
     if command == "train":
         check(shell("train", path, *CLEAN, "--out", tmp_path / "m"), words)
-    elif words != "--decimal , or --decimal .":  # its columns are not those of the model
+    elif words != "--decimal must be set":  # its columns are not those of the model
         check(shell("predict", model, path), words)
 
 

@@ -110,7 +110,9 @@ def test_missing_numbers_where_training_had_none_become_the_median(people):
     encoder = TableEncoder().fit(people)
     people = people.astype({"age": float})
     people.loc[[3, 4], "age"] = np.nan
-    with pytest.warns(InputWarning, match=r"Missing cells where training had none.*'age' \(2 rows\)"):
+    with pytest.warns(
+        InputWarning, match=r"Missing entries in columns that had none in training.*'age' \(2 rows\)"
+    ):
         encoded = encoder.transform(people)
     expected = (encoder.columns_[0].fill - encoder.columns_[0].mean) / encoder.columns_[0].scale
     np.testing.assert_allclose(encoded[[3, 4], 0], expected, rtol=1e-6)
@@ -161,7 +163,7 @@ def test_text_where_training_had_numbers_is_an_error():
 
 def test_a_value_that_float32_cannot_hold_is_an_error():
     encoder = TableEncoder().fit({"a": [1, 2]})
-    with pytest.raises(InputError, match="Column 'a' of X holds values too far from training"):
+    with pytest.raises(InputError, match="Column 'a' of X holds values too far from those of training"):
         encoder.transform({"a": [1e300]})
 
 

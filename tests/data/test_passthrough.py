@@ -38,7 +38,7 @@ def test_columns_are_put_in_the_order_of_training():
     encoder = PassThrough().fit(TABLE)
     assert np.array_equal(encoder.transform(TABLE[["c", "a", "b"]]), encoder.transform(TABLE))
     assert np.array_equal(encoder.transform(pl.from_pandas(TABLE)), encoder.transform(TABLE))
-    with pytest.warns(InputWarning, match="taken by position"):
+    with pytest.warns(InputWarning, match="matched by position"):
         assert np.array_equal(encoder.transform(TABLE.to_numpy(float)), encoder.transform(TABLE))
 
 
@@ -54,9 +54,9 @@ def test_other_columns_are_refused():
     ("column", "message"),
     [
         (["x", "y"], "'wrong'.*Encode them first"),
-        (pd.Categorical(["x", "y"]), "must be numbers"),
-        ([1.0, np.nan], r"missing values \(NaN\): 'wrong'"),
-        ([1.0, 1e39], "float32, and these columns hold larger ones: 'wrong'"),
+        (pd.Categorical(["x", "y"]), "columns that are not numbers"),
+        ([1.0, np.nan], r"missing values \(NaN\), .*: 'wrong'"),
+        ([1.0, 1e39], "too large for float32, .*: 'wrong'"),
         ([1.0, np.inf], "infinity"),
     ],
     ids=["text", "category", "missing", "huge", "infinite"],

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.reading import examine_table, read_table
+from gcig.data.reading import open_table, read_table
+
+
+def examine(path):
+    return open_table(path).read()
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def write(tmp_path):
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_separators_and_line_ends_are_found(write, separator, newline):
     lines = ["age sex note", '30 F "a, b; c"', '41 M "x\ty|z"', "", "50 F c"]
-    reading = examine_table(write(newline.join(line.replace(" ", separator) for line in lines)))
+    reading = examine(write(newline.join(line.replace(" ", separator) for line in lines)))
     assert reading.separator == separator
     assert reading.frame["age"].tolist() == [30, 41, 50]
     assert reading.frame["sex"].tolist() == ["F", "M", "F"]
@@ -66,7 +70,7 @@ def test_options_win_over_what_would_be_found(write):
         ({"separator": ";;"}, "separator must be one character"),
         ({"decimal": "x"}, "decimal must be"),
         ({"decimal": ",", "separator": ","}, "not the separator"),
-        ({"encoding": "klingon"}, "'klingon' is not known"),
+        ({"encoding": "klingon"}, "encoding 'klingon' is unknown"),
         ({"encoding": "ascii"}, "cannot be read as CSV in ascii"),
     ],
 )
@@ -76,9 +80,7 @@ def test_impossible_options_are_named(write, options, message):
 
 
 def test_decimal_commas_beside_thousands(write):
-    reading = examine_table(
-        write("a;b;when\n1,5;1.000;01.02.2024\n-2,25;12.500;03.04.2024\n;NA;05.06.2024\n")
-    )
+    reading = examine(write("a;b;when\n1,5;1.000;01.02.2024\n-2,25;12.500;03.04.2024\n;NA;05.06.2024\n"))
     assert reading.decimal == ","
     np.testing.assert_array_equal(reading.frame["a"], [1.5, -2.25, np.nan])
     np.testing.assert_array_equal(reading.frame["b"], [1000, 12500, np.nan])
@@ -91,7 +93,7 @@ def test_decimal_commas_beside_decimal_points_are_an_error(write):
 
 
 def test_text_with_commas_is_text(write):
-    reading = examine_table(write("a;b\n1,5;2\nabout 2,5;3\n"))
+    reading = examine(write("a;b\n1,5;2\nabout 2,5;3\n"))
     assert reading.decimal == "."
     assert reading.frame["a"].tolist() == ["1,5", "about 2,5"]
 
@@ -102,11 +104,11 @@ def test_quoted_thousands_are_numbers(write):
 
 @pytest.mark.parametrize("token", ["NA", "nan", "NULL", "None", "?", "#N/A"])
 def test_signs_for_missing_are_missing_among_numbers_and_text_among_text(write, token):
-    reading = examine_table(write(f"n,t\n1.5,a\n{token},{token}\n,\n"))
+    reading = examine(write(f"n,t\n1.5,a\n{token},{token}\n,\n"))
     np.testing.assert_array_equal(reading.frame["n"], [1.5, np.nan, np.nan])
     assert reading.frame["t"].tolist()[:2] == ["a", token]
     assert reading.frame["t"].isna().tolist() == [False, False, True]
-    assert reading.notes == ("column 'n': 1 cells such as NA or ? among numbers read as missing",)
+    assert reading.notes == ("column 'n': 1 entries such as NA or ? among numbers read as missing",)
 
 
 def test_digits_that_float64_would_lose_stay_text(write):
@@ -114,12 +116,12 @@ def test_digits_that_float64_would_lose_stay_text(write):
 
 
 def test_uniform_spaces_are_taken_off_with_a_note(write):
-    reading = examine_table(write("age, sex\n 39, F\n 40, M\n 41, \n"))
+    reading = examine(write("age, sex\n 39, F\n 40, M\n 41, \n"))
     assert list(reading.frame.columns) == ["age", "sex"]
     assert reading.frame["sex"].tolist()[:2] == ["F", "M"]
     assert reading.frame["sex"].isna().tolist() == [False, False, True]
     assert reading.frame["age"].tolist() == [39, 40, 41]
-    assert reading.notes == ("column 'sex': spaces around 3 cells taken off",)
+    assert reading.notes == ("column 'sex': spaces around 3 entries removed",)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +137,9 @@ def test_uniform_spaces_are_taken_off_with_a_note(write):
         (b"5.1,3.5,setosa\n4.9,3.0,setosa\n", "first line holds numbers"),
         (
             b"a,b\n1,2,3\n4,5,6\n",
-            "line 2: 3 fields where the header has 2.* The header lacks the name of one column",
+            "line 2: 3 fields, but the header has 2.* The header lacks the name of one column",
         ),
-        (b'a,b\n1,"2\n3,4\n', "cannot be read as CSV|fields where the header"),
+        (b'a,b\n1,"2\n3,4\n', "cannot be read as CSV|fields, but the header"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"PK\x03\x04", "Excel"),
     ],
@@ -159,7 +161,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
 def test_a_saved_index_is_left_out(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
     frame.to_csv(tmp_path / "t.csv")
-    with pytest.warns(InputWarning, match="row numbers without a name, was left out"):
+    with pytest.warns(InputWarning, match="row numbers without a name, was dropped"):
         pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), frame)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -190,11 +192,11 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
 def test_parquet_is_known_by_its_first_bytes(tmp_path):
     frame = pd.DataFrame({"a": [1, 2], "b": ["NA", None]}, index=[7, 8])
     frame.to_parquet(tmp_path / "table.dat")
-    reading = examine_table(tmp_path / "table.dat")
+    reading = examine(tmp_path / "table.dat")
     assert reading.frame["a"].tolist() == [1, 2]
     assert reading.frame["b"].isna().tolist() == [False, True]
     assert list(reading.frame.columns) == ["a", "b"]
-    assert reading.notes == ("the saved pandas index was left out",)
+    assert reading.notes == ("the saved pandas index was dropped",)
     assert (reading.separator, reading.encoding, reading.decimal) == (None, None, None)
     assert list(read_table(tmp_path / "table.dat", columns=["b"]).columns) == ["b"]
 

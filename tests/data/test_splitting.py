@@ -111,7 +111,7 @@ def test_a_lone_row_stays_in_the_rest_when_asked():
         ),
         (lambda: k_folds([0] * 9, n_splits=1), "n_splits must be at least 2"),
         (lambda: train_validation_test([0, 1], [0, 1]), "3 parts"),
-        (lambda: train_validation_test([0] * 9, fractions=(0.5, 0.2, 0.2)), "sum 1"),
+        (lambda: train_validation_test([0] * 9, fractions=(0.5, 0.2, 0.2)), "add up to 1"),
         (lambda: train_validation_test([0] * 9, fractions=(0.0, 0.5, 0.5)), "first above 0"),
         (lambda: hold_out([0] * 9, fraction=1.0), "fraction must be between 0 and 1"),
         (lambda: hold_out([], fraction=0.5), "at least one row"),

@@ -276,7 +276,7 @@ def test_devices():
     assert resolve_device(CPU) == CPU
     with pytest.raises(InputError, match=r"device must be 'auto' or .*'gpu'"):
         resolve_device("gpu")
-    with pytest.raises(InputError, match=f"device='cuda:99'.*{torch.cuda.device_count()} CUDA devices"):
+    with pytest.raises(InputError, match=f"device is 'cuda:99'.*{torch.cuda.device_count()} CUDA devices"):
         resolve_device("cuda:99")
 
 

@@ -26,8 +26,7 @@ from gcig.auditing.table_audit import (
 from gcig.auditing.watching import bars, no_bars
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.data.batches import find_decimal, read_batches
-from gcig.data.streaming import TableStream, open_stream
+from gcig.data.reading import TableFile, open_table
 from gcig.metrics.sample import Reference, reference_table
 
 __all__ = ["audit_file"]
@@ -96,7 +95,7 @@ def audit_file(
     (1000, ['female', 'male'])
     """
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
-    stream = open_stream(path, separator=separator, decimal=decimal, encoding=encoding)
+    stream = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
     options = Options(
@@ -108,7 +107,7 @@ def audit_file(
         random_state=random_state,
         max_rows_explained=max_rows_explained,
     )
-    mark = find_decimal(stream, roles.columns, rows_at_once)
+    mark = stream.find_decimal(roles.columns, rows_at_once)
     whole = stream.n_rows <= in_memory_rows
     rows = stream.n_rows if whole else rows_at_once
     schema = _first_schema(stream, roles, mark, rows)
@@ -144,7 +143,7 @@ def audit_file(
 
 def _find_roles(
     model: Any,
-    stream: TableStream,
+    stream: TableFile,
     target: str,
     positive: str | None,
     sensitive: tuple[str, ...],
@@ -181,10 +180,10 @@ def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:
         )
 
 
-def _first_schema(stream: TableStream, roles: Roles, decimal: str, rows: int) -> Schema:
+def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:
     """What the first batches hold, until two groups and two labels were seen."""
     schema = Schema()
-    for frame in read_batches(stream, roles.columns, decimal=decimal, rows=rows):
+    for frame in stream.batches(roles.columns, decimal=decimal, rows=rows):
         schema = schema.grown(frame, roles)
         if len(schema.groups) > 1 and len(schema.targets) > 1:
             break

@@ -13,8 +13,8 @@ from gcig._tables import factorise, level_name
 from gcig._validation import InputError, check_groups, check_labels
 from gcig.adapters import AdaptedModel
 from gcig.auditing.batches import Batch
-from gcig.data.batches import column_kind, conformed, merge_kinds, read_batches
-from gcig.data.streaming import TableStream
+from gcig.data.entries import column_kind, merge_kinds, unify_types
+from gcig.data.reading import TableFile
 
 __all__ = ["FileSource", "Roles", "Schema", "SchemaGrew"]
 
@@ -50,7 +50,7 @@ class Schema:
 
     Attributes
     ----------
-    kinds : column -> kind, as in `gcig.data.batches`.
+    kinds : column -> kind, as in `gcig.data.entries`.
     levels : column of text -> the different texts.
     missing : columns with missing cells.
     targets : the different values of the target; groups : the different rows of the protected columns.
@@ -123,7 +123,7 @@ class SchemaGrew(Exception):
 class FileSource:
     """The rows of a file; `SchemaGrew` is raised at the end of a pass that found something new."""
 
-    stream: TableStream
+    stream: TableFile
     roles: Roles
     schema: Schema
     adapted: AdaptedModel
@@ -172,8 +172,7 @@ class FileSource:
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """The rows as tables."""
-        return read_batches(
-            self.stream,
+        return self.stream.batches(
             self.roles.columns,
             texts=self.schema.texts,
             decimal=self.decimal,
@@ -183,7 +182,7 @@ class FileSource:
     def _batch(
         self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]
     ) -> Batch:
-        frame = conformed(frame, dict(self.schema.kinds))
+        frame = unify_types(frame, self.schema.kinds)
         table, sensitive = frame[list(self.roles.inputs)], frame[list(self.roles.sensitive)]
         groups = check_groups(sensitive, n_rows=len(frame), names=names)
         return Batch(

@@ -23,7 +23,6 @@ from gcig.cli.options import (
     target_options,
 )
 from gcig.cli.types import FloatRange, IntRange
-from gcig.cli.wording import in_shell_words
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -159,7 +158,7 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
     groups = ", ".join(group.group for group in found.record.groups)
     click.echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
     click.echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    click.echo("\n".join(map(wrapped, in_shell_words(str(found)).splitlines())))
+    click.echo("\n".join(map(wrapped, str(found).splitlines())))
     if html is not None:
         click.echo(f"\nReport:  {html}")
     if check is not None:

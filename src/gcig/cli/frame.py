@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from gcig.cli.guessing import did_you_mean
-from gcig.cli.wording import in_shell_words
 
 __all__ = ["Command", "ExitCode", "Settings", "Shell", "describe", "say", "warnings_in_one_line"]
 
@@ -111,7 +110,7 @@ def warnings_in_one_line() -> Iterator[None]:
         if category.__module__.partition(".")[0] != "gcig":
             otherwise(message, category, *where, **more)
             return
-        line = " ".join(in_shell_words(str(message)).split())
+        line = " ".join(_phrase(message).split())
         if line not in seen:
             seen.add(line)
             say(f"gcig: warning: {line}")
@@ -139,14 +138,14 @@ def describe(error: Exception) -> tuple[ExitCode, str]:
     if isinstance(error, MemoryError):
         return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a machine with more"
     if isinstance(error, (ValueError, TypeError)) and _raised_by_gcig(error):
-        return ExitCode.BAD_INPUT, in_shell_words(str(error))
+        return ExitCode.BAD_INPUT, _phrase(error)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("gcig"):
         return (
             ExitCode.BAD_INPUT,
             f"this needs {error.name}, which is not installed: pip install {error.name}",
         )
     if type(error).__module__.startswith("gcig."):  # such as training that diverged
-        return ExitCode.INCONCLUSIVE, in_shell_words(str(error))
+        return ExitCode.INCONCLUSIVE, _phrase(error)
     return ExitCode.INTERNAL_ERROR, (
         f"internal error ({type(error).__name__}). `--debug` shows where; please report it"
     )
@@ -155,3 +154,20 @@ def describe(error: Exception) -> tuple[ExitCode, str]:
 def _raised_by_gcig(error: Exception) -> bool:
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gcig"
+
+
+_SPELLING = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}
+
+
+def _phrase(message: Exception | str) -> str:
+    """Return a message of gcig with its argument as the shell spells it."""
+    phrase = getattr(message, "phrase", None)
+    return str(message) if phrase is None else str(phrase(_spell_argument))
+
+
+def _spell_argument(name: str) -> str:
+    """Return what a user of the shell knows an argument by: its role, or the option of the same name."""
+    from gcig.cli.shell import shell
+
+    options = {parameter.name for command in shell.commands.values() for parameter in command.params}
+    return _SPELLING.get(name) or (f"--{name.replace('_', '-')}" if name in options else name)

@@ -64,11 +64,11 @@ def read_labelled(
     **how: str | None,
 ) -> LabelledTable:
     """Read a file and give every column its role; ``how`` is passed on to `gcig.data.reading`."""
-    from gcig.data.reading import examine_table
+    from gcig.data.reading import open_table
 
     drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
-    reading = examine_table(path, **how)
+    reading = open_table(path, **how).read()
     frame = reading.frame
     _check_roles(roles, list(frame.columns), path)
     labels, classes = _labels(frame[target], positive, path)
@@ -124,7 +124,7 @@ def _labels(
 
     name = str(column.name)
     where = f"{path}: the target '{name}'"
-    codes, values = factorise(checked_column(column, f"Column {name!r}"))
+    codes, values = factorise(checked_column(column, {"column": name}))
     names = [level_name(value) for value in values]
     if len(values) != 2:
         few = f": {_listed(names)}" if len(values) <= 10 else ""

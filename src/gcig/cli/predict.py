@@ -16,7 +16,7 @@ from gcig.cli.options import PATH, file_argument, json_option, quiet_option, tab
 from gcig.cli.types import IntRange
 
 if TYPE_CHECKING:
-    from gcig.data.streaming import TableStream
+    from gcig.data.reading import TableFile
 
 __all__ = ["predict"]
 
@@ -80,14 +80,14 @@ def predict(
     from gcig.cli.predicting import check_plan, predicted_parts
     from gcig.cli.progress import progress
     from gcig.cli.table_writing import open_writer
-    from gcig.data.streaming import open_stream
+    from gcig.data.reading import open_table
 
     if as_json and out is None:
         raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with _as_file(file) as path:
-        stream = open_stream(path, **how)
+        stream = open_table(path, **how)
         passed = check_plan(estimator, stream, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
             _remark(estimator, stream, sensitive)
@@ -132,7 +132,7 @@ def _summary(
     }
 
 
-def _remark(estimator: Any, stream: TableStream, sensitive: Sequence[str]) -> None:
+def _remark(estimator: Any, stream: TableFile, sensitive: Sequence[str]) -> None:
     for note in stream.notes:
         say(f"Note: {note}.")
     if sensitive and not estimator.needs_groups_to_predict:

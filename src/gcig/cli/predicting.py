@@ -16,18 +16,18 @@ from gcig._tables import InputWarning, level_name, listed
 from gcig._warnings import warn_caller
 from gcig.cli.guessing import did_you_mean
 from gcig.cli.predict import ADDED
-from gcig.data.streaming import TablePart, TableStream
+from gcig.data.encoding import UnseenValuesWarning
+from gcig.data.reading import TableFile, TablePart
 
 __all__ = ["check_plan", "predicted_parts"]
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
-_COUNTED = re.compile(r"('(?:[^']|\\')*') \((\d+) rows\)")
 
 
 def check_plan(
     estimator: Any,
-    stream: TableStream,
+    stream: TableFile,
     *,
     ids: Sequence[str],
     keep: bool,
@@ -63,7 +63,7 @@ def check_plan(
 
 
 def predicted_parts(
-    estimator: Any, stream: TableStream, passed: Sequence[str], sensitive: Sequence[str], rows: int
+    estimator: Any, stream: TableFile, passed: Sequence[str], sensitive: Sequence[str], rows: int
 ) -> Iterator[pd.DataFrame]:
     """What is written for each part: columns handed through, probability and decision."""
     encoder = estimator.encoder_
@@ -121,11 +121,10 @@ def _known_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 def _tally(caught: Sequence[warnings.WarningMessage], unforeseen: Counter[tuple[str, str]]) -> None:
     """Add up warnings that count rows; pass others on at once."""
     for each in caught:
-        text = str(each.message)
-        counts = _COUNTED.findall(text)
-        for column, rows in counts:
-            unforeseen[text.partition(": column ")[0], column] += int(rows)
-        if not counts:
+        if isinstance(each.message, UnseenValuesWarning):
+            for column, rows in each.message.rows.items():
+                unforeseen[each.message.treatment, column] += rows
+        else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
@@ -142,11 +141,11 @@ def _formula_cells(frame: pd.DataFrame) -> Mapping[str, int]:
 
 
 def _warn(unforeseen: Counter[tuple[str, str]], formulas: Counter[str]) -> None:
-    by_text: dict[str, list[str]] = {}
-    for (text, column), rows in unforeseen.items():
-        by_text.setdefault(text, []).append(f"{column} ({rows} rows)")
-    for text, columns in by_text.items():
-        warn_caller(f"{text}: column {', '.join(columns)}.", InputWarning)
+    by_treatment: dict[str, dict[str, int]] = {}
+    for (treatment, column), rows in unforeseen.items():
+        by_treatment.setdefault(treatment, {})[column] = rows
+    for treatment, counts in by_treatment.items():
+        warn_caller(UnseenValuesWarning(treatment, counts))
     for name, cells in formulas.items():
         if cells:
             warn_caller(

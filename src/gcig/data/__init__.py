@@ -1,1 +1,1 @@
-"""Tables: the shipped datasets, their registry, splitting, and the encoding into tensors."""
+"""Tables: reading files, encoding into numbers, splitting rows, and the registered datasets."""

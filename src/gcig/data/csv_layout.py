@@ -1,6 +1,6 @@
-"""How a CSV file is written: its encoding, its separator and the names of its columns.
+"""The layout of a CSV file: its encoding, its separator and the names of its columns.
 
-Everything here reads the file from its start to its end in pieces, so that its size does not matter.
+Every function reads the file in pieces, so memory use does not depend on its size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "is_parquet",
 ]
 
-SEPARATORS = (";", "\t", "|", ",")  # in the order of preference where two fit equally well
+SEPARATORS = (";", "\t", "|", ",")  # in order of preference if two fit equally well
 _BLOCK = 2**20  # bytes
 _FOREIGN = {
     b"\x1f\x8b": "a gzip file: decompress it first",
@@ -41,7 +41,7 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Encoding, separator, names of the columns, and the number of rows below them."""
+    """Encoding, separator, column names, and the number of rows below the header."""
 
     encoding: str
     separator: str
@@ -50,7 +50,7 @@ class CsvLayout:
 
 
 def find_layout(path: Path, *, separator: str | None, encoding: str | None, notes: list[str]) -> CsvLayout:
-    """How a file is written, where that is not said; an error when its rows do not fit its header."""
+    """Detect the encoding and the separator unless they are given; check that all rows fit the header."""
     encoding = encoding or _find_encoding(path, notes)
     with explained_csv_errors(path, encoding):
         separator = separator or _find_separator(path, encoding)
@@ -61,13 +61,16 @@ def find_layout(path: Path, *, separator: str | None, encoding: str | None, note
 
 @contextmanager
 def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
-    """Say what it means when a parser gives up. Its own words may quote cells, and are not repeated."""
+    """Explain a parser's error. A message of the parser that could quote entries is not repeated."""
     import pandas as pd
 
     try:
         yield
     except UnicodeError as error:
-        raise InputError(f"{path} cannot be read as CSV in {encoding}: say which encoding it has.") from error
+        raise InputError(
+            f"does not fit: {path} cannot be read as CSV in {encoding}. Set the encoding of the file.",
+            argument="encoding",
+        ) from error
     except (csv.Error, pd.errors.ParserError) as error:
         raise InputError(
             f"{path} cannot be read as CSV in {encoding}: {error}. Is a quote left open?"
@@ -75,21 +78,23 @@ def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
 
 
 def check_options(separator: str | None, decimal: str | None, encoding: str | None) -> None:
-    """Raise an error for options that no file can have."""
+    """Raise an error for options that fit no file."""
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
-        raise InputError(f"separator must be one character, such as ';', got {separator!r}.")
+        raise InputError(f"must be one character, such as ';', got {separator!r}.", argument="separator")
     if decimal not in (None, ".", ",") or (decimal is not None and decimal == separator):
-        raise InputError(f"decimal must be '.' or ',' and not the separator, got {decimal!r}.")
+        raise InputError(f"must be '.' or ',' and not the separator, got {decimal!r}.", argument="decimal")
     try:
         known = codecs.lookup(encoding or "utf-8")
     except LookupError as error:
-        raise InputError(f"encoding {encoding!r} is not known; try 'utf-8' or 'latin-1'.") from error
+        raise InputError(
+            f"{encoding!r} is unknown; try 'utf-8' or 'latin-1'.", argument="encoding"
+        ) from error
     if not known._is_text_encoding:
-        raise InputError(f"encoding {encoding!r} is not one of text; try 'utf-8' or 'latin-1'.")
+        raise InputError(f"{encoding!r} is not for text; try 'utf-8' or 'latin-1'.", argument="encoding")
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file starts as Parquet does; an error when it cannot be a table at all."""
+    """Return whether the file starts like Parquet; raise an error if it cannot be a table at all."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -110,23 +115,24 @@ def is_parquet(path: Path) -> bool:
 
 
 def check_columns(names: Sequence[str], columns: Sequence[str] | None, path: Path) -> None:
-    """Raise an error when a column that is asked for is not there."""
+    """Raise an error if a requested column does not exist."""
     if absent := [name for name in columns or () if name not in names]:
         raise InputError(f"{path} has no column {listed(absent)}; it has {listed(names, 30)}.")
 
 
 def check_unique(names: Sequence[str], path: Path) -> None:
-    """Raise an error for columns that share a name or, but for the first, have none."""
+    """Raise an error for columns that share a name, and for unnamed ones other than the first."""
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{path} has several columns called {listed(repeated)}: names must be unique.")
+        raise InputError(f"{path} has several columns called {listed(repeated)}: rename them.")
     if "" in names[1:]:
-        raise InputError(f"{path}: column {list(names).index('', 1) + 1} has no name.")
+        raise InputError(f"{path}: column {list(names).index('', 1) + 1} has no name: add it to the header.")
 
 
 def _find_encoding(path: Path, notes: list[str]) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, wrong_line = 1, 0
-    printable = undefined = False  # what Windows-1252 has, and what it has not, among Latin-1's control signs
+    # Bytes of Latin-1's control characters: any, and those that Windows-1252 leaves undefined.
+    printable = undefined = False
     with path.open("rb") as file:
         head = file.read(3)
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -151,10 +157,10 @@ def _find_encoding(path: Path, notes: list[str]) -> str:
                 break
     if not wrong_line:
         return "utf-8-sig" if head == codecs.BOM_UTF8 else "utf-8"
-    # Windows-1252 is Latin-1 with letters and signs in the place of (all but five) control characters.
+    # Windows-1252 is Latin-1 with letters and signs in place of all but five of the control characters.
     encoding = "cp1252" if printable and not undefined else "latin-1"
     notes.append(
-        f"line {wrong_line} is not UTF-8: read as {encoding}; if letters look wrong, say the encoding"
+        f"line {wrong_line} is not UTF-8: read as {encoding}; if letters look wrong, set the encoding"
     )
     return encoding
 
@@ -164,7 +170,7 @@ def _lines(path: Path, encoding: str) -> TextIO:
 
 
 def _find_separator(path: Path, encoding: str) -> str:
-    """The separator that cuts most of the first lines into as many fields as the header has."""
+    """Return the separator that splits most of the first lines into as many fields as the header has."""
     fits: dict[str, tuple[float, int]] = {}
     for separator in SEPARATORS:
         with _lines(path, encoding) as lines:
@@ -176,9 +182,9 @@ def _find_separator(path: Path, encoding: str) -> str:
 
 
 def _check_shape(path: Path, encoding: str, separator: str) -> tuple[list[str], int]:
-    """The names of the columns and the number of rows, when every row has a field for each and no more.
+    """Return the column names and the number of rows; raise an error for rows of a different length.
 
-    pandas alone would fill a short row with missing cells, and take surplus fields for row names, which
+    pandas alone would fill a short row with missing entries, and use surplus fields as row names, which
     shifts every column by one.
     """
     names: list[str] | None = None
@@ -200,13 +206,17 @@ def _check_shape(path: Path, encoding: str, separator: str) -> tuple[list[str], 
     if names is None:
         raise InputError(f"{path} is empty.")
     if any(re.fullmatch(r"[+-]?\d*[.,]\d+", name) for name in names):
-        raise InputError(f"{path}: the first line holds numbers. Put a line with the column names first.")
+        raise InputError(f"{path}: the first line holds numbers. Add a header line with the column names.")
     if n_ragged:
         line, width = first_ragged
         all_alike = n_rows == 0 and widths == {len(names) + 1}
-        hint = "The header lacks the name of one column." if all_alike else "Correct or quote those rows."
+        hint = (
+            "The header lacks the name of one column."
+            if all_alike
+            else "Correct those rows, or quote their entries."
+        )
         raise InputError(
-            f"{path}, line {line}: {width} fields where the header has {len(names)}. It is so in "
+            f"{path}, line {line}: {width} fields, but the header has {len(names)}. This affects "
             f"{n_ragged} of {n_rows + n_ragged} rows; the separator is {separator!r}. {hint}"
         )
     if n_rows == 0:

@@ -1,6 +1,7 @@
-"""Table -> numbers: standardised numbers and one-hot categories, fitted on the training part only.
+"""The encoding of a table into numbers: standardised numbers and one-hot categories.
 
-The encoder remembers which encoded columns came from which column of the table, and is stored as JSON.
+It is fitted on the training part only, records which column of the table each encoded column came from, and
+is stored as JSON.
 """
 
 from __future__ import annotations
@@ -18,19 +19,40 @@ from pandas.api import types as pt
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
 
+__all__ = ["MISSING", "CategoryColumn", "NumberColumn", "TableEncoder", "UnseenValuesWarning"]
+
 MISSING = "<missing>"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
+class UnseenValuesWarning(InputWarning):
+    """Entries that training did not prepare the encoder for.
+
+    Attributes
+    ----------
+    treatment : the kind of entry and how it was encoded.
+    rows : column -> number of rows with such an entry.
+    """
+
+    def __init__(self, treatment: str, rows: Mapping[str, int]) -> None:
+        self.treatment = treatment
+        self.rows = dict(rows)
+        counts = ", ".join(f"{name!r} ({count} rows)" for name, count in rows.items())
+        super().__init__(f"{treatment}: {counts}.")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, int]]]:
+        return type(self), (self.treatment, self.rows)
+
+
 @dataclass(frozen=True)
 class NumberColumn:
-    """One standardised column, (value - mean) / scale, and an indicator when training had missing cells.
+    """One standardised column, (value - mean) / scale, and an indicator if training had missing entries.
 
-    The median, ``fill``, stands for a missing value. ``mean`` and ``scale`` are those of the filled training
+    The median, ``fill``, replaces a missing value. ``mean`` and ``scale`` are those of the filled training
     column. A constant column has scale 0 and is encoded as zeros.
     """
 
-    unforeseen: ClassVar[str] = "Missing cells where training had none, encoded as the median of training"
+    unseen: ClassVar[str] = "Missing entries in columns that had none in training, encoded as the median"
 
     kind: str  # "number" or "boolean"
     fill: float
@@ -60,17 +82,19 @@ class NumberColumn:
 
     @property
     def constant(self) -> bool:
-        """Whether training saw one value only."""
+        """Return whether training saw one value only."""
         return self.scale == 0 and not self.indicator
 
     def names(self, column: str) -> list[str]:
-        """Names of the encoded columns."""
+        """Return the names of the encoded columns."""
         return [column, f"{column}=missing"] if self.indicator else [column]
 
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
-        """Encode into ``out`` (n, width) of zeros; the number of missing cells where training had none."""
+        """Encode into ``out`` (n, width) of zeros; return the number of missing entries without indicator."""
         if not pt.is_numeric_dtype(column.dtype):
-            raise InputError(f"Column {column.name!r} of X holds text, but in training it held {self.kind}s.")
+            raise InputError(
+                f"holds text, but in training it held {self.kind}s.", argument="X", column=str(column.name)
+            )
         values = column.to_numpy(np.float64)
         missing = np.isnan(values)
         if self.scale:
@@ -78,7 +102,9 @@ class NumberColumn:
                 scaled = (np.where(missing, self.fill, values) - self.mean) / self.scale
             if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
                 raise InputError(
-                    f"Column {column.name!r} of X holds values too far from training for float32."
+                    "holds values too far from those of training for float32.",
+                    argument="X",
+                    column=str(column.name),
                 )
             out[:, 0] = scaled
         if self.indicator:
@@ -88,9 +114,9 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """One 0/1 column per level; missing is a level of its own where training had it."""
+    """One 0/1 column per level; missing is a separate level if training had missing entries."""
 
-    unforeseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
+    unseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
 
     kind: str  # "category"
     levels: tuple[str, ...]
@@ -101,14 +127,19 @@ class CategoryColumn:
         codes, levels = level_codes(column)
         if len(levels) > 100 and len(levels) > 0.5 * len(column):
             raise InputError(
-                f"Column {column.name!r} of X has {len(levels)} categories in {len(column)} rows: it looks "
-                "like an identifier or free text. Drop it, or group its values into few categories."
+                f"has {len(levels)} categories in {len(column)} rows: it looks like an identifier or free "
+                "text. Drop it, or group its values into few categories.",
+                argument="X",
+                column=str(column.name),
             )
         if alike := len(levels) - len({level.strip() for level in levels}):
             warn_caller(
-                f"Column {column.name!r} of X has {alike} categories that differ from another one by spaces "
-                "alone: they are kept apart. Strip the text first (.str.strip() in pandas).",
-                InputWarning,
+                InputWarning(
+                    f"has {alike} categories that differ from another one only by spaces: they are kept "
+                    "apart. Strip the text first (.str.strip() in pandas).",
+                    argument="X",
+                    column=str(column.name),
+                )
             )
         if (codes < 0).any() and MISSING not in levels:
             levels = (*levels, MISSING)
@@ -116,31 +147,30 @@ class CategoryColumn:
 
     @property
     def constant(self) -> bool:
-        """Whether training saw one level only."""
+        """Return whether training saw one level only."""
         return len(self.levels) == 1
 
     def names(self, column: str) -> list[str]:
-        """Names of the encoded columns."""
+        """Return the names of the encoded columns."""
         return [f"{column}={level}" for level in self.levels]
 
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
-        """Encode into ``out`` (n, levels) of zeros; the number of rows whose level training did not see."""
+        """Encode into ``out`` (n, levels) of zeros; return the number of rows with a level not seen."""
         codes, levels = level_codes(column)
         position = {level: j for j, level in enumerate(self.levels)}
-        places = np.array([position.get(level, -1) for level in (*levels, MISSING)])[
-            codes
-        ]  # code -1: missing
+        of_level = np.array([position.get(level, -1) for level in (*levels, MISSING)])
+        places = of_level[codes]  # code -1, a missing entry, takes the last position
         rows = np.flatnonzero(places >= 0)
         out[rows, places[rows]] = 1
         return len(places) - len(rows)
 
 
 class TableEncoder:
-    """Encode a table as a float32 array, the way the training part was encoded.
+    """Encoder of tables as float32 arrays, fitted on the training part.
 
-    Numbers and booleans are standardised, with the median for missing cells and an indicator column where
-    training had any; categories are one-hot, with all their levels. At prediction a category that training
-    did not see is encoded as zeros, and a missing number as the median, both with a warning.
+    Numbers and booleans are standardised, with the median for missing entries and an indicator column if
+    training had any; categories are one-hot, with all their levels. At prediction time a category that
+    training did not see is encoded as zeros, and a missing number as the median, both with a warning.
 
     Attributes
     ----------
@@ -178,27 +208,27 @@ class TableEncoder:
         self._set_columns(columns)
         if self.constant_:
             warn_caller(
-                f"{len(self.constant_)} columns have a single value in training and tell the model nothing: "
+                f"{len(self.constant_)} columns have a single value in training and carry no information: "
                 f"{', '.join(map(repr, self.constant_[:10]))}.",
                 InputWarning,
             )
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Encode ``X``, whose columns may be in another order than in training."""
+        """Encode ``X``, whose columns may be in a different order than in training."""
         if not hasattr(self, "columns_"):
             raise RuntimeError("This TableEncoder is not fitted yet: call fit first.")
         frame = match_columns(check_features(X), self.feature_names_in_)
         out = np.zeros((len(frame), self.n_features_out_), dtype=np.float32)
-        unforeseen: dict[str, list[str]] = {}
+        unseen: dict[str, dict[str, int]] = {}
         start = 0
         for name, column in zip(self.feature_names_in_, self.columns_, strict=True):
             stop = start + len(column.names(name))
             if count := column.write(frame[name], out[:, start:stop]):
-                unforeseen.setdefault(column.unforeseen, []).append(f"{name!r} ({count} rows)")
+                unseen.setdefault(column.unseen, {})[name] = count
             start = stop
-        for what, where in unforeseen.items():
-            warn_caller(f"{what}: column {', '.join(where)}.", InputWarning)
+        for treatment, rows in unseen.items():
+            warn_caller(UnseenValuesWarning(treatment, rows))
         return out
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
@@ -207,11 +237,11 @@ class TableEncoder:
 
     @property
     def n_features_out_(self) -> int:
-        """Number of encoded columns."""
+        """Return the number of encoded columns."""
         return len(self.encoded_names_)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fitted encoder as plain values; ``from_dict`` gives it back exactly, also through JSON."""
+        """Return the fitted encoder as plain values; ``from_dict`` restores it exactly, also through JSON."""
         columns = [
             {"name": n, **asdict(c)} for n, c in zip(self.feature_names_in_, self.columns_, strict=True)
         ]
@@ -219,7 +249,7 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """The encoder that ``to_dict`` described; anything else is an error."""
+        """Restore the encoder that ``to_dict`` described; anything else is an error."""
         try:
             entries = list(stored["columns"])
             columns = {entry["name"]: _stored_column(entry) for entry in entries}
@@ -246,7 +276,7 @@ def _fit_column(column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
 
 
 def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
-    """A column from a file that anyone may have edited."""
+    """Restore a column from a file that anyone may have edited."""
     fields = {key: value for key, value in entry.items() if key != "name"}
     if fields["kind"] == "category":
         levels = fields.pop("levels")
@@ -259,5 +289,5 @@ def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
         sound = all(isinstance(v, float | int) and math.isfinite(v) for v in numbers) and column.scale >= 0
         sound = sound and column.kind in ("number", "boolean") and isinstance(column.indicator, bool)
     if not sound or not isinstance(entry["name"], str):
-        raise InputError(f"Not a stored encoder: column {entry['name']!r} has values that no encoder has.")
+        raise InputError(f"Not a stored encoder: column {entry['name']!r} has values that no encoder writes.")
     return column

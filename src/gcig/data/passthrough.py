@@ -1,4 +1,4 @@
-"""Rows as they are: the encoder of networks that were trained on numbers of their own making."""
+"""The encoder that changes nothing, for networks whose inputs were encoded elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class PassThrough:
-    """The interface of `TableEncoder` for tables that are numbers already: columns are taken unchanged.
+    """Encoder with the interface of `TableEncoder` that passes numeric columns through unchanged.
 
     >>> PassThrough().fit(pd.DataFrame({"a": [1, 2]})).transform(pd.DataFrame({"a": [3]}))
     array([[3.]], dtype=float32)
@@ -26,28 +26,28 @@ class PassThrough:
 
     @property
     def encoded_names_(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return self.feature_names_in_
 
     @property
     def n_features_out_(self) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         return len(self.feature_names_in_)
 
     @property
     def origin_(self) -> NDArray[np.int64]:
-        """Each column comes from itself."""
+        """Return the position of each column: every column comes from itself."""
         return np.arange(self.n_features_out_)
 
     def fit(self, X: Any) -> "PassThrough":
-        """Remember the columns."""
+        """Record the columns."""
         frame = check_features(X)
         _check_numbers(frame)
         self.feature_names_in_ = tuple(map(str, frame.columns))
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """The same numbers as float32, columns in the order of training; always a copy."""
+        """Return a copy of the numbers as float32, with the columns in the order of training."""
         if not hasattr(self, "feature_names_in_"):
             raise RuntimeError("This PassThrough is not fitted yet: call fit first.")
         frame = match_columns(check_features(X), self.feature_names_in_)
@@ -55,16 +55,16 @@ class PassThrough:
         return np.array(frame.to_numpy(), dtype=np.float32, order="C", copy=True)
 
     def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """Remember the columns, and give their numbers."""
+        """Record the columns, and return their numbers."""
         return self.fit(X).transform(X)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return the encoder as plain values, for JSON."""
         return {"kind": "passthrough", "feature_names": list(self.feature_names_in_)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "PassThrough":
-        """Read what `to_dict` gave; anything else is an error."""
+        """Restore the encoder that `to_dict` described; anything else is an error."""
         names = stored.get("feature_names") if isinstance(stored, Mapping) else None
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InputError("Not a stored encoder: it has no list of column names.")
@@ -76,9 +76,9 @@ class PassThrough:
 
 
 def _check_numbers(frame: pd.DataFrame) -> None:
-    """Raise an error for columns that are not numbers, have missing cells, or exceed float32."""
+    """Raise an error for columns that are not numbers, have missing entries, or exceed float32."""
     block = float_block(frame)
-    if block is not None and max(block.max(), -block.min()) <= _FLOAT32_MAX:  # false where one is NaN
+    if block is not None and max(block.max(), -block.min()) <= _FLOAT32_MAX:  # false if one is NaN
         return
     text, missing, huge = [], [], []
     for name, column in frame.items():
@@ -90,16 +90,19 @@ def _check_numbers(frame: pd.DataFrame) -> None:
             huge.append(repr(name))
     if text:
         raise InputError(
-            "X: with preprocessing='none' all columns must be numbers, but these are not: "
-            f"{', '.join(text[:10])}. Encode them first, or use preprocessing='table'."
+            "has columns that are not numbers, which preprocessing='none' does not encode: "
+            f"{', '.join(text[:10])}. Encode them first, or use preprocessing='table'.",
+            argument="X",
         )
     if missing:
         raise InputError(
-            "X: with preprocessing='none' nothing is imputed, but these columns have missing values (NaN): "
-            f"{', '.join(missing[:10])}. Impute them first, or use preprocessing='table'."
+            "has columns with missing values (NaN), which preprocessing='none' does not impute: "
+            f"{', '.join(missing[:10])}. Impute them first, or use preprocessing='table'.",
+            argument="X",
         )
     if huge:
         raise InputError(
-            "X: with preprocessing='none' numbers are taken as float32, and these columns hold larger ones: "
-            f"{', '.join(huge[:10])}. Rescale them first, or use preprocessing='table'."
+            "has columns with numbers too large for float32, which preprocessing='none' does not rescale: "
+            f"{', '.join(huge[:10])}. Rescale them first, or use preprocessing='table'.",
+            argument="X",
         )

@@ -1,7 +1,7 @@
-"""Splits of the rows of a table, stratified by label x group.
+"""Splits of the rows of a table, stratified by label and group.
 
-Within each (label, group) cell the rows are shuffled and dealt out, so that every part has its share of every
-cell to within one row. All index arrays are sorted, and the same ``random_state`` gives the same split.
+Within each (label, group) cell the rows are shuffled and dealt out: every part gets its share of every cell
+to within one row. All index arrays are sorted, and the same ``random_state`` gives the same split.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of three disjoint parts that together are the whole table."""
+    """Row numbers of three disjoint parts that together form the whole table."""
 
     train: Rows
     validation: Rows
@@ -35,7 +35,7 @@ def train_validation_test(
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     random_state: int | np.random.Generator | None = 0,
 ) -> Split:
-    """Three parts of the given fractions; a part of fraction 0 is empty.
+    """Split the rows into three parts of the given fractions; a part of fraction 0 is empty.
 
     Examples
     --------
@@ -54,14 +54,14 @@ def hold_out(
     random_state: int | np.random.Generator | None = 0,
     strict: bool = True,
 ) -> tuple[Rows, Rows]:
-    """Two parts, (rest, held), where ``held`` has the given fraction of the rows.
+    """Split the rows into (rest, held_out), where ``held_out`` has the given fraction of the rows.
 
-    A cell of one row cannot be in both: an error, or with ``strict=False`` it stays in the rest.
+    A cell of one row cannot be in both parts: an error, or with ``strict=False`` it stays in the rest.
     """
     if not 0 < fraction < 1:
-        raise InputError(f"fraction must be between 0 and 1, got {fraction}.")
-    rest, held = _deal_fractions(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
-    return rest, held
+        raise InputError(f"must be between 0 and 1, got {fraction}.", argument="fraction")
+    rest, held_out = _deal_fractions(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
+    return rest, held_out
 
 
 def k_folds(
@@ -71,15 +71,16 @@ def k_folds(
     n_splits: int = 5,
     random_state: int | np.random.Generator | None = 0,
 ) -> list[tuple[Rows, Rows]]:
-    """Pairs (training, test) in which every row is tested once; test folds differ by at most one row.
+    """Return pairs (training, test) that test every row once.
 
-    So do the counts of every cell. Each cell needs ``n_splits`` rows.
+    The sizes of the test folds differ by at most one row, and so do the counts of every cell. Each cell needs
+    at least ``n_splits`` rows.
     """
     cells = _cells(y, groups)
     if n_splits < 2:
-        raise InputError(f"n_splits must be at least 2, got {n_splits}.")
+        raise InputError(f"must be at least 2, got {n_splits}.", argument="n_splits")
     _reject_small(cells, n_splits, f"{n_splits} folds")
-    # One deal over all cells, one after the other: the next cell starts where the last one stopped.
+    # One deal across all cells: the next cell continues at the fold at which the previous one stopped.
     order = np.concatenate(_shuffled(cells, random_state))
     fold = np.empty(len(order), dtype=np.int64)
     fold[order] = np.arange(len(order)) % n_splits
@@ -87,7 +88,7 @@ def k_folds(
 
 
 def _cells(y: Any, groups: Any) -> dict[str, Rows]:
-    """The rows of each (label, group) cell that occurs, by a name for messages."""
+    """Return the rows of each (label, group) cell that occurs, by a name for messages."""
     n_rows = check_lengths(y=y, groups=groups)
     codes, labels = _factorised(y, "y")
     names = [f"label {value!s}" for value in labels]
@@ -107,7 +108,7 @@ def _cells(y: Any, groups: Any) -> dict[str, Rows]:
 def _factorised(values: Any, name: str) -> tuple[Rows, list[Any]]:
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InputError(f"{name} must be one value per row, got an array of shape {array.shape}.")
+        raise InputError(f"must have one value per row, got an array of shape {array.shape}.", argument=name)
     codes, levels = pd.factorize(array, sort=True)
     return codes.astype(np.int64), list(levels)
 
@@ -123,17 +124,20 @@ def _deal_fractions(
     random_state: int | np.random.Generator | None,
     strict: bool = True,
 ) -> list[Rows]:
-    """Deal every cell out in the given fractions: each share is rounded up or down, and none is empty."""
+    """Deal every cell out in the given fractions; each share is rounded up or down, and none is empty."""
     shares = np.asarray(fractions, dtype=np.float64)
     if not np.isclose(shares.sum(), 1) or (shares < 0).any() or shares[0] <= 0:
         raise InputError(
-            f"fractions must be at least 0, the first above 0, with sum 1; got {tuple(fractions)}."
+            f"must be at least 0, the first above 0, and add up to 1; got {tuple(fractions)}.",
+            argument="fractions",
         )
     wanted = shares > 0
     if strict:
         _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
     parts: list[list[Rows]] = [[] for _ in shares]
-    owed = np.zeros_like(shares)  # what rounding has kept from each part so far, so that totals fit as well
+    owed = np.zeros_like(
+        shares
+    )  # rows that rounding has withheld from each part so far; paying them back keeps the totals exact
     for rows in _shuffled(cells, random_state):
         exact = shares * len(rows)
         counts = np.floor(exact + 1e-9).astype(np.int64)
@@ -148,7 +152,7 @@ def _deal_fractions(
 
 
 def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
-    """Counts with at least one row for each part that is wanted, taken from the largest."""
+    """Return counts with at least one row for each part that is wanted, taken from the largest."""
     counts = counts.copy()
     for part in np.flatnonzero(wanted & (counts == 0)):
         counts[np.argmax(counts)] -= 1
@@ -167,5 +171,5 @@ def _reject_small(cells: dict[str, Rows], minimum: int, what: str) -> None:
         more = f" and {len(small) - 10} more" if len(small) > 10 else ""
         raise InputError(
             f"Too few rows for {what}, which need {minimum} in each cell: {', '.join(small[:10])}{more}. "
-            "Merge small groups, leave them out, or ask for fewer parts."
+            "Merge small groups, drop them, or request fewer parts."
         )

@@ -168,7 +168,7 @@ def check_binary(y: ArrayLike, *, n_rows: int | None = None, name: str = "y_true
 def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
     """Decisions for rows with these labels, in the same classes."""
     return check_labels(
-        y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", beside="y_true"
+        y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", paired_with="y_true"
     ).codes
 
 
@@ -178,7 +178,7 @@ def _counted(
     """Checked inputs as counts, with the names of the groups."""
     labels = check_binary(y_true)
     decisions = check_decisions(y_pred, labels)
-    groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
     counts = Confusion.count(labels.codes, decisions, groups.codes, len(groups.names), weights)
     return counts, tuple(groups.names)

@@ -61,7 +61,7 @@ def evaluate_predictions(
         decisions = check_decisions(y_pred, labels)
     elif y_expected is not None:
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
-    groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
     return assess(
         labels.codes,

@@ -27,12 +27,13 @@ def resolve_device(device: str | torch.device) -> torch.device:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InputError(
-            f"device must be 'auto' or what torch.device takes, such as 'cpu', not {device!r}."
+            f"must be 'auto' or a device of torch, such as 'cpu', got {device!r}.", argument="device"
         ) from error
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"device={str(device)!r}: torch finds {torch.cuda.device_count()} CUDA devices here. "
-            "Use device='auto', which takes one where there is one."
+            f"is {str(device)!r}, but torch finds {torch.cuda.device_count()} CUDA devices here. Use 'auto', "
+            "which chooses one if there is one.",
+            argument="device",
         )
     return found
 

@@ -65,9 +65,9 @@ class GroupRatesDisplay:
         """
         labels = check_labels(y_true, name="y_true")
         decided = check_labels(
-            y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", beside="y_true"
+            y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", paired_with="y_true"
         ).codes
-        groups = check_groups(sensitive_features, n_rows=len(labels.codes), beside="y_true")
+        groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
         rows = [
             _rates(name, labels.codes[groups.codes == code], decided[groups.codes == code])
             for code, name in enumerate(groups.names)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.reading import read_table
-from gcig.data.streaming import open_stream
+from gcig.data.reading import open_table, read_table
 
 KINDS = {"age": "number", "owner": "boolean", "job": "category"}
 
@@ -33,7 +32,7 @@ def whole(stream, kinds=KINDS, passed=(), rows=2):
 
 def test_columns_have_the_types_of_training_in_every_part(write):
     path = write("job,age,owner,id\n07,1,true,a\n 8 ,2.5,False,b\nx,NA,,c\n,,1,d\nNA,3,0,e\n")
-    inputs, _ = whole(open_stream(path))
+    inputs, _ = whole(open_table(path))
     assert inputs.columns.tolist() == list(KINDS)
     np.testing.assert_array_equal(inputs["age"], [1, 2.5, np.nan, np.nan, 3])
     np.testing.assert_array_equal(inputs["owner"].astype(float), [1, 0, np.nan, 1, 0])
@@ -42,7 +41,7 @@ def test_columns_have_the_types_of_training_in_every_part(write):
 
 def test_what_is_passed_on_is_as_it_stands_in_the_file(write):
     path = write('id,age\n 007 ,1\n"a, ""b""",2\n,3\nNA,4\n')
-    _, passed = whole(open_stream(path), {"age": "number"}, ["id"])
+    _, passed = whole(open_table(path), {"age": "number"}, ["id"])
     assert passed["id"].tolist() == [" 007 ", 'a, "b"', "", "NA"]
 
 
@@ -64,7 +63,7 @@ def test_parts_together_are_the_table(tmp_path_factory, rows, at_once, marks):
     frame["age"] = frame["age"].astype(float)
     path = tmp_path_factory.mktemp("tables") / "table.csv"
     frame.to_csv(path, index=False, sep=separator, decimal=decimal)
-    stream = open_stream(path, separator=separator, decimal=decimal)
+    stream = open_table(path, separator=separator, decimal=decimal)
     assert stream.n_rows == len(frame)
     inputs, _ = whole(stream, {"age": "number", "job": "category"}, rows=at_once)
     expected = read_table(path, separator=separator, decimal=decimal)
@@ -74,39 +73,39 @@ def test_parts_together_are_the_table(tmp_path_factory, rows, at_once, marks):
 
 def test_decimal_commas_are_found_in_a_later_part(write):
     path = write("age;job\n1;a\n2;b\n3,5;c\n")
-    inputs, _ = whole(open_stream(path), {"age": "number", "job": "category"})
+    inputs, _ = whole(open_table(path), {"age": "number", "job": "category"})
     assert inputs["age"].tolist() == [1, 2, 3.5]
 
 
 def test_text_among_numbers_stays_text(write):
     path = write("age\n1\n2\nold\n")
-    parts = list(open_stream(path).parts({"age": "number"}, rows=2))
+    parts = list(open_table(path).parts({"age": "number"}, rows=2))
     assert parts[0].inputs["age"].dtype == np.float64
     assert parts[1].inputs["age"].tolist() == ["old"]
 
 
 def test_other_encodings_are_noted(write):
-    stream = open_stream(write("job\nZürich\n".encode("latin-1")))
+    stream = open_table(write("job\nZürich\n".encode("latin-1")))
     assert "line 2 is not UTF-8" in stream.notes[0]
     assert whole(stream, {"job": "category"})[0]["job"].tolist() == ["Zürich"]
 
 
 def test_a_character_across_two_blocks_is_still_utf8(write, monkeypatch):
     monkeypatch.setattr("gcig.data.csv_layout._BLOCK", 3)
-    assert open_stream(write("job\nab\u00e9\u20ac\n")).notes == ()
+    assert open_table(write("job\nab\u00e9\u20ac\n")).notes == ()
     with pytest.raises(InputError, match="NUL byte in line 3"):
-        open_stream(write(b"job\nabc\nd\0\n"))
-    stream = open_stream(write(b"job\nabc\nd\xe9\n"))
+        open_table(write(b"job\nabc\nd\0\n"))
+    stream = open_table(write(b"job\nabc\nd\xe9\n"))
     assert "line 3 is not UTF-8" in stream.notes[0]
 
 
 def test_a_character_that_is_cut_off_is_not_utf8(write):
-    assert "line 2 is not UTF-8" in open_stream(write(b"job\nab\xc3")).notes[0]
+    assert "line 2 is not UTF-8" in open_table(write(b"job\nab\xc3")).notes[0]
 
 
 def test_columns_that_are_not_there(write):
     with pytest.raises(InputError, match="no column 'age'; it has 'job'"):
-        next(open_stream(write("job\na\n")).parts({"age": "number"}))
+        next(open_table(write("job\na\n")).parts({"age": "number"}))
 
 
 def test_parquet_keeps_the_types_of_what_is_passed_on(tmp_path):
@@ -118,7 +117,7 @@ def test_parquet_keeps_the_types_of_what_is_passed_on(tmp_path):
         }
     )
     frame.to_parquet(tmp_path / "table.parquet")
-    stream = open_stream(tmp_path / "table.parquet")
+    stream = open_table(tmp_path / "table.parquet")
     assert (stream.n_rows, stream.names) == (3, ("age", "job", "id"))
     parts = list(stream.parts({"age": "number", "job": "category"}, ["id"], rows=2))
     assert [len(part.inputs) for part in parts] == [2, 1]
@@ -137,7 +136,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path, monkeypatch):
         tracemalloc.start()
         count = sum(
             len(part.inputs)
-            for part in open_stream(path).parts({"age": "number", "job": "category"}, rows=1_000)
+            for part in open_table(path).parts({"age": "number", "job": "category"}, rows=1_000)
         )
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

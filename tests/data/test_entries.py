@@ -7,17 +7,16 @@ import pandas as pd
 import pytest
 
 from gcig._validation import InputError
-from gcig.data.batches import column_kind, conformed, find_decimal, merge_kinds, read_batches
-from gcig.data.reading import read_table
-from gcig.data.streaming import open_stream
+from gcig.data.entries import column_kind, merge_kinds, unify_types
+from gcig.data.reading import open_table, read_table
 
 KINDS = ("empty", "boolean", "flag", "number", "text")
 
 
 def whole(path, columns, **options) -> pd.DataFrame:
-    stream = open_stream(path)
-    decimal = find_decimal(stream, columns, 3)
-    return pd.concat(read_batches(stream, columns, decimal=decimal, rows=3, **options), ignore_index=True)
+    file = open_table(path)
+    decimal = file.find_decimal(columns, 3)
+    return pd.concat(file.batches(columns, decimal=decimal, rows=3, **options), ignore_index=True)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +84,6 @@ def test_missing_columns_and_damaged_files(tmp_path) -> None:
 
 def test_flags_are_numbers_in_every_batch() -> None:
     kinds = {"x": "flag", "y": "number"}
-    found = conformed(pd.DataFrame({"x": [True, False], "y": [None, None]}), kinds)
+    found = unify_types(pd.DataFrame({"x": [True, False], "y": [None, None]}), kinds)
     assert found.dtypes.tolist() == [np.float64, np.float64]
     assert found["x"].tolist() == [1, 0]
