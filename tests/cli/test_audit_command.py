@@ -101,7 +101,7 @@ def test_columns_as_in_training(audit, model, held_out_csv):
         loans["approved"],
         sensitive_features=loans["sex"],
     )
-    assert json.loads(out)["procedural"]["gcig"]["value"] == pytest.approx(found.gcig, rel=1e-4)
+    assert json.loads(out)["procedural"]["gcig"]["value"] == pytest.approx(found.gcig_raw, rel=1e-4)
 
 
 def test_pages_and_cards(audit, tmp_path, shell):
