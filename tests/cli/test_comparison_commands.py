@@ -37,7 +37,7 @@ def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run)
     arguments = ["--drop", "id", "--out", run, *ONE, "--json"]
     code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, *arguments)
     assert code == 0
-    assert "2 of them finished before" in err
+    assert "Running trials: 2 of 2 trials, resumed 2" in err
     assert {path.name: path.stat().st_mtime_ns for path in (run / "trials").iterdir()} == before
     found = json.loads(out)
     assert found["summary"][0]["method"] == "unconstrained"
@@ -48,7 +48,7 @@ def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run)
 def test_a_run_of_other_data_is_refused(shell, loans_csv, run):
     code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, "--out", run, "--drop", "id,race", *ONE, "-q")
     assert (code, out) == (2, "")
-    assert "cannot go on" in err
+    assert "cannot be resumed" in err
 
 
 def test_report_draws_a_run_again(shell, run, tmp_path):

@@ -77,12 +77,15 @@ def run_trials(
     todo.sort(key=lambda trial: -costs[trial])  # longest first, for an even finish
     stale = {} if store is None else {trial.key: store.stamp(trial) for trial in todo}
 
+    resumed = len(results)
     failed, cost_left, start = 0, sum(costs.values()), time.monotonic()
     total_cost = cost_left
     with (
         closing(_run_until_done(todo, by_name, _TrialWork(store, stale), backend)) as outcomes,
-        report_progress(len(todo), "Running trials", unit="trials", shown=progress) as advance,
+        report_progress(resumed + len(todo), "Running trials", unit="trials", shown=progress) as advance,
     ):
+        if resumed:
+            advance(resumed, resumed=resumed)
         for trial, result in outcomes:
             results[trial.key] = result
             if result.error is not None and on_failure == "raise":
