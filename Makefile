@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# torch goes first and pinned: whatever depends on it then finds it installed.
+# Install the pinned torch first: packages that depend on it then find it.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gcig needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -18,40 +18,40 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)    ## all seven methods compared on shipped data, with a page
+demo: $(READY)    ## compare all seven methods on shipped data and write a report
 	$(BIN)/gcig demo --out out/demo
 
-test: $(READY)    ## the tests, with coverage
+test: $(READY)    ## run the fast tests with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term -m 'not slow' -n 2
 
-test-all: $(READY)  ## the tests and the slow ones: whole fits, oracles, planted bias
+test-all: $(READY)  ## run all tests, including whole fits, oracles and planted bias
 	$(BIN)/python -m pytest --cov --cov-report=term -n 2
 
-lint: $(READY)    ## ruff, mypy, import-linter
+lint: $(READY)    ## run ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-docs: $(READY)    ## the documentation, as HTML under docs/_build
+docs: $(READY)    ## build the documentation as HTML under docs/_build
 	rm -rf docs/api
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-bench: $(READY)   ## what the penalty and the library cost, as ratios
+bench: $(READY)   ## measure the cost of the penalty and the library, as ratios
 	$(BIN)/python -m benchmarks
 
-quality: $(READY) ## how good FairX is on the five datasets (5 folds)
+quality: $(READY) ## measure the quality of FairX on the five datasets (5 folds)
 	$(BIN)/python -m benchmarks.quality
 
-methods: $(READY) ## how good the other methods are on Adult (5 folds)
+methods: $(READY) ## measure all methods on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
 
-publish: $(READY) ## a finished run of `gcig reproduce --out run/` as results/paper and its documentation page
+publish: $(READY) ## publish a finished `gcig reproduce --out run/` as results/paper and docs/reproduction.rst
 	$(BIN)/python -m gcig.experiments.publishing run/ results/paper docs/reproduction.rst
 
 wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation
 
-clean:            ## remove what the other targets made
+clean:            ## remove everything that the other targets create
 	rm -rf $(VENV) dist build out docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -1,6 +1,6 @@
-"""Run the examples and keep their pictures in ``docs/_static/gallery``: ``python docs/gallery_pictures.py``.
+"""Pictures of the gallery: ``python docs/gallery_pictures.py`` runs the examples and writes them.
 
-The pictures carry a white ground of their own, so that they can be read on a dark page as well.
+They have a white background, which keeps them readable on dark pages.
 """
 
 import runpy
@@ -13,9 +13,9 @@ OUT = Path(__file__).parent / "_static" / "gallery"
 
 
 def main() -> None:
-    """Draw every example."""
+    """Run every example and save its figure in ``docs/_static/gallery``."""
     matplotlib.use("agg")
-    # Text as text, and no dates or random identifiers: the same figures are the same files.
+    # Text stays text; without dates and random identifiers, equal figures give equal files.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gcig", "figure.facecolor": "white"})
     OUT.mkdir(parents=True, exist_ok=True)
     for path in sorted(EXAMPLES.glob("plot_*.py")):

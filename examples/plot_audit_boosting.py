@@ -1,8 +1,8 @@
 """Audit a gradient boosting model
 ===============================
 
-Boosted trees have no gradients, so their reasons are Shapley values of the logit. The audit says in words
-what it found and how sure it is; the picture shows what each column says under each group's reference.
+Boosted trees have no gradients, so they are explained by Shapley values of the logit. The audit states in words
+what it found and how certain that is; the chart shows the attribution of each column under each reference.
 """
 
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -24,7 +24,7 @@ found = audit(
     data.X.loc[test, columns],
     data.y[test],
     sensitive_features=data.sensitive_features[test],
-    max_rows_explained=100,  # for a quick look; 1,000 by default
+    max_rows_explained=100,  # the default is 1,000
     n_shuffles=39,
 )
 print(found)

@@ -1,8 +1,8 @@
 """Add the penalty to a training loop
 ==================================
 
-The loop below is a plain PyTorch loop; two lines make the network's reasons depend less on the group. It is
-run twice, without and with them.
+In a plain PyTorch loop, two extra lines make the network's reasons depend less on the group. The example runs
+the loop without and with the penalty.
 """
 
 import torch

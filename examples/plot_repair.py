@@ -1,8 +1,8 @@
-"""Repair a network that somebody already trained
-==============================================
+"""Repair a trained network
+========================
 
 A network was trained for accuracy alone. A few epochs of FairX from its weights change its reasons, and
-``changes_`` says what that cost on rows that were held out of the repair.
+``changes_`` reports the cost on rows held out of the repair.
 """
 
 import torch

@@ -1,8 +1,8 @@
-"""Several groups, crossed
-=======================
+"""Several groups and crossed attributes
+=====================================
 
-Sex and age of the applicants for credit are crossed into four groups. The audit compares every pair of them:
-the reasons may agree for women and for the young, and not for young women.
+Sex and age of credit applicants are crossed into four groups. The audit compares every pair: the reasons may
+agree for women and for young people, and differ for young women.
 """
 
 import gcig

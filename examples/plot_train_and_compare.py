@@ -1,8 +1,8 @@
-"""Train FairX, and compare it with the same network trained plainly
-=================================================================
+"""Compare FairX with a plain network
+==================================
 
-On a part of the Adult census data, both networks are trained on 4,000 rows and measured on 2,000 others: what
-does it cost to have reasons that depend less on sex?
+Two networks are trained on 4,000 rows of the Adult census data and measured on 2,000 others: what does it cost
+to have reasons that depend less on sex?
 """
 
 import gcig
