@@ -1,4 +1,4 @@
-"""Every example in a docstring runs, and every public name has one."""
+"""Examples in docstrings: each one runs, and every public name has one."""
 
 import doctest
 import importlib
@@ -12,9 +12,9 @@ from gcig.data.datasets import registry
 from gcig.methods import METHODS
 
 SOURCE = Path(gcig.__file__).parent
-# Whole comparisons and searches.
+# Modules whose examples run whole comparisons or searches.
 SLOW = {"gcig.benchmark.comparison", "gcig.benchmark.tuning"}
-# Where public names are listed, and what need not have an example: a number, and functions listed twice.
+# Packages whose public names need an example, and the names that do not.
 PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report.displays")
 WITHOUT = {"gcig.__version__", "gcig.methods.METHODS"}
 
@@ -30,8 +30,8 @@ def modules_with_examples() -> list[object]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left_behind(monkeypatch):
-    """No windows, and no methods or datasets that examples registered."""
+def _clean_up(monkeypatch):
+    """Open no windows, and remove methods and datasets that examples register."""
     monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
     monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
     matplotlib = pytest.importorskip("matplotlib")
@@ -43,21 +43,21 @@ def _nothing_left_behind(monkeypatch):
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_examples_of_a_module_run(name):
+def test_examples_of_module_run(name):
     module = importlib.import_module(name)
-    runner, said = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
+    runner, output = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), []
     tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
-    assert tests, "its examples are where doctest does not look"
+    assert tests, "doctest finds none of the examples in this module"
     for test in tests:
-        runner.run(test, out=said.append)
-    assert not runner.failures, "".join(said)
+        runner.run(test, out=output.append)
+    assert not runner.failures, "".join(output)
 
 
 @pytest.mark.parametrize("package", PUBLIC)
 def test_every_public_name_has_an_example(package):
     names = {name: getattr(importlib.import_module(package), name) for name in _listed(package)}
-    lacking = [name for name, found in names.items() if ">>> " not in _documented(found)]
-    assert not lacking
+    missing = [name for name, found in names.items() if ">>> " not in _documented(found)]
+    assert not missing
 
 
 def _listed(package: str) -> list[str]:
@@ -66,7 +66,7 @@ def _listed(package: str) -> list[str]:
 
 
 def _documented(found: object) -> str:
-    """The docstring of a function, or of a class and its public methods."""
+    """Return the docstring of a function, or of a class and its public methods."""
     texts = [inspect.getdoc(found) or ""]
     if inspect.isclass(found):
         own = [each for name, each in vars(found).items() if not name.startswith("_")]

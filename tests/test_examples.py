@@ -1,4 +1,4 @@
-"""The examples of the gallery run, quickly and without warnings of ours, and draw something."""
+"""Examples of the gallery: each runs, prints a result and draws a figure."""
 
 import re
 import runpy
@@ -20,17 +20,19 @@ def _no_window(monkeypatch):
     pyplot.close("all")
 
 
-@pytest.mark.filterwarnings("default::gcig._validation.InputWarning")  # categories that half of the rows lack
+@pytest.mark.filterwarnings(
+    "default::gcig._validation.InputWarning"
+)  # categories that do not occur among the training rows
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_and_draws(path, capsys):
+def test_example_runs_and_draws(path, capsys):
     found = runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out.strip(), "it prints what it found"
+    assert capsys.readouterr().out.strip(), "the example prints nothing"
     axes = found["figure"].axes
     assert axes
     assert any(one.has_data() for one in axes)
 
 
-def test_there_are_examples_and_each_explains_itself():
+def test_every_example_has_a_title():
     assert len(EXAMPLES) >= 6
     for path in EXAMPLES:
         title, rule = path.read_text("utf-8").splitlines()[:2]
@@ -39,7 +41,7 @@ def test_there_are_examples_and_each_explains_itself():
         assert len(rule) == len(title) - 3
 
 
-def test_every_example_is_in_the_gallery_with_its_picture():
+def test_gallery_shows_every_example():
     page = GALLERY.read_text("utf-8")
     assert re.findall(r"literalinclude:: \.\./examples/(\w+)\.py", page) == [path.stem for path in EXAMPLES]
     for path in EXAMPLES:

@@ -1,4 +1,4 @@
-"""The code blocks of README and documentation pages, and a reader who follows them from top to bottom."""
+"""Code blocks of the README and the documentation pages, and a reader that runs them from top to bottom."""
 
 import contextlib
 import doctest
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gcig.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 _RST = re.compile(
@@ -23,17 +23,17 @@ _FENCE = re.compile(r"^```(?P<language>[\w-]*)\n(?P<code>.*?)^```$", re.MULTILIN
 _INDENTED = re.compile(r"(?<=\n\n)(?P<code>(?:    .*\n)+)")
 _CAPTION = re.compile(r":caption: (.+)")
 
-# What a page may show without its being run here, and where it is run instead.
+# Programs that a page may show although they are not run here, and the reason.
 ELSEWHERE = {
-    "make": "targets of the Makefile: .ci/run calls them",
-    "pip": "installing: the Makefile does it",
+    "make": "targets of the Makefile, which CI runs",
+    "pip": "installation, which the Makefile runs",
     "open": "the reader's browser",
 }
 
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of code on a page; `line` is where it begins."""
+    """Code block on a page; `line` is its first line."""
 
     language: str
     code: str
@@ -42,7 +42,7 @@ class Block:
 
 
 def blocks_of(path: Path) -> list[Block]:
-    """The code blocks of a page in their order."""
+    """Return the code blocks of a page in order."""
     text = path.read_text("utf-8")
     if path.suffix == ".md":
         found = [(m.start(), m["language"] or "text", m["code"], "") for m in _FENCE.finditer(text)]
@@ -64,7 +64,7 @@ def blocks_of(path: Path) -> list[Block]:
 
 
 def commands_of(block: Block) -> list[tuple[str, str]]:
-    """(command, what is printed below it) of a block; lines of one command are joined."""
+    """Return pairs of (command, expected output) of a block; continued lines are joined."""
     if block.language == "console":
         parts = re.split(r"^\$ ", block.code.replace("\\\n", " "), flags=re.MULTILINE)[1:]
         return [(head.strip(), shown) for head, _, shown in (part.partition("\n") for part in parts)]
@@ -76,10 +76,10 @@ def commands_of(block: Block) -> list[tuple[str, str]]:
 
 @dataclass
 class Reader:
-    """Somebody who does what a page says, in one folder and one Python session.
+    """Reader that follows a page in one folder and one Python session.
 
-    `shorter` maps a command of `gcig` to options that are added to it, so that it does not take long.
-    `compare` says whether what is printed below a command has to be what it prints (numbers aside).
+    `shorter` maps a subcommand of `gcig` to options that shorten it. If `compare` is true, the output of a
+    command must match the output shown on the page, apart from numbers.
     """
 
     folder: Path
@@ -90,16 +90,16 @@ class Reader:
     ran: list[str] = field(default_factory=list)
 
     def follow(self, path: Path) -> None:
-        """All blocks of a page."""
+        """Run all blocks of a page."""
         for block in blocks_of(path):
             try:
-                self.do(block)
+                self.run_block(block)
             except BaseException as error:
                 error.add_note(f"in the {block.language} block of {path.name}, line {block.line}")
                 raise
 
-    def do(self, block: Block) -> None:
-        """One block: a file to write, Python to run, or commands."""
+    def run_block(self, block: Block) -> None:
+        """Run one block: write a file, run Python, or run commands."""
         if block.language in ("console", "shell", "bash", "sh", "yaml"):
             self._run_all(commands_of(block))
         if block.language == "python" and ">>> " in block.code:
@@ -114,9 +114,9 @@ class Reader:
     def _run_doctest(self, block: Block) -> None:
         test = doctest.DocTestParser().get_doctest(block.code, self.namespace, "page", None, block.line)
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-        said: list[str] = []
-        runner.run(test, out=said.append, clear_globs=False)
-        assert not runner.failures, "".join(said)
+        output: list[str] = []
+        runner.run(test, out=output.append, clear_globs=False)
+        assert not runner.failures, "".join(output)
         self.namespace.update(test.globs)
 
     def _run_all(self, commands: list[tuple[str, str]]) -> None:
@@ -125,16 +125,16 @@ class Reader:
                 assert self.code == int(shown), f"exit code {self.code} instead of {shown.strip()}"
                 self.code = 0
                 continue
-            assert self.code == 0, f"exit code {self.code}, and the page does not say so"
+            assert self.code == 0, f"exit code {self.code}, which the page does not show"
             self._run(command, shown)
-        assert self.code == 0, f"exit code {self.code}, and the page does not say so"
+        assert self.code == 0, f"exit code {self.code}, which the page does not show"
 
     def _run(self, command: str, shown: str) -> None:
         line, _, target = command.partition(" > ")
         program, *arguments = shlex.split(line)
         if program in ELSEWHERE:
             return
-        assert program == "gcig", f"no way to run `{command}` here"
+        assert program == "gcig", f"cannot run `{command}` here"
         arguments += self.shorter.get(arguments[0], []) if arguments else []
         both = io.StringIO()
         result = io.StringIO() if target else both
@@ -150,7 +150,10 @@ class Reader:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether a page shows what is printed: up to numbers and spaces, with ... for what is left out.
+    """Return whether the output shown on a page matches what is printed.
+
+    Numbers and spaces may differ, and ``...`` stands for any text.
+
 
     >>> matches("AUC 0.81\\n...\\ndone", "AUC  0.79\\nand more\\ndone\\n")
     True
