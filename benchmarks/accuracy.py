@@ -10,7 +10,8 @@ from benchmarks.rows import Row
 from benchmarks.timing import report
 from gcig.core.attribution import attributions
 from gcig.core.disparity import defined_rows, disparity
-from gcig.core.method import training_method
+from gcig.core.integration import training_integration
+from gcig.core.numerics import vector_norm
 
 N_ROWS = 2000
 NETWORKS = [("64-32 SiLU", "silu", (64, 32)), ("64-32 ReLU", "relu", (64, 32)), ("64 SiLU", "silu", (64,))]
@@ -32,7 +33,7 @@ def accuracy_rows() -> Iterator[Row]:
             for fast in (True, False):
                 if not fast and activation == "relu":
                     continue  # quadrature has the wrong gradient there, and the penalty says so
-                method = training_method(module, rule="auto", n_steps="auto", fast=fast, tabular=True)
+                method = training_integration(module, rule="auto", n_steps="auto", fast=fast, tabular=True)
                 values = _values(module, inputs, references, method.rule, method.n_steps)
                 what = f"{name}, {trained}: {method.rule.replace('_', '-')} {method.n_steps}"
                 note = f"right Riemann, T = 16: {paper:.1e}; mean V {limit.mean():.3f}"
@@ -42,7 +43,7 @@ def accuracy_rows() -> Iterator[Row]:
 def _values(module: nn.Module, inputs: Tensor, references: Tensor, rule: str, n_steps: int) -> Tensor:
     with torch.no_grad():
         values = attributions(module, inputs, references, rule=rule, n_steps=n_steps).values
-    return disparity(values[:, defined_rows(values)])
+    return disparity(values[:, defined_rows(vector_norm(values, "l1"))])
 
 
 def _error(values: Tensor, limit: Tensor) -> float:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcig.core.activations import Room, find_activation
+from gcig.core.activations import Buffers, find_activation
 
 KNOWN = [
     nn.SiLU(),
@@ -53,7 +53,7 @@ def test_results_go_where_there_is_room_for_them(module: nn.Module) -> None:
     activation = find_activation(module)
     assert activation is not None
     z = points()
-    room = Room(*torch.full((4, *z.shape), torch.nan, dtype=z.dtype))
+    room = Buffers(*torch.full((4, *z.shape), torch.nan, dtype=z.dtype))
     before = z.clone()
     found = activation.derivatives(z, room)
     assert found[0] is room.value

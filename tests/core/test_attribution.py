@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gcig.core.attribution import attributions, choose_method
+from gcig.core.attribution import attributions, choose_integration
+from gcig.core.memory import KinkWarning
 from gcig.core.paths import general_attributions
-from gcig.core.probing import KinkWarning
 from gcig.core.quadrature import RULES, quadrature
 from gcig.core.references import GroupBaselines
 from gcig.models.mlp import ACTIVATIONS, make_mlp
@@ -221,7 +221,7 @@ def test_dropout_does_not_keep_a_network_from_its_fast_path():
 def test_several_outputs_need_a_score():
     _, inputs, references = make_problem()
     module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-    with pytest.raises(ValueError, match=r"one logit a row.*pass score="):
+    with pytest.raises(ValueError, match=r"one logit per row.*pass score="):
         attributions(module, inputs, references)
     found = attributions(module, inputs, references, score=lambda out: out[:, 2] - out[:, 0], tolerance=1e-8)
     last = copy.deepcopy(module[2])
@@ -303,10 +303,10 @@ def test_the_probe_looks_at_few_rows_under_the_budget():
 
     module, inputs, references = make_problem(n=1000)
     watched = Watched(*module)
-    choose_method(watched, inputs, references, tolerance=1e-12)
+    choose_integration(watched, inputs, references, tolerance=1e-12)
     assert max(seen) > 1000
     seen.clear()
-    choose_method(watched, inputs, references, tolerance=1e-12, max_bytes=100_000)
+    choose_integration(watched, inputs, references, tolerance=1e-12, max_bytes=100_000)
     assert max(seen) < 100
 
 

@@ -12,13 +12,14 @@ from gcig.core.definition import Definition
 from gcig.core.disparity import (
     all_defined,
     column_disparity,
-    defined_by_norms,
+    column_shares,
     defined_rows,
     disparity,
     effective_columns,
     normalise,
     sum_blocks,
 )
+from gcig.core.numerics import vector_norm
 
 GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -100,22 +101,22 @@ def test_rows_without_reasons_are_not_defined():
     attributions = make_attributions(3, 5)
     attributions[1, 2] = 0  # one group is enough
     attributions[:, 4] = 0
-    assert defined_rows(attributions).tolist() == [True, True, False, True, False]
-    assert not defined_rows(torch.zeros(2, 4, 3)).any()
+    assert defined_rows(vector_norm(attributions, "l1")).tolist() == [True, True, False, True, False]
+    assert not defined_rows(vector_norm(torch.zeros(2, 4, 3), "l1")).any()
 
 
 def test_small_is_judged_against_the_median():
     attributions = make_attributions(2, 9)
-    assert defined_rows(1e-30 * attributions).all()
+    assert defined_rows(vector_norm(1e-30 * attributions, "l1")).all()
     attributions[0, 3] *= 1e-10
-    assert defined_rows(attributions).tolist() == [row != 3 for row in range(9)]
+    assert defined_rows(vector_norm(attributions, "l1")).tolist() == [row != 3 for row in range(9)]
 
 
 @pytest.mark.parametrize("least", [1.0, 1e-5, 1e-9, 0.0, math.nan])
 @pytest.mark.parametrize("largest", [1.0, 1e3, math.inf])
 def test_whether_all_are_defined_is_what_each_says(least, largest):
     norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
-    assert all_defined(norms) == bool(defined_by_norms(norms).all())
+    assert all_defined(norms) == bool(defined_rows(norms).all())
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 2**31))
@@ -131,11 +132,11 @@ def test_blocks_are_summed_with_their_sign(origin, seed):
 def test_effective_columns_between_one_and_all():
     one = torch.zeros(2, 5, 8)
     one[..., 3] = -2.0
-    assert effective_columns(one) == pytest.approx(1)
-    assert effective_columns(torch.ones(2, 5, 8)) == pytest.approx(8)
+    assert effective_columns(column_shares(one)) == pytest.approx(1)
+    assert effective_columns(column_shares(torch.ones(2, 5, 8))) == pytest.approx(8)
     half = torch.ones(2, 5, 8)
     half[..., 4:] = 0
-    assert effective_columns(half) == pytest.approx(4)
+    assert effective_columns(column_shares(half)) == pytest.approx(4)
 
 
 @NORMS

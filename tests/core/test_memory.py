@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
-from gcig.core.method import Method
 from gcig.models.mlp import make_mlp
 
 WHOLE = Chunks(10**9)
@@ -30,8 +30,8 @@ def backward(values, parameters):
 
 def make_method(module, path):
     if path == "general":
-        return Method(None, "gauss_legendre", 5)
-    return Method(LayeredNetwork.recognise(module), path, 4)
+        return Integration(None, "gauss_legendre", 5)
+    return Integration(LayeredNetwork.recognise(module), path, 4)
 
 
 @pytest.mark.parametrize("path", ["general", "gauss_legendre", "secant", "romberg"])
@@ -55,7 +55,7 @@ def test_chunked_equals_unchunked_in_value_and_gradient(path, chunks):
 def test_the_score_gets_its_gradient_in_chunks_too():
     module, inputs, references = make_problem()
     backbone, head = nn.Sequential(*list(module)[:4]), nn.Linear(5, 1).double()
-    method, parameters = Method(None, "midpoint", 3), parameters_of(backbone, head)
+    method, parameters = Integration(None, "midpoint", 3), parameters_of(backbone, head)
     assert len(parameters) == 6
     whole, cut = (
         backward(compute_attributions(backbone, inputs, references, method, chunks, True, head), parameters)
@@ -71,7 +71,7 @@ def test_the_backward_pass_recomputes_in_evaluation_mode():
     module = nn.Sequential(module[0], nn.BatchNorm1d(6).double(), nn.Dropout(0.5), *list(module)[1:])
     module(inputs)  # statistics to be found unchanged
     statistics = copy.deepcopy(dict(module.named_buffers()))
-    method, parameters = Method(None, "midpoint", 3), list(module.parameters())
+    method, parameters = Integration(None, "midpoint", 3), list(module.parameters())
     whole, cut = (
         backward(compute_attributions(module, inputs, references, method, chunks, True), parameters)
         for chunks in (WHOLE, Chunks(2))
@@ -84,7 +84,7 @@ def test_the_backward_pass_recomputes_in_evaluation_mode():
 
 def test_the_backward_pass_recomputes_in_the_precision_of_the_forward_pass():
     module, inputs, references = (each.float() for each in make_problem())
-    method, parameters = Method(None, "midpoint", 3), list(module.parameters())
+    method, parameters = Integration(None, "midpoint", 3), list(module.parameters())
     gradients = []
     for chunks in (WHOLE, Chunks(2)):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -97,7 +97,9 @@ def test_the_backward_pass_recomputes_in_the_precision_of_the_forward_pass():
 def test_frozen_parameters_get_none():
     module, inputs, references = make_problem()
     module[0].requires_grad_(False)
-    values = compute_attributions(module, inputs, references, Method(None, "midpoint", 2), Chunks(3), True)
+    values = compute_attributions(
+        module, inputs, references, Integration(None, "midpoint", 2), Chunks(3), True
+    )
     values.sum().backward()
     assert module[0].weight.grad is None
     assert module[2].weight.grad is not None
@@ -113,7 +115,7 @@ def test_frozen_parameters_get_none():
 )
 def test_plans_fit_or_are_as_small_as_can_be(n_steps, groups, columns, point_bytes, max_bytes):
     references = torch.empty(groups, 1, columns, device="meta")
-    rows, parts = plan_chunks(Method(None, "midpoint", n_steps), references, max_bytes, point_bytes)
+    rows, parts = plan_chunks(Integration(None, "midpoint", n_steps), references, max_bytes, point_bytes)
     assert rows >= 1
     assert 1 <= parts <= n_steps
     assert parts == 1 or rows == 1

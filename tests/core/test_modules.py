@@ -1,4 +1,4 @@
-"""Evaluation mode and back, and one logit a row."""
+"""Evaluation mode and back, and one logit per row."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def test_other_outputs_are_refused_with_a_way_out(shape):
             return x.new_zeros(shape)
 
     with pytest.raises(
-        ValueError, match=r"one logit a row, shape \(4,\) or \(4, 1\), but gave .*pass score="
+        ValueError, match=r"one logit per row, shape \(4,\) or \(4, 1\), but gave .*pass score="
     ):
         logits(Fixed(), torch.zeros(4, 3))
 

@@ -47,7 +47,7 @@ def test_means_of_more_rows_than_are_summed_at_once():
 
 def test_lengths_that_differ_are_named():
     x, y, g = make_rows(8)
-    with pytest.raises(ValueError, match="one entry for each row, not 8, 7 and 8"):
+    with pytest.raises(ValueError, match="one entry per row, not 8, 7 and 8"):
         GroupBaselines.from_data(x, y[:7], g)
 
 

@@ -7,11 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.secant import sharpness
-from gcig.engine.objective_pass import Objective, objective_gradient, secant_objective
+from gcig.core.numerics import sharpness
 from gcig.engine.penalty import secant_penalty
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Layers, SecantPass, SecantRule
@@ -258,56 +256,6 @@ def test_autocast_does_not_reach_inside() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def joint(problem: Problem, rule: SecantRule, n_explained: int | None = None) -> Objective:
-    net, inputs, labels, baselines, weights = problem
-    targets = (labels > 0).double()
-
-    def outer(logits: Tensor) -> Tensor:
-        # A mean over rows and a term that couples them.
-        return binary_cross_entropy_with_logits(logits, targets) + logits.sigmoid().std()
-
-    count = len(inputs) if n_explained is None else n_explained
-    found = secant_objective(
-        recognise(net),
-        inputs,
-        labels[:count],
-        baselines,
-        weights[:count],
-        rule,
-        outer,
-        n_explained=n_explained,
-    )
-    explained = (net, inputs[:count], labels[:count], baselines, weights[:count])
-    penalty = plain_penalty(explained, rule) if count else torch.zeros((), dtype=torch.float64)
-    loss = outer(net(inputs).squeeze(-1))
-    torch.testing.assert_close(found.total, loss + penalty, rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(found.outer, loss.detach(), rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(found.penalty, penalty.detach(), rtol=1e-11, atol=1e-13)
-    assert found.disparity.shape == (count,)
-    assert found.norms.shape == (baselines.shape[1], count)
-    assert found.total.requires_grad
-    assert not any(part.requires_grad for part in found[1:-1])
-    assert found.inner is None
-    assert_same(gradient(found.total * 1.5, net), gradient((loss + penalty) * 1.5, net))
-    return found
-
-
-@pytest.mark.parametrize("n_explained", [None, 0, 1, 4, 11])
-@pytest.mark.parametrize("n_segments", [1, 2, 3])
-def test_objective_is_loss_plus_penalty(n_explained: int | None, n_segments: int) -> None:
-    for hidden in ((6,), (6, 5), (6, 5, 4)):
-        found = joint(make_problem(hidden=hidden, groups=3), SecantRule(n_segments), n_explained)
-        assert bool(found.penalty) == (n_explained != 0)
-
-
-@pytest.mark.parametrize("kind", ACTIVATIONS)
-def test_objective_over_activations(kind: Callable[[], nn.Module]) -> None:
-    for bias in (True, False):
-        for n_explained in (0, 6):
-            found = joint(make_problem(kind, bias=bias), SecantRule(2, "l2"), n_explained)
-            assert bool(found.penalty) == (n_explained > 0)
-
-
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("n_segments", [1, 2])
 @pytest.mark.parametrize(("groups", "count"), [(2, 11), (3, 4)])
@@ -320,53 +268,27 @@ def test_another_term_of_the_attributions(norm: str, n_segments: int, groups: in
         # One that couples rows and groups.
         return (factors * attributions).sum().tanh() + attributions.square().mean()
 
-    def pulled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        def pull(values: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad():
-                leaf = values.clone().requires_grad_()
-                value = function(leaf)
-            return value.detach(), torch.autograd.grad(value, leaf)[0]
-
-        return pull
+    def pulled(function: Callable[[Tensor], Tensor], values: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = values.clone().requires_grad_()
+        value = function(leaf)
+        return value.detach(), torch.autograd.grad(value, leaf)[0]
 
     work = SecantPass(Layers.of(recognise(net)), count, len(inputs) - count, baselines, rule, Scratch())
     work.inputs.copy_(inputs)
     work.load(labels[:count], baselines)
-    found, parts = objective_gradient(work, weights[:count], pulled(torch.sum), pulled(inner))
+    work.propagate()
+    loss, d_logits = pulled(torch.sum, work.logits())
+    comparison = work.compare()
+    term, d_attributions = pulled(inner, work.attributions)
+    parts = work.pull(comparison, weights[:count], d_logits, d_attributions)
+    found = comparison.disparity @ weights[:count]
     references = baselines[labels[:count]].transpose(0, 1)
     attributions = plain_attributions(net, inputs[:count], references, rule)
     penalty = plain_penalty((net, inputs[:count], labels[:count], baselines, weights[:count]), rule)
     outer = net(inputs).sum()
     total = outer + penalty + inner(attributions)
-    torch.testing.assert_close(found.total, total.detach(), rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(found.outer, outer.detach(), rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(found.penalty, penalty.detach(), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(loss + found + term, total.detach(), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(found, penalty.detach(), rtol=1e-11, atol=1e-13)
     expected = dict(zip((name for name, _ in net.named_parameters()), gradient(total, net), strict=True))
     assert_same(parts.weights, [part for name, part in expected.items() if name.endswith("weight")])
     assert_same(parts.biases, [part for name, part in expected.items() if name.endswith("bias")])
-
-
-def test_objective_without_gradient() -> None:
-    net, inputs, labels, baselines, weights = make_problem()
-    net.requires_grad_(False)
-    for count in (0, 5):
-        found = secant_objective(
-            recognise(net),
-            inputs,
-            labels[:count],
-            baselines,
-            weights[:count],
-            SecantRule(),
-            torch.sum,
-            n_explained=count,
-        )
-        torch.testing.assert_close(found.outer, net(inputs).sum())
-        assert not found.total.requires_grad
-
-
-def test_objective_says_what_does_not_fit() -> None:
-    net, inputs, labels, baselines, weights = make_problem()
-    with pytest.raises(ValueError, match="must cover the explained rows"):
-        secant_objective(
-            recognise(net), inputs, labels, baselines, weights, SecantRule(), torch.sum, n_explained=4
-        )

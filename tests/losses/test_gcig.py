@@ -16,7 +16,8 @@ from torch.func import functional_call
 
 from gcig.core.attribution import attributions
 from gcig.core.disparity import defined_rows, disparity
-from gcig.core.probing import KinkWarning
+from gcig.core.memory import KinkWarning
+from gcig.core.numerics import vector_norm
 from gcig.core.quadrature import quadrature
 from gcig.core.references import GroupBaselines
 from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
@@ -141,7 +142,9 @@ def test_fused_and_explicit_agree_for_any_shape(
     values = attributions(
         problem.module, problem.x, references, rule="secant", n_steps=n_steps, create_graph=True
     ).values
-    weights = label_row_weights(problem.y, "sum", defined_rows(values.detach()), dtype=torch.float64)
+    weights = label_row_weights(
+        problem.y, "sum", defined_rows(vector_norm(values.detach(), "l1")), dtype=torch.float64
+    )
     expected = disparity(values, norm=norm) @ weights
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
     if columns > 1:  # a single column's disparity is flat: 0 or 2
@@ -299,7 +302,7 @@ def relu_problem():
             for starts in problem.baselines.of(problem.y)
         ]
         values = torch.stack(values)
-        assert defined_rows(values).all()
+        assert defined_rows(vector_norm(values, "l1")).all()
         return combine(disparity(values), problem.y, "sum").item()
 
     return problem, value(), finite_differences(value, problem.module)
@@ -613,9 +616,7 @@ def test_labels_may_be_floats_and_booleans(path):
 def test_mistakes_are_named(options):
     problem = Problem()
     penalty = problem.penalty(**options)
-    with pytest.raises(
-        ValueError, match=r"y must have shape \(30,\), one label for each row of x, not \(30, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"y must have shape \(30,\), one label per row of x, not \(30, 1\)"):
         penalty(problem.module, problem.x, problem.y.unsqueeze(1))
     with pytest.raises(ValueError, match=r"rows of the baselines' shape \(4,\), not \(3,\)"):
         penalty(problem.module, problem.x[:, :3], problem.y)
@@ -646,7 +647,7 @@ def test_dropout_and_batch_norm_do_not_disturb(max_bytes):
 def test_several_outputs_need_a_score(max_bytes):
     problem = Problem()
     module = nn.Sequential(*list(problem.module)[:4], nn.Linear(5, 2).double())
-    with pytest.raises(ValueError, match=r"one logit a row.*pass score="):
+    with pytest.raises(ValueError, match=r"one logit per row.*pass score="):
         problem.penalty()(module, problem.x, problem.y)
     penalty = problem.penalty(score=lambda out: out[:, 1] - out[:, 0], rule="midpoint", max_bytes=max_bytes)
     value = penalty(module, problem.x, problem.y)
@@ -723,35 +724,6 @@ def test_beside_another_loss(path):
     torch.testing.assert_close(problem.gradient(loss), expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["silu", "relu"])
-@pytest.mark.parametrize("n_explained", [30, 12])
-@pytest.mark.parametrize("hidden", [(6,), (6, 5)], ids=len)
-def test_the_joint_pass_equals_its_terms(activation, n_explained, hidden):
-    problem = Problem(hidden, activation)
-    x, y = problem.x, problem.y
-
-    def outer(scores):
-        return nn.functional.binary_cross_entropy_with_logits(scores, y.double())
-
-    found = problem.penalty().joint(problem.module, x, y[:n_explained], outer, 0.3)
-    loss, penalty = (
-        outer(problem.module(x)),
-        problem.penalty()(problem.module, x[:n_explained], y[:n_explained]),
-    )
-    torch.testing.assert_close(found.outer, loss.detach(), rtol=1e-10, atol=0)
-    torch.testing.assert_close(found.penalty, 0.3 * penalty.detach(), rtol=1e-10, atol=0)
-    gradient = problem.gradient(loss + 0.3 * penalty)
-    torch.testing.assert_close(problem.gradient(found.total), gradient, rtol=1e-8, atol=1e-12)
-
-
-def test_a_joint_pass_that_explains_no_row_is_a_plain_step():
-    problem = Problem()
-    found = problem.penalty().joint(problem.module, problem.x, problem.y[:0], torch.sum, 0.3)
-    plain = problem.module(problem.x).sum()
-    torch.testing.assert_close(found.total, plain.detach())
-    torch.testing.assert_close(problem.gradient(found.total), problem.gradient(plain))
-
-
 @EVERY_PATH
 def test_what_was_looked_at_in_inference_mode_can_still_be_trained(path):
     problem = Problem()
@@ -761,24 +733,6 @@ def test_what_was_looked_at_in_inference_mode_can_still_be_trained(path):
     again = penalty(problem.module, problem.x, problem.y)
     assert again.item() == pytest.approx(value.item(), rel=1e-12)
     torch.testing.assert_close(problem.gradient(again), problem.gradient(**PATHS[path]))
-
-
-def test_no_joint_pass_where_it_would_be_wrong():
-    problem = Problem()
-    layers = list(problem.module)
-    dropping = nn.Sequential(*layers[:2], nn.Dropout(), *layers[2:])
-
-    def joint(module, penalty, x=problem.x):
-        return penalty.joint(module, x, problem.y, torch.sum, 0.3)
-
-    assert joint(problem.module, problem.penalty()) is not None
-    assert joint(dropping, problem.penalty()) is None
-    assert joint(dropping.eval(), problem.penalty()) is not None
-    assert joint(problem.module, problem.penalty(fast=False)) is None
-    assert joint(problem.module, problem.penalty(rule="right")) is None
-    at_baseline = problem.x.clone()
-    at_baseline[3] = problem.baselines.values[problem.y[3], 0]
-    assert joint(problem.module, problem.penalty(), at_baseline) is None
 
 
 @pytest.mark.parametrize("hidden", [(6,), (6, 5)], ids=len)

@@ -1,90 +1,197 @@
-"""Weighted terms: what is computed, what is reported, what is differentiated."""
-
-import math
+"""Objectives: named terms, the choice of the engine, and that every change of a term changes training."""
 
 import pytest
 import torch
+from torch import nn
 
-from gcig.losses.objective import Breakdown, Objective, Term
+from gcig.core import disparity as core_disparity
+from gcig.core.batch import GroupedBatch, TrainingRows
+from gcig.core.references import GroupBaselines
+from gcig.engine.optimizer import flat_parameters
+from gcig.losses import columns, outcome
+from gcig.losses import gcig as gcig_module
+from gcig.losses import objective as objective_module
+from gcig.losses.gcig import GCIGPenalty
+from gcig.losses.objective import (
+    ColumnTerm,
+    MiniBatch,
+    Objective,
+    ObjectiveGradient,
+    OutcomeTerm,
+    PredictionTerm,
+    ReasonTerm,
+)
+from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.models.mlp import MLP
+
+WEIGHTS = {"gcig": 0.3, "outcome": 0.1, "column_shortfall": 0.15}
 
 
-def must_not_run():
-    raise AssertionError("a term with weight 0 was computed")
+def make_data():
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(0, 2, (64,), generator=generator)
+    groups = torch.randint(0, 2, (64,), generator=generator)
+    rows = GroupedBatch(torch.randn(64, 5, generator=generator), labels, groups)
+    return TrainingRows(rows, labels.float())
 
 
-def test_total_is_the_weighted_sum_and_values_are_unweighted():
-    objective = Objective({"prediction": 1.0, "gcig": 0.25, "outcome": 2})
-    breakdown = objective(
-        outcome=torch.tensor(3.0), prediction=lambda: torch.tensor(0.5), gcig=lambda: torch.tensor(4.0)
+def make_objective(data, penalty_class=GCIGPenalty, loss=None):
+    rows = data.rows
+    penalty = penalty_class(GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, rate=0.0))
+    return Objective(
+        {
+            "prediction": PredictionTerm(),
+            "outcome": OutcomeTerm(loss or EqualizedOddsLoss(2)),
+            "gcig": ReasonTerm(penalty, 0.5),
+            "column_shortfall": ColumnTerm(penalty, 5.0, 0.5),
+        }
     )
-    assert breakdown.total.item() == 0.5 + 1.0 + 6.0
-    assert breakdown.values() == {"prediction": 0.5, "gcig": 4.0, "outcome": 3.0, "total": 7.5}
-    assert list(breakdown.values()) == ["prediction", "gcig", "outcome", "total"]
 
 
-def test_a_term_with_weight_zero_is_neither_computed_nor_reported():
-    breakdown = Objective({"prediction": 1.0, "gcig": 0})(prediction=torch.tensor(2.0), gcig=must_not_run)
-    assert breakdown.values() == {"prediction": 2.0, "total": 2.0}
+def gradient_of(objective, data=None, weights=WEIGHTS):
+    """Return the flat gradient of one step, and whether the engine computed it."""
+    data = data or make_data()
+    torch.manual_seed(0)
+    network = MLP(5, (8, 4))
+    with flat_parameters(network) as (flat,):
+        gradient = ObjectiveGradient(objective, network, data, 2)
+        gradient(torch.arange(len(data)), weights)
+        return flat.grad.clone(), gradient.engine is not None
 
 
-def test_gradients_carry_the_weights():
-    w = torch.tensor([1.0, 1.0], requires_grad=True)
-    breakdown = Objective({"a": 1.0, "b": 0.5})(a=lambda: w[0] ** 2, b=lambda: w[1] ** 2)
-    breakdown.total.backward()
-    assert w.grad.tolist() == [2.0, 1.0]
-    assert breakdown.values()["b"] == 1.0
+def test_terms_without_weight_are_not_computed():
+    batch = MiniBatch(
+        nn.Linear(2, 1), torch.ones(3, 2), *[torch.zeros(3, dtype=torch.int64)] * 2, torch.zeros(3)
+    )
+    objective = Objective({"prediction": PredictionTerm(), "other": lambda _: 1 / 0})
+    assert objective(batch, {"other": 0.0}).keys() == {"prediction", "total"}
 
 
-def test_a_tensor_weight_is_a_multiplier_and_zero_does_not_switch_it_off():
-    multiplier = torch.tensor(0.0, requires_grad=True)
-    breakdown = Objective({"a": 1.0, "gap": multiplier})(a=torch.tensor(1.0), gap=torch.tensor(0.3))
-    breakdown.total.backward()
-    assert multiplier.grad.item() == pytest.approx(0.3)
-    assert breakdown.values().keys() == {"a", "gap", "total"}
+def test_with_term_adds_and_replaces():
+    objective = Objective({"prediction": PredictionTerm()})
+    with pytest.raises(ValueError, match="needs a weight"):
+        objective.with_term("size", lambda batch: batch.logits.mean())
+    larger = objective.with_term("size", lambda batch: batch.logits.square().mean(), weight=0.5)
+    assert larger.weights == {"size": 0.5}
+    assert larger.with_term("prediction", lambda batch: batch.logits.mean()).weights == {"size": 0.5}
+    assert list(objective.terms) == ["prediction"]
 
 
-def test_reweighting_leaves_the_original_as_it_was():
-    objective = Objective({"prediction": 1.0, "gcig": 0.0})
-    warmed = objective.reweighted(gcig=0.5)
-    terms = {"prediction": torch.tensor(1.0), "gcig": torch.tensor(2.0)}
-    assert warmed(**terms).total.item() == 2.0
-    assert objective(**terms).total.item() == 1.0
-    with pytest.raises(TypeError, match=r"unknown terms \['fair'\]"):
-        objective.reweighted(fair=1.0)
+@pytest.mark.parametrize("wrong", [{"terms": {"total": PredictionTerm()}}, {"weights": {"a": float("nan")}}])
+def test_wrong_objectives_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"total|finite"):
+        Objective(**{"terms": {"prediction": PredictionTerm()}, **wrong})
 
 
-def test_weights_given_are_copied():
-    weights = {"prediction": 1.0, "gcig": 0.5}
-    objective = Objective(weights)
-    weights["gcig"] = math.nan
-    assert objective.weights["gcig"] == 0.5
+def test_added_term_goes_through_autograd_and_has_its_gradient():
+    data = make_data()
+    plain, by_hand = gradient_of(make_objective(data), data)
+    assert by_hand
+    added = make_objective(data).with_term("size", lambda batch: batch.logits.square().mean(), weight=0.5)
+    found, by_hand = gradient_of(added, data)
+    assert not by_hand
+    alone = Objective(
+        {"prediction": PredictionTerm(), "size": added.terms["size"]}, {"prediction": 0.0, "size": 0.5}
+    )
+    extra, _ = gradient_of(alone, data, {})
+    torch.testing.assert_close(found, plain + extra, rtol=1e-3, atol=1e-5)
+
+
+class SquaredPenalty(GCIGPenalty):
+    """A penalty that compares otherwise."""
+
+    def compare(self, attributions):
+        return super().compare(attributions).square()
+
+
+class GradientPenalty(GCIGPenalty):
+    """A penalty that explains otherwise: gradients at the row instead of along a path."""
+
+    def attribute(self, module, x, y, baselines):
+        x = x.clone().requires_grad_()
+        (slopes,) = torch.autograd.grad(module(x).sum(), x, create_graph=torch.is_grad_enabled())
+        return (x.detach() - baselines.transpose(0, 1)[:, y]) * slopes
+
+
+class SquaredOdds(EqualizedOddsLoss):
+    """An outcome loss that is computed otherwise."""
+
+    def forward(self, logits, labels, groups, *, sample_weight=None):
+        return super().forward(logits, labels, groups, sample_weight=sample_weight).square()
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    "changed",
     [
-        ({"a": math.nan}, "weight of term 'a' must be finite; got nan"),
-        ({"a": math.inf}, "weight of term 'a' must be finite; got inf"),
-        ({"a": 0.0, "b": 0}, "at least one term"),
-        ({}, "at least one term"),
-        ({"total": 1.0}, "total"),
+        lambda data: make_objective(data, SquaredPenalty),
+        lambda data: make_objective(data, GradientPenalty),
+        lambda data: make_objective(data, loss=SquaredOdds(2)),
+        lambda data: make_objective(data).with_term(
+            "prediction", lambda batch: (batch.logits.sigmoid() - batch.targets).square().mean()
+        ),
+        lambda data: make_objective(data).with_term(
+            "column_shortfall", lambda batch: batch.logits.abs().mean()
+        ),
+    ],
+    ids=["compare", "attribute", "outcome", "prediction", "columns"],
+)
+def test_replacing_a_term_changes_the_gradient(changed):
+    data = make_data()
+    expected, by_hand = gradient_of(make_objective(data), data)
+    found, changed_by_hand = gradient_of(changed(data), data)
+    assert by_hand
+    assert not changed_by_hand
+    assert not torch.allclose(found, expected, rtol=1e-3)
+
+
+EDITS = {
+    "disparity": core_disparity,
+    "gcig_loss": gcig_module,
+    "rate_disparity": outcome,
+    "column_shortfall": objective_module,
+    "binary_cross_entropy_with_logits": objective_module,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_editing_a_readable_function_changes_the_gradient(edit, monkeypatch):
+    original = getattr(EDITS[edit], edit)
+    data = make_data()
+    expected, by_hand = gradient_of(make_objective(data), data)
+    monkeypatch.setattr(EDITS[edit], edit, lambda *args, **options: 1.01 * original(*args, **options))
+    found, edited_by_hand = gradient_of(make_objective(data), data)
+    assert by_hand
+    assert not edited_by_hand
+    assert not torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (GCIGPenalty, "forward"),
+        (core_disparity, "disparity"),
+        (EqualizedOddsLoss, "forward"),
+        (PredictionTerm, "__call__"),
+        (ColumnTerm, "__call__"),
     ],
 )
-def test_impossible_weights(weights, message):
-    with pytest.raises(ValueError, match=message):
-        Objective(weights)
+def test_a_readable_term_that_raises_stops_training(owner, name, monkeypatch):
+    def raise_error(*args, **kwargs):
+        raise RuntimeError("edited")
+
+    data = make_data()
+    objective = make_objective(data)
+    monkeypatch.setattr(owner, name, raise_error)
+    with pytest.raises(RuntimeError, match="edited"):
+        gradient_of(objective, data)
 
 
-def test_terms_must_be_those_of_the_weights():
-    objective = Objective({"a": 1.0, "b": 1.0})
-    with pytest.raises(TypeError, match=r"expected the terms \['a', 'b'\]; got \['a'\]"):
-        objective(a=torch.tensor(1.0))
-    with pytest.raises(TypeError, match=r"got \['a', 'b', 'c'\]"):
-        objective(a=torch.tensor(1.0), b=torch.tensor(1.0), c=torch.tensor(1.0))
-
-
-def test_a_breakdown_can_be_made_from_terms():
-    breakdown = Breakdown((Term("a", 2.0, torch.tensor(3.0)),))
-    assert breakdown.total.item() == 6.0
-    with pytest.raises(ValueError, match="at least one term"):
-        Breakdown(())
+def test_editing_the_disparity_changes_a_penalty_in_a_loop_of_ones_own(monkeypatch):
+    data = make_data()
+    network = MLP(5, (8, 4))
+    baselines = GroupBaselines.from_data(data.rows.inputs, data.rows.labels, data.rows.groups)
+    before = GCIGPenalty(baselines)(network, data.rows.inputs, data.rows.labels)
+    monkeypatch.setattr(core_disparity, "disparity", lambda values, **_: values.square().sum((0, 2)))
+    after = GCIGPenalty(baselines)(network, data.rows.inputs, data.rows.labels)
+    assert before.item() != pytest.approx(after.item())
+    assert columns.column_shortfall(torch.ones(2, 3, 4), 8.0) > 0

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig.core.attribution import attributions, choose_method
+from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
+from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.method import Method
 from gcig.core.modules import evaluating
 from gcig.core.shapley import Advance as Advance
 
@@ -155,18 +155,18 @@ class GradientExplainer(Explainer):
         if not len(rows):
             return definition
         with evaluating(self.module), torch.no_grad():
-            method = choose_method(
+            integration = choose_integration(
                 self.module,
                 to_tensor(rows, self.module),
                 to_tensor(baselines[labels].swapaxes(0, 1), self.module),
                 rule=definition.rule,
                 n_steps=definition.n_steps,
             )
-        return replace(definition, rule=method.rule, n_steps=method.n_steps)
+        return replace(definition, rule=integration.rule, n_steps=integration.n_steps)
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the steps, unless the integral is exact."""
         if isinstance(definition.n_steps, str):
             return None
-        method = Method.of(LayeredNetwork.recognise(self.module), definition.rule)
-        return None if method.exact else replace(definition, n_steps=2 * definition.n_steps)
+        integration = Integration.of(LayeredNetwork.recognise(self.module), definition.rule)
+        return None if integration.exact else replace(definition, n_steps=2 * definition.n_steps)

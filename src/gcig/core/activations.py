@@ -8,16 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Activation", "Kernels", "Room", "find_activation"]
+__all__ = ["Activation", "Buffers", "Kernels", "find_activation"]
 
 Derivatives = tuple[Tensor, Tensor, Tensor | None]
 
 
-class Room(NamedTuple):
-    """Where an activation may write: arrays of the shape of z, or None for new ones.
-
-    `work` is overwritten on the way.
-    """
+class Buffers(NamedTuple):
+    """Output arrays of an activation, of the shape of z; None allocates. `work` is overwritten."""
 
     value: Tensor | None = None
     slope: Tensor | None = None
@@ -25,11 +22,11 @@ class Room(NamedTuple):
     work: Tensor | None = None
 
 
-_NEW = Room()
+_NEW = Buffers()
 
 
 class Kernels(NamedTuple):
-    """torch's own forward and backward of an activation: one operation each.
+    """torch's own forward and backward pass of an activation: one operation each.
 
     `value` maps z to s(z). `pull` maps the gradient of s(z), z and s(z) to the gradient of z.
     """
@@ -45,38 +42,38 @@ class Activation:
     Parameters
     ----------
     evaluate : callable
-        Maps z to ``(s(z), s'(z), s''(z))``, written where there is room for them. Shared subexpressions (a
-        sigmoid, say) are computed once.
+        Maps z to ``(s(z), s'(z), s''(z))``, written into the given buffers. Shared subexpressions (such as a
+        sigmoid) are computed once.
     smooth : bool
-        Whether s' is continuous. Where it jumps, the jumps move along the path with the parameters, and
+        Whether s' is continuous. If it jumps, the jumps move along the path with the parameters, and
         quadrature at fixed nodes loses the gradient that they carry.
     curved : bool
-        Whether s'' is not zero wherever it exists. Where it is, `evaluate` gives None for it.
+        Whether s'' is nonzero. If not, `evaluate` returns None for it.
     kernels : Kernels, optional
-        Where s and the pullback by s' are all that is wanted; by default they go through `evaluate`.
+        Faster operations for s and its pullback alone; by default they go through `evaluate`.
     """
 
-    evaluate: Callable[[Tensor, Room], Derivatives]
+    evaluate: Callable[[Tensor, Buffers], Derivatives]
     smooth: bool = True
     curved: bool = True
     kernels: Kernels | None = None
 
     def value(self, z: Tensor) -> Tensor:
-        """The activation at z."""
+        """Return the activation at z."""
         return self.evaluate(z, _NEW)[0] if self.kernels is None else self.kernels.value(z)
 
     def pull(self, d_value: Tensor, z: Tensor, value: Tensor) -> Tensor:
-        """The gradient of z, from that of the value."""
+        """Return the gradient of z from that of the value."""
         if self.kernels is None:
             return d_value * self.evaluate(z, _NEW)[1]
         return self.kernels.pull(d_value, z, value)
 
-    def derivatives(self, z: Tensor, out: Room = _NEW) -> Derivatives:
-        """s, s' and s'' at z."""
+    def derivatives(self, z: Tensor, out: Buffers = _NEW) -> Derivatives:
+        """Return s, s' and s'' at z."""
         return self.evaluate(z, out)
 
 
-def _silu(z: Tensor, out: Room) -> Derivatives:
+def _silu(z: Tensor, out: Buffers) -> Derivatives:
     # With r = sigma (1 - s): s' = s + r and s'' = (s' + r)(1 - sigma), all in fused operations.
     sigmoid = torch.sigmoid(z, out=out.work)
     value = torch.mul(z, sigmoid, out=out.value)
@@ -86,7 +83,7 @@ def _silu(z: Tensor, out: Room) -> Derivatives:
     return value, slope, torch.addcmul(total, total, sigmoid, value=-1, out=out.curvature)
 
 
-def _gelu(z: Tensor, out: Room) -> Derivatives:
+def _gelu(z: Tensor, out: Buffers) -> Derivatives:
     cumulative = torch.erf(z * math.sqrt(0.5), out=out.work).add_(1).mul_(0.5)
     value = torch.mul(z, cumulative, out=out.value)
     square = z * z
@@ -95,20 +92,20 @@ def _gelu(z: Tensor, out: Room) -> Derivatives:
     return value, slope, torch.mul(density, 2 - square, out=out.curvature)
 
 
-def _tanh(z: Tensor, out: Room) -> Derivatives:
+def _tanh(z: Tensor, out: Buffers) -> Derivatives:
     value = torch.tanh(z, out=out.value)
     slope = torch.addcmul(z.new_full((), 1.0), value, value, value=-1, out=out.slope)
     return value, slope, torch.mul(value, slope, out=out.curvature).mul_(-2)
 
 
-def _sigmoid(z: Tensor, out: Room) -> Derivatives:
+def _sigmoid(z: Tensor, out: Buffers) -> Derivatives:
     value = torch.sigmoid(z, out=out.value)
     slope = torch.addcmul(value, value, value, value=-1, out=out.slope)
     return value, slope, torch.addcmul(slope, slope, value, value=-2, out=out.curvature)
 
 
-def _softplus(beta: float) -> Callable[[Tensor, Room], Derivatives]:
-    def evaluate(z: Tensor, out: Room) -> Derivatives:
+def _softplus(beta: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
         scaled = beta * z
         slope = torch.sigmoid(scaled, out=out.slope)
         value = torch.div(torch.logaddexp(scaled, z.new_zeros(())), beta, out=out.value)
@@ -117,14 +114,14 @@ def _softplus(beta: float) -> Callable[[Tensor, Room], Derivatives]:
     return evaluate
 
 
-def _relu(z: Tensor, out: Room) -> Derivatives:
+def _relu(z: Tensor, out: Buffers) -> Derivatives:
     value = torch.relu(z) if out.value is None else torch.clamp_min(z, 0, out=out.value)
     # The sign of the rectified value is the mask; much faster on CPU than comparing and casting.
     return value, torch.sign(value, out=out.slope), None
 
 
-def _leaky_relu(negative: float) -> Callable[[Tensor, Room], Derivatives]:
-    def evaluate(z: Tensor, out: Room) -> Derivatives:
+def _leaky_relu(negative: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
         rectified = torch.relu(z)
         value = torch.lerp(rectified, z, negative, out=out.value)
         return value, torch.sign(rectified, out=out.slope).mul_(1 - negative).add_(negative), None
@@ -132,12 +129,12 @@ def _leaky_relu(negative: float) -> Callable[[Tensor, Room], Derivatives]:
     return evaluate
 
 
-def _elu(alpha: float) -> Callable[[Tensor, Room], Derivatives]:
-    def evaluate(z: Tensor, out: Room) -> Derivatives:
+def _elu(alpha: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
         rectified = torch.relu(z)
         above = torch.sign(rectified)
         below = torch.expm1(z - rectified) * alpha
-        # alpha exp(z) below zero and alpha above, where the mask takes it out again.
+        # alpha exp(z) below zero; above zero it is alpha, which the mask removes.
         powers = below + alpha
         curvature = torch.addcmul(powers, powers, above, value=-1, out=out.curvature)
         return (
@@ -158,7 +155,7 @@ _RELU = Kernels(torch.relu, lambda d, _, value: _aten.threshold_backward(d, valu
 
 
 def find_activation(module: nn.Module) -> Activation | None:
-    """The activation that a torch module computes, or None when it is not a known elementwise one.
+    """Return the activation that a torch module computes, or None if it is not a known elementwise one.
 
     Only exact types are recognised: a subclass may compute anything.
 

@@ -1,39 +1,37 @@
-"""Group counterfactual attributions: which way to compute them, in how many steps, in how much memory."""
+"""Group counterfactual attributions: integrated gradients of rows from every group's reference."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.memory import Chunks, compute_attributions, plan_chunks
-from gcig.core.method import Method
+from gcig.core.memory import Chunks, Probe, compute_attributions, plan_chunks, probe, warn_of_kinks
 from gcig.core.modules import Score, evaluating, logits
 from gcig.core.paths import unexpanded
-from gcig.core.probing import Probe, probe, warn_of_kinks
 
-__all__ = ["MAX_BYTES", "Attribution", "attributions", "choose_method"]
+__all__ = ["MAX_BYTES", "Attribution", "attributions", "choose_integration"]
 
 MAX_BYTES = 1 << 28
-# About what stays in a processor's cache; without a graph to keep, smaller pieces are faster.
-_CACHED_BYTES = 1 << 25
+_CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
 _PROBE_ROWS = 128
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _DOUBLING = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Attribution(NamedTuple):
-    """Attributions of some rows under every group's baseline.
+    """Attributions of some rows under every group's reference.
 
     Attributes
     ----------
     values : Tensor of shape (groups, n, ...)
     residual : Tensor of shape (groups, n)
-        Completeness: ``|sum of the attributions - (f(x) - f(b))|``.
+        Error of completeness: ``|sum of the attributions - (f(x) - f(b))|``.
     rule, n_steps : str, int
-        How the path was integrated.
+        The integration rule and its steps.
     exact : bool
-        Whether that is the integral itself, up to rounding.
+        Whether the values are the integral itself, up to rounding.
     """
 
     values: Tensor
@@ -56,35 +54,34 @@ def attributions(
     max_bytes: int = MAX_BYTES,
     score: Score | None = None,
 ) -> Attribution:
-    """Integrated gradients of each row from every group's reference.
+    """Compute integrated gradients of each row from every group's reference.
 
     Parameters
     ----------
     module : nn.Module
-        Maps (n, ...) to one logit a row; taken in evaluation mode and left in the mode it was in.
+        Maps (n, ...) to one logit per row; evaluated in evaluation mode, and left in its own mode.
     inputs : Tensor of shape (n, ...)
         Rows of any shape: columns, images, sequences of embeddings.
     references : Tensor of shape (groups, n, ...)
-        Where the paths start, as from `GroupBaselines.of`. Cheaper where one reference a group was
-        expanded to all rows.
+        The starts of the paths, as from `GroupBaselines.of`. Cheaper if one reference per group is expanded
+        to all rows.
     rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
-        How the path is integrated. ``"secant"`` and ``"romberg"``, its extrapolation, are for layered
-        networks.
+        The integration rule. ``"secant"`` and ``"romberg"``, its extrapolation, are for layered networks.
     n_steps : int or "auto"
-        Steps; ``"auto"`` takes as many as `tolerance` requires.
+        Steps of the rule; ``"auto"`` takes as many as `tolerance` requires.
     tolerance : float
         Relative error of the attributions (in the l1 norm, mean over rows) that the automatic mode allows.
-        It stops at 256 steps, which modules with kinks off the fast paths may need more than; what is
-        left then shows in the residual.
+        It stops at 256 steps; modules with kinks off the fast paths may need more, and the residual shows
+        the remaining error.
     create_graph : bool
         Whether the result can be differentiated with respect to the module's parameters.
     fast : bool
         Whether layered networks take their fast paths; False is the general path, the reference.
     max_bytes : int
-        Bound on the memory of forward and backward together, beyond inputs, parameters and result.
-        Rows are worked off in chunks, and recomputed for the backward pass.
+        Bound on the memory of forward and backward pass together, beyond inputs, parameters and result.
+        Rows are processed in chunks, and recomputed for the backward pass.
     score : callable, optional
-        From the module's output to one logit a row.
+        Maps the module's output to one logit per row.
 
     Examples
     --------
@@ -100,7 +97,7 @@ def attributions(
             f"groups for each row of the inputs, not {tuple(references.shape)}"
         )
     inputs, references = inputs.detach(), references.detach().to(inputs.dtype)
-    method = choose_method(
+    integration = choose_integration(
         module,
         inputs,
         references,
@@ -111,19 +108,19 @@ def attributions(
         score=score,
         max_bytes=max_bytes,
     )
-    found = _probe(module, method, references, score)
+    found = _probe(module, integration, references, score)
     if create_graph:
-        warn_of_kinks(method, found.kinked)
-    if not create_graph and method.network is not None and inputs.device.type == "cpu":
+        warn_of_kinks(integration, found.kinked)
+    if not create_graph and integration.network is not None and inputs.device.type == "cpu":
         max_bytes = min(max_bytes, _CACHED_BYTES)
-    chunks = plan_chunks(method, references, max_bytes, found.n_bytes)
-    values = compute_attributions(module, inputs, references, method, chunks, create_graph, score)
+    chunks = plan_chunks(integration, references, max_bytes, found.n_bytes)
+    values = compute_attributions(module, inputs, references, integration, chunks, create_graph, score)
     with evaluating(module, score), torch.no_grad():
         residual = _residual(module, inputs, references, values, chunks, score)
-    return Attribution(values, residual, method.rule, method.n_steps, method.exact)
+    return Attribution(values, residual, integration.rule, integration.n_steps, integration.exact)
 
 
-def choose_method(
+def choose_integration(
     module: nn.Module,
     inputs: Tensor,
     references: Tensor,
@@ -134,44 +131,44 @@ def choose_method(
     fast: bool = True,
     score: Score | None = None,
     max_bytes: int = MAX_BYTES,
-) -> Method:
-    """Resolve ``"auto"``: the cheapest rule for the module, and the steps that reach the tolerance.
+) -> Integration:
+    """Resolve ``"auto"``: choose the cheapest rule for the module, and the steps that reach the tolerance.
 
-    Steps are raised, to 256 at most, until two successive results agree on a sample of the rows.
-    Completeness alone would not do: secants are complete at any number of steps.
+    Steps are raised, up to 256, until two successive results agree on a sample of the rows. Completeness
+    alone is not enough: secants are complete at any number of steps.
     """
     network = LayeredNetwork.recognise(module) if fast and score is None and inputs.dim() == 2 else None
-    method = Method.of(network, rule)
+    integration = Integration.of(network, rule)
     if n_steps != "auto":
-        extrapolated = rule == "auto" and method.rule == "romberg"
+        extrapolated = rule == "auto" and integration.rule == "romberg"
         if extrapolated and not isinstance(n_steps, str) and int(n_steps).bit_count() > 1:
-            method = Method.of(network, "secant")  # extrapolation is for powers of two
-        return method.with_steps(n_steps)
-    if method.exact or not len(inputs):
-        return method
-    point_bytes = _probe(module, method, references, score).n_bytes
+            integration = Integration.of(network, "secant")  # extrapolation needs powers of two
+        return integration.with_steps(n_steps)
+    if integration.exact or not len(inputs):
+        return integration
+    point_bytes = _probe(module, integration, references, score).n_bytes
     step = max(1, len(inputs) // _PROBE_ROWS)
     rows, starts = inputs[::step], references[:, ::step]
     before, fewer = None, 0
-    for count in _DOUBLING if method.rule == "romberg" else _LADDER:
-        candidate = method.with_steps(count)
+    for count in _DOUBLING if integration.rule == "romberg" else _LADDER:
+        candidate = integration.with_steps(count)
         chunks = plan_chunks(candidate, starts, max_bytes, point_bytes)
         after = compute_attributions(module, rows, starts, candidate, chunks, False, score)
         if before is not None:
             norm = after.abs().flatten(2).sum(-1)
             error = (after - before).abs().flatten(2).sum(-1) / norm.clamp(min=torch.finfo(norm.dtype).tiny)
-            # The right Riemann sum creeps: what is left is more than the last change.
-            allowed = tolerance * min(1, count / fewer - 1) if method.rule == "right" else tolerance
+            # The right Riemann sum converges slowly: its remaining error exceeds the last change.
+            allowed = tolerance * min(1, count / fewer - 1) if integration.rule == "right" else tolerance
             if float(error.mean()) <= allowed:
-                # An extrapolation that doubling the steps hardly changes was good before.
-                return method.with_steps(fewer) if method.rule == "romberg" else candidate
+                # If doubling the steps hardly changes an extrapolation, the previous one was accurate.
+                return integration.with_steps(fewer) if integration.rule == "romberg" else candidate
         before, fewer = after, count
     return candidate
 
 
-def _probe(module: nn.Module, method: Method, references: Tensor, score: Score | None) -> Probe:
-    """On fast paths there is nothing to find out."""
-    return Probe(0, False) if method.network is not None else probe(module, references[0], score)
+def _probe(module: nn.Module, integration: Integration, references: Tensor, score: Score | None) -> Probe:
+    """Probe a module; fast paths need no probe."""
+    return Probe(0, False) if integration.network is not None else probe(module, references[0], score)
 
 
 def _residual(

@@ -1,11 +1,11 @@
-"""Rows with their labels and groups: what every loss and metric of the core is computed on."""
+"""Rows with their labels and groups: the input of every loss and metric."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["GroupedBatch"]
+__all__ = ["GroupedBatch", "TrainingRows"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GroupedBatch:
             codes = getattr(self, name)
             if codes.shape != (n,) or codes.dtype != torch.int64:
                 raise ValueError(
-                    f"{name} must be an int64 tensor of shape ({n},), one code a row, "
+                    f"{name} must be an int64 tensor of shape ({n},), one code per row, "
                     f"not {codes.dtype} of shape {tuple(codes.shape)}"
                 )
 
@@ -38,11 +38,32 @@ class GroupedBatch:
         return GroupedBatch(self.inputs[rows], self.labels[rows], self.groups[rows])
 
     def spread(self, count: int) -> "GroupedBatch":
-        """At most `count` of the rows, at even distances: a table may be sorted."""
+        """Return at most `count` of the rows, evenly spaced, since a table may be sorted."""
         if len(self) <= count:
             return self
         return self[torch.arange(count, device=self.inputs.device) * len(self) // count]
 
     def to(self, device: torch.device | str) -> "GroupedBatch":
-        """The batch on another device."""
+        """Return the batch on another device."""
         return GroupedBatch(self.inputs.to(device), self.labels.to(device), self.groups.to(device))
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows with what their predictions are trained towards.
+
+    Attributes
+    ----------
+    rows : GroupedBatch
+    targets : Tensor of shape (n,)
+        Labels as floats, or a teacher's probabilities.
+    weights : Tensor of shape (n,), optional
+        The weight of each row in the terms of the loss.
+    """
+
+    rows: GroupedBatch
+    targets: Tensor
+    weights: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)

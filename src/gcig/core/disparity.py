@@ -1,4 +1,4 @@
-r"""From attributions to disparity: how much a row's reasons depend on the group it is compared with.
+r"""Disparity: how much a row's attributions depend on the group that it is compared with.
 
 With :math:`u_g` the attributions of a row under group g's baseline divided by their norm, the disparity is
 the root mean square distance over all pairs of groups,
@@ -34,7 +34,7 @@ def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Te
 
 
 def disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
-    """Disparity of each row, shape (n,); its gradient is zero, not NaN, where the groups agree.
+    """Compute the disparity of each row, shape (n,); its gradient is zero, not NaN, if the groups agree.
 
     >>> attributions = torch.tensor([[[1.0, 1.0]], [[3.0, -1.0]]])  # two groups, one row, two columns
     >>> disparity(attributions)  # distance of (1/2, 1/2) and (3/4, -1/4)
@@ -44,9 +44,9 @@ def disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Te
 
 
 def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
-    """Root mean square distance between the groups on each column, shape (n, columns).
+    """Compute the root mean square distance between the groups per column, shape (n, columns).
 
-    Its squares add up to the squared disparity of the row.
+    The squares add up to the squared disparity of the row.
     """
     normalised = normalise(attributions, norm=norm, eps=eps)
     groups = len(normalised)
@@ -78,13 +78,13 @@ def all_defined(norms: Tensor) -> bool:
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
-    """Add up, with their signs, the encoded columns that came from one original column.
+    """Sum, with their signs, the encoded columns that came from one original column.
 
     Parameters
     ----------
     attributions : Tensor of shape (..., encoded columns)
     origin : Tensor of shape (encoded columns,)
-        Which original column each came from.
+        The index of the original column of each.
     n_columns : int
         The number of original columns.
 

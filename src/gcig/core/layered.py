@@ -1,4 +1,4 @@
-"""Recognise networks of the form Linear, activation, ..., Linear, which have fast attributions."""
+"""Layered networks: Linear, activation, ..., Linear, which have fast attributions."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ class LayeredNetwork:
     Attributes
     ----------
     weights : tuple of Tensor
-        One (outputs, inputs) matrix a layer; the last has one row.
+        One (outputs, inputs) matrix per layer; the last has one row.
     biases : tuple of Tensor or None
-        One vector a layer, None where the layer has none.
+        One vector per layer, or None.
     activations : tuple of Activation
         One fewer than there are layers.
     """
@@ -39,13 +39,12 @@ class LayeredNetwork:
 
     @classmethod
     def recognise(cls, module: nn.Module) -> "LayeredNetwork | None":
-        """Read a module as a layered network, or return None when it is not certainly one.
+        """Read a module as a layered network, or return None if it is not certainly one.
 
-        ``nn.Sequential`` (nested, or a subclass that keeps its forward) of ``Linear`` and known
-        activations in turn, ending in one output. Dropout is skipped: attributions are those of the
-        network in evaluation mode. A final ``Flatten(0)`` turns (n, 1) into (n,) and is skipped too.
-        What `torch.compile` wrapped is looked into. A module with hooks, parametrisations or a forward of
-        its own is left to the general path.
+        Recognised is an ``nn.Sequential`` (nested, or a subclass that keeps its forward) of alternating
+        ``Linear`` and known activations, ending in one output. Dropout is skipped, since attributions are
+        those of evaluation mode; so is a final ``Flatten(0)``, which turns (n, 1) into (n,). A compiled
+        module is unwrapped. A module with hooks, parametrisations or its own forward takes the general path.
 
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.1), nn.Linear(4, 1))
@@ -78,7 +77,7 @@ class LayeredNetwork:
 
 
 def sequential_steps(module: nn.Module) -> list[nn.Module] | None:
-    """The steps of nested Sequentials in order, or None where something may change what they compute."""
+    """Return the steps of nested Sequentials in order, or None if something may change their computation."""
     if module._forward_hooks or module._forward_pre_hooks or hasattr(module, "parametrizations"):
         return None
     if "forward" in vars(module):

@@ -1,6 +1,6 @@
-"""Attributions under a bound on memory: parts of the rows, and where need be of the path, one by one."""
+"""Attributions under a bound on memory: in chunks of rows and, if a row is too large, parts of its path."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -8,60 +8,71 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gcig.core.method import Method
-from gcig.core.modules import Score
+from gcig._warnings import warn_caller
+from gcig.core.integration import Integration
+from gcig.core.modules import Score, evaluating, logits, running_eagerly
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
 from gcig.core.quadrature import quadrature
 
-__all__ = ["Chunks", "accumulate", "compute_attributions", "parameters_of", "plan_chunks"]
+__all__ = [
+    "Chunks",
+    "KinkWarning",
+    "Probe",
+    "accumulate",
+    "compute_attributions",
+    "parameters_of",
+    "plan_chunks",
+    "probe",
+    "warn_of_kinks",
+]
 
 
 class Chunks(NamedTuple):
-    """How the work is cut.
+    """The division of the work.
 
     Attributes
     ----------
     rows : int
-        Rows at a time.
+        Rows per chunk.
     parts : int
-        Parts of the quadrature rule, one after the other; more than one where a single row is too much.
+        Parts of the quadrature rule, computed one after the other; more than one if a row is too large.
     """
 
     rows: int
     parts: int = 1
 
     def slices(self, n: int) -> list[slice]:
-        """The rows, in chunks."""
+        """Return the rows of each chunk."""
         return [slice(start, min(n, start + self.rows)) for start in range(0, max(n, 1), self.rows)]
 
 
-def plan_chunks(method: Method, references: Tensor, max_bytes: int, point_bytes: int = 0) -> Chunks:
-    """The largest chunks whose forward and backward pass fit into `max_bytes`.
+def plan_chunks(integration: Integration, references: Tensor, max_bytes: int, point_bytes: int = 0) -> Chunks:
+    """Return the largest chunks whose forward and backward pass fit into `max_bytes`.
 
     Parameters
     ----------
     references : Tensor of shape (groups, n, ...)
-        Only its shape and type matter.
+        Only shape and type matter.
     point_bytes : int
-        What one point takes in the module, as `gcig.core.probing` finds; not needed on fast paths.
+        Memory of one point in the module, as found by `probe`; not needed on fast paths.
     """
     groups, per_item = len(references), references.element_size()
     # Paths, attributions, their normalised form, and as much again for gradients.
     row_bytes = groups * 10 * per_item * references[0, :1].numel()
-    if method.network is not None:
-        units = sum(len(weight) for weight in method.network.weights)
+    if integration.network is not None:
+        units = sum(len(weight) for weight in integration.network.weights)
         # Values, slopes and products at every node, and as much again for gradients.
-        return Chunks(max(1, max_bytes // (row_bytes + groups * 16 * per_item * method.n_nodes * units)))
+        return Chunks(max(1, max_bytes // (row_bytes + groups * 16 * per_item * integration.n_nodes * units)))
     node_bytes = groups * point_bytes
-    rows = max_bytes // (row_bytes + node_bytes * method.n_nodes)
+    rows = max_bytes // (row_bytes + node_bytes * integration.n_nodes)
     if rows:
         return Chunks(rows)
     nodes_at_once = max(1, (max_bytes - row_bytes) // max(1, node_bytes))
-    return Chunks(1, -(-method.n_nodes // nodes_at_once))
+    return Chunks(1, -(-integration.n_nodes // nodes_at_once))
 
 
 class Computation(Protocol):
-    """Attributions, or a part of them, of some rows."""
+    """A function that computes attributions of some rows, or a part of them."""
 
     def __call__(self, inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor: ...
 
@@ -70,13 +81,13 @@ def compute_attributions(
     module: nn.Module,
     inputs: Tensor,
     references: Tensor,
-    method: Method,
+    integration: Integration,
     chunks: Chunks,
     create_graph: bool,
     score: Score | None = None,
 ) -> Tensor:
-    """Attributions by a given method; with a graph, chunks are computed again in the backward pass."""
-    computations = _computations(module, method, chunks.parts, score)
+    """Compute attributions; with a graph, chunks are recomputed in the backward pass."""
+    computations = _computations(module, integration, chunks.parts, score)
     if len(inputs) <= chunks.rows and chunks.parts == 1:
         with torch.set_grad_enabled(create_graph):
             return computations[0](inputs, references, create_graph=create_graph)
@@ -88,30 +99,34 @@ def compute_attributions(
         return _map_rows(computations, inputs, references, chunks)
 
 
-def _computations(module: nn.Module, method: Method, n_parts: int, score: Score | None) -> list[Computation]:
-    """Functions of inputs and references that add up to the attributions."""
-    network = method.network
+def _computations(
+    module: nn.Module, integration: Integration, n_parts: int, score: Score | None
+) -> list[Computation]:
+    """Return functions of inputs and references whose results add up to the attributions."""
+    network = integration.network
     if network is None:
-        parts = quadrature(method.rule, method.n_steps).split(n_parts)
+        parts = quadrature(integration.rule, integration.n_steps).split(n_parts)
         return [partial(general_attributions, module, rule=part, score=score) for part in parts]
 
     def compute(inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor:
-        # Differences of slopes do not survive half precision.
+        # Differences of slopes need more than half precision.
         with torch.autocast(inputs.device.type, enabled=False), torch.set_grad_enabled(create_graph):
             if network.n_hidden == 0:
                 return (inputs - references) * network.weights[0][0]
-            if method.by_secants:
-                extrapolate = method.rule == "romberg"
+            if integration.by_secants:
+                extrapolate = integration.rule == "romberg"
                 return secant_attributions(
-                    network, inputs, references, method.n_steps, extrapolate=extrapolate
+                    network, inputs, references, integration.n_steps, extrapolate=extrapolate
                 )
-            return node_attributions(network, inputs, references, quadrature(method.rule, method.n_steps))
+            return node_attributions(
+                network, inputs, references, quadrature(integration.rule, integration.n_steps)
+            )
 
     return [compute]
 
 
 def parameters_of(module: nn.Module, score: Score | None = None) -> list[Tensor]:
-    """The parameters of a module, and of the score where that is a module too."""
+    """Return the parameters of a module, and of the score if that is a module too."""
     head = score.parameters() if isinstance(score, nn.Module) else ()
     return [*module.parameters(), *head]
 
@@ -127,7 +142,7 @@ def _map_rows(
 
 
 class _Recomputed(torch.autograd.Function):
-    """Chunks are computed without a graph, and again with one, chunk by chunk, in the backward pass."""
+    """Attributions whose chunks are recomputed with a graph, one by one, in the backward pass."""
 
     @staticmethod
     def forward(
@@ -163,15 +178,15 @@ def accumulate(
     slices: Sequence[slice],
     parameters: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """A sum over chunks of rows, with a gradient that is computed on the way.
+    """Sum over chunks of rows, and compute the gradient of the sum chunk by chunk.
 
     Parameters
     ----------
     compute : callable
-        Maps some rows to their share of the sum, a differentiable scalar, and to something of shape
-        (..., rows) that is only kept.
+        Maps some rows to their share of the sum, a differentiable scalar, and to values of shape (..., rows)
+        that are returned as they are.
     parameters : sequence of Tensor
-        What the sum is differentiated by.
+        The variables of the gradient.
 
     Returns
     -------
@@ -186,7 +201,7 @@ def accumulate(
 
 
 class _Accumulated(torch.autograd.Function):
-    """The sum is linear in its chunks, so none of them is needed any more once its gradient is known."""
+    """A sum over chunks: linear, so a chunk can be freed as soon as its gradient is known."""
 
     @staticmethod
     def forward(
@@ -221,3 +236,103 @@ def _add_gradient(
     for total, part in zip(totals, parts, strict=True):
         if part is not None:
             total += part
+
+
+# Autograd names of operations whose derivative jumps at a place that depends on the parameters.
+_KINKED = (
+    "Relu",
+    "LeakyRelu",
+    "Prelu",
+    "Rrelu",
+    "Hardtanh",
+    "Hardswish",
+    "Hardsigmoid",
+    "Hardshrink",
+    "Softshrink",
+    "Threshold",
+    "MaxPool",
+    "AdaptiveMaxPool",
+)
+
+
+class KinkWarning(UserWarning):
+    """The penalty's gradient is wrong because an activation's derivative jumps."""
+
+
+class Probe(NamedTuple):
+    """Properties of a module found by one forward pass.
+
+    Attributes
+    ----------
+    n_bytes : int
+        Approximate memory of one point in a forward pass, its differentiable gradient, and the backward
+        pass through both.
+    kinked : bool
+        Whether the output's derivative has jumps.
+    """
+
+    n_bytes: int
+    kinked: bool
+
+
+def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Probe:
+    """Run a module on two points, and inspect what autograd keeps.
+
+    >>> probe(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(2, 3)).kinked
+    True
+    """
+    kept = 0
+    own = {tensor.data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
+
+    def pack(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        if tensor.data_ptr() not in own:
+            kept += tensor.nbytes
+        return tensor
+
+    with (
+        evaluating(module, score),
+        running_eagerly(module),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])
+        two = point.expand(2, *points.shape[1:]).clone().requires_grad_()
+        outputs = logits(module, two, score)
+        kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
+        if outputs.requires_grad:
+            torch.autograd.grad(outputs.sum(), two, create_graph=True)
+    # The tensors kept for two points estimate one: temporaries and gradients take as much again.
+    return Probe(max(2 * two.nbytes, kept), kinked)
+
+
+def warn_of_kinks(integration: Integration, kinked: bool) -> None:
+    """Warn if quadrature at fixed nodes loses part of the parameter gradient."""
+    if integration.network is not None:
+        kinked = not (integration.by_secants or integration.network.smooth)
+    if kinked:
+        warn_caller(
+            f"the parameter gradient of attributions by the rule {integration.rule!r} does not converge for "
+            "activations with kinks (such as ReLU), whatever the number of steps: it misses the movement of "
+            "the kinks. Use a smooth activation (SiLU, GELU), or rule='secant' for layered networks.",
+            KinkWarning,
+        )
+
+
+def _graph(root: Any) -> Iterator[Any]:
+    """Iterate over all nodes of an autograd graph."""
+    seen, ahead = {root}, [root] if root is not None else []
+    while ahead:
+        node = ahead.pop()
+        yield node
+        fresh = [other for other, _ in node.next_functions if other is not None and other not in seen]
+        seen.update(fresh)
+        ahead.extend(fresh)
+
+
+def _is_kink(node: Any) -> bool:
+    name = str(node.name())
+    if name.startswith("EluBackward"):  # SELU as well; smooth if both sides have the slope `scale`
+        return float(node._saved_alpha) * float(node._saved_input_scale) != 1
+    return name.startswith(_KINKED)

@@ -1,4 +1,4 @@
-"""Modules as they are when they predict: in evaluation mode, with one logit a row."""
+"""Modules in evaluation mode, with one logit per row."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,10 +15,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 @contextmanager
 def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
-    """Put a module in evaluation mode, and every part of it back in the mode it was in.
+    """Put a module, and a score that is a module, into evaluation mode; restore the mode of each part.
 
-    Attributions of a row must not depend on the other rows (BatchNorm) or on chance (dropout). The same
-    goes for the score, where that is a module.
+    Attributions of a row must not depend on other rows (BatchNorm) or on chance (dropout).
     """
     modules = [module, score] if isinstance(score, nn.Module) else [module]
     training = [part for whole in modules for part in whole.modules() if part.training]
@@ -32,9 +31,9 @@ def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
 
 
 def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
-    """Call a module as it is written, even where it or a part of it was compiled.
+    """Run a module eagerly even if it or a part of it was compiled.
 
-    Compiled code can be differentiated once; attributions that train need it twice.
+    Compiled code can be differentiated only once; training on attributions needs second derivatives.
     """
     compiled = any(
         part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules()
@@ -46,7 +45,7 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
 
 
 def untraced(function: Function) -> Function:
-    """The function, which `torch.compile` calls as it is when it is tracing the caller."""
+    """Return the function, excluded from tracing if `torch.compile` is tracing the caller."""
     if not torch.compiler.is_compiling():
         return function
     left_alone: Function = torch.compiler.disable(function)
@@ -54,7 +53,7 @@ def untraced(function: Function) -> Function:
 
 
 def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
-    """One logit a row, shape (n,), from a module that gives (n,) or (n, 1), or else through `score`."""
+    """Return one logit per row, shape (n,), from a module that gives (n,) or (n, 1), or through `score`."""
     outputs: Tensor = module(inputs)
     if score is not None:
         outputs = score(outputs)
@@ -62,7 +61,7 @@ def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Ten
         outputs = outputs[:, 0]
     if outputs.shape != (len(inputs),):
         raise ValueError(
-            f"the module must give one logit a row, shape ({len(inputs)},) or ({len(inputs)}, 1), but gave "
+            f"the module must give one logit per row, shape ({len(inputs)},) or ({len(inputs)}, 1), but gave "
             f"{tuple(outputs.shape)}; pass score=, for two outputs score=lambda out: out[:, 1] - out[:, 0]"
         )
     return outputs

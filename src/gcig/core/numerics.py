@@ -1,13 +1,15 @@
-"""Norms and means that are safe at zero and for empty cells."""
+"""Numerically safe primitives: norms at zero, distances between groups, means over empty sets."""
+
+import math
 
 import torch
 from torch import Tensor
 
-__all__ = ["masked_mean", "root_mean_square_distance", "vector_norm"]
+__all__ = ["average_slope", "masked_mean", "root_mean_square_distance", "sharpness", "vector_norm"]
 
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:
-    """The l1 or l2 norm over the last dimension, with a zero gradient at zero.
+    """Return the l1 or l2 norm over the last dimension; its gradient at zero is zero.
 
     >>> vector_norm(torch.tensor([[3.0, -4.0]]), "l1"), vector_norm(torch.tensor([[3.0, -4.0]]), "l2")
     (tensor([7.]), tensor([5.]))
@@ -22,10 +24,10 @@ def vector_norm(vectors: Tensor, norm: str) -> Tensor:
 
 
 def root_mean_square_distance(points: Tensor) -> Tensor:
-    r"""Root mean square of the Euclidean distances over all pairs of the first dimension.
+    r"""Return the root mean square Euclidean distance over all pairs of the first dimension.
 
-    For G points this is :math:`\sqrt{\frac{2}{G-1} \sum_g \|u_g - \bar u\|^2}`; for two it is their
-    distance. The gradient is zero, not NaN, where all points coincide.
+    For G points this is :math:`\sqrt{\frac{2}{G-1} \sum_g \|u_g - \bar u\|^2}`; for two it is their distance.
+    The gradient is zero, not NaN, if all points coincide.
 
     Parameters
     ----------
@@ -45,10 +47,49 @@ def root_mean_square_distance(points: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the values under a 0/1 mask over the last dimension; zero, with a graph, where none is.
+    """Return the mean of the values under a 0/1 mask over the last dimension; an empty mask gives zero.
 
     >>> masked_mean(torch.tensor([1.0, 5.0, 9.0]), torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
     tensor([3., 0.])
     """
     weights = mask.to(values.dtype)
     return torch.matmul(weights, values) / weights.sum(-1).clamp(min=1)
+
+
+def average_slope(run: Tensor, rise: Tensor, slope_sum: Tensor, sharpness: float) -> Tensor:
+    r"""Return the average slope of a function between two points, safe if the points coincide.
+
+    The quotient rise / run loses its digits if the run is tiny, and is 0/0 if it is zero. It is therefore
+    blended with the mean of the slopes at both ends, which is correct to second order there:
+
+    .. math:: \frac{h \cdot \text{rise} \cdot \text{run} + s'(z) + s'(z')}{h \cdot \text{run}^2 + 2}.
+
+    No branch is needed (masks are many times slower than arithmetic on CPU), the error stays near 1 / h for
+    any run, and the gradient is correct at a run of zero: each end gets s''/2.
+
+    Parameters
+    ----------
+    run, rise : Tensor
+        Differences of the argument and of the value.
+    slope_sum : Tensor
+        The sum of the derivatives at both ends.
+    sharpness : float
+        h; see `sharpness`.
+
+    >>> run, rise = torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0])
+    >>> average_slope(run, rise, torch.tensor([1.0, 0.5]), 1e4)
+    tensor([0.5000, 0.2500])
+    """
+    divisor = torch.addcmul(run.new_full((), 2.0), run, run, value=sharpness)
+    return torch.addcmul(slope_sum, rise, run, value=sharpness) / divisor
+
+
+def sharpness(dtype: torch.dtype, *, smooth: bool) -> float:
+    """Return h of `average_slope`: how soon the quotient takes over from the mean of the slopes.
+
+    Rounding of the function makes the quotient's gradient wrong by about eps / run^2, the blend by about
+    1 / h: the square root of eps balances the two. Piecewise linear functions do not round, so their quotient
+    is accurate down to much smaller runs.
+    """
+    eps = float(torch.finfo(dtype).eps)
+    return 2 / math.pow(eps, 0.5 if smooth else 1.5)

@@ -1,8 +1,8 @@
 """Integrated gradients of some rows under all groups at once: three ways of computing the same integral.
 
-Each function takes inputs (n, ...) and references (groups, n, ...), and returns attributions of the shape
-of the references. They are differentiable with respect to the parameters where `create_graph` says so, or
-because they are made of ordinary operations (the layered ones).
+Each function takes inputs (n, ...) and references (groups, n, ...), and returns attributions of the shape of
+the references. The general path is differentiable with respect to the parameters if `create_graph` is set;
+the two paths for layered networks consist of ordinary operations.
 """
 
 import math
@@ -16,8 +16,8 @@ from torch.nn.functional import linear, one_hot
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import Score, evaluating, logits, running_eagerly
+from gcig.core.numerics import average_slope, sharpness
 from gcig.core.quadrature import Quadrature
-from gcig.core.secant import secants, sharpness
 
 __all__ = [
     "cell_secant_attributions",
@@ -37,8 +37,8 @@ def general_attributions(
     create_graph: bool = False,
     score: Score | None = None,
 ) -> Tensor:
-    """For any module, in evaluation mode: gradients at all nodes of all paths in one batch."""
-    # Gradients are needed even where the caller wants none, and compiled code has no second derivatives.
+    """Compute attributions for any module, in evaluation mode: gradients at all path nodes in one batch."""
+    # Gradients are needed even if the caller wants none, and compiled code has no second derivatives.
     with evaluating(module, score), running_eagerly(module), torch.inference_mode(False), torch.enable_grad():
         nodes, weights = rule.to(inputs)
         deltas = inputs.detach() - references.detach()
@@ -63,7 +63,10 @@ def general_attributions(
 def node_attributions(
     network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature
 ) -> Tensor:
-    """For layered networks, at the same nodes: the first layer multiplies only the ends of the paths."""
+    """Compute attributions of a layered network at the same nodes.
+
+    The first layer is linear along the path, so it multiplies only the ends of the paths.
+    """
     references = unexpanded(references)
     nodes, weights = rule.to(inputs)
     first, bias = network.weights[0], network.biases[0]
@@ -88,27 +91,37 @@ def secant_attributions(
     *,
     extrapolate: bool = False,
 ) -> Tensor:
-    r"""For layered networks, with slopes between path nodes: exact for one hidden layer, always complete.
+    r"""Compute attributions of a layered network from slopes between path nodes.
 
-    The error for smooth activations is a series in :math:`1/K^2` for K segments. With `extrapolate`, results
-    for 1, 2, 4, ..., `n_segments` segments, a power of two, are combined as in Romberg's method, so that its
-    first terms cancel. The nodes are shared, and what is complete stays so.
+    Cut the straight path from a reference b to a row x into K segments. Over one segment, with
+    :math:`z_l` the pre-activations of layer l, the change of the network's output is *exactly*
+
+    .. math:: \Delta f = w^\top S_L W_L \cdots S_1 W_1 \, \Delta x, \qquad
+              S_l = \operatorname{diag} \frac{\Delta s(z_l)}{\Delta z_l},
+
+    so that :math:`W_1^\top S_1 \cdots W_L^\top S_L w`, averaged over the segments, gives attributions that
+    are complete at any K. They converge to integrated gradients as K grows; with one hidden layer they *are*
+    integrated gradients at K = 1. Unlike slopes at fixed nodes, secants see a kink of s that moves with the
+    parameters, so the parameter gradient is correct for ReLU as well.
+
+    The error for smooth activations is a series in :math:`1/K^2`. With `extrapolate`, results for 1, 2, 4,
+    ..., `n_segments` segments (a power of two) are combined as in Romberg's method, which cancels the first
+    terms of the series. The nodes are shared, and completeness is kept.
     """
     references = unexpanded(references)
-    slope = _average_slope(network, inputs, references, _as_they_are, n_segments, extrapolate)
+    slope = _average_slope(network, inputs, references, _identity, n_segments, extrapolate)
     return (inputs - references) * slope
 
 
 def cell_secant_attributions(
     network: LayeredNetwork, inputs: Tensor, labels: Tensor, baselines: Tensor, n_segments: int
 ) -> Tensor:
-    """Secant attributions of rows that start from their label's baselines (labels, groups, columns).
+    """Compute secant attributions of rows from their label's baselines (labels, groups, columns).
 
-    The ends of the paths are evaluated once each, n rows and a few baselines. Eager code is better served by
-    the hand-written pass of `gcig.engine.penalty`; this is for compilers, which also share the rows' forward
-    pass with that of their predictions.
+    Each end of a path is evaluated once: n rows and a few baselines. `gcig.engine.secant_pass` computes the
+    same by hand; this version is for autograd and for compilers.
     """
-    # Baselines are taken to the rows by products: the backward pass of a gather scatters, which is slow.
+    # Products carry baselines to the rows: the backward pass of a gather scatters, which is slow.
     members = one_hot(labels, len(baselines)).to(inputs.dtype)
     to_rows = partial(torch.einsum, "nl,lgu->gnu", members)
     slope = _average_slope(network, inputs, baselines, to_rows, n_segments, extrapolate=False)
@@ -116,12 +129,12 @@ def cell_secant_attributions(
 
 
 def unexpanded(references: Tensor) -> Tensor:
-    """References (groups, 1, ...) where they were expanded to all rows, otherwise as they are."""
+    """Return references (groups, 1, ...) if they were expanded to all rows, otherwise unchanged."""
     expanded = references.shape[1] > 1 and references.stride(1) == 0
     return references[:, :1] if expanded else references
 
 
-def _as_they_are(rows: Tensor) -> Tensor:
+def _identity(rows: Tensor) -> Tensor:
     return rows
 
 
@@ -133,9 +146,9 @@ def _average_slope(
     n_segments: int,
     extrapolate: bool,
 ) -> Tensor:
-    """The slope of the output along each path, shape (groups, n, columns).
+    """Return the slope of the output along each path, shape (groups, n, columns).
 
-    `to_rows` takes what is computed at the starts to (groups, n or 1, units).
+    `to_rows` carries what is computed at the starts to (groups, n or 1, units).
     """
     strides = _halvings(n_segments) if extrapolate else [1]
     blend = _sharpness_of_values if extrapolate else sharpness
@@ -149,11 +162,11 @@ def _average_slope(
             weight, bias = network.weights[index], network.biases[index]
             start, stop, inner = (linear(values, weight, bias) for values in (start, stop, inner))
         nodes = list(zip(*(_nodes(activation, values) for values in (start, stop, inner)), strict=True))
-        differences = [
+        run, rise, slope_sum = (
             _segments(to_rows(begin), middle, end, strides, sign)
             for (begin, end, middle), sign in zip(nodes, (-1, -1, 1), strict=True)
-        ]
-        slopes.append(secants(differences, blend(inputs.dtype, smooth=activation.smooth)).slope)
+        )
+        slopes.append(average_slope(run, rise, slope_sum, blend(inputs.dtype, smooth=activation.smooth)))
         start, stop, inner = nodes[1]
     weights = inputs.new_tensor(_segment_weights(n_segments, strides))
     down = _multiply_down(network, slopes)
@@ -162,20 +175,20 @@ def _average_slope(
 
 
 def _nodes(activation: Activation, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pre-activations, activations and slopes."""
+    """Return pre-activations, activations and slopes."""
     after, slope, _ = activation.derivatives(values)
     return values, after, slope
 
 
 def _halvings(n_segments: int) -> list[int]:
-    """Strides over the finest nodes that cut the path into 1, 2, 4, ... segments."""
+    """Return the strides over the finest nodes that cut the path into 1, 2, 4, ... segments."""
     return [n_segments >> level for level in range(n_segments.bit_length())]
 
 
 def _segment_weights(n_segments: int, strides: Sequence[int]) -> list[float]:
-    """What the segments of every stride, one stride after the other, count in the average.
+    """Return the weight of each segment in the average, one stride after the other.
 
-    Those of the strides are the values at zero of the Lagrange polynomials of the squared strides.
+    The weight of a stride is the value at zero of the Lagrange polynomial of the squared strides.
     """
     weights = []
     for stride in strides:
@@ -187,12 +200,12 @@ def _segment_weights(n_segments: int, strides: Sequence[int]) -> list[float]:
 
 
 def _sharpness_of_values(dtype: torch.dtype, *, smooth: bool) -> float:
-    """Values bear a sharper blend than gradients do, and are then complete to rounding."""
+    """Return a sharper blend, which values tolerate but gradients do not: completeness up to rounding."""
     return 2 / math.pow(torch.finfo(dtype).eps, 0.8) if smooth else sharpness(dtype, smooth=False)
 
 
 def _segments(start: Tensor, inner: Tensor, stop: Tensor, strides: Sequence[int], sign: int) -> Tensor:
-    """Stop plus `sign` times start of the segments of every stride, one stride after the other.
+    """Return stop plus `sign` times start of the segments of every stride, one stride after the other.
 
     Parameters
     ----------
@@ -220,7 +233,7 @@ def _segments(start: Tensor, inner: Tensor, stop: Tensor, strides: Sequence[int]
 
 
 def _multiply_down(network: LayeredNetwork, slopes: list[Tensor]) -> Tensor:
-    """The output's slopes with respect to the first layer's pre-activations."""
+    """Return the output's slopes with respect to the first layer's pre-activations."""
     upper = network.weights[-1][0]
     for weight, slope in zip(reversed(network.weights[:-1]), reversed(slopes), strict=True):
         down = slope * upper

@@ -1,4 +1,4 @@
-"""Rules for the integral over the path: nodes in [0, 1] and weights that sum to one."""
+"""Quadrature rules for the integral over a path: nodes in [0, 1] and weights that sum to one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Quadrature:
         return len(self.nodes)
 
     def split(self, n_parts: int) -> "list[Quadrature]":
-        """Rules of about equal length whose integrals add up to this one's."""
+        """Return rules of about equal length whose integrals add up to this one's."""
         size = -(-len(self) // n_parts)
         return [
             Quadrature(self.nodes[start : start + size], self.weights[start : start + size])
@@ -28,7 +28,7 @@ class Quadrature:
         ]
 
     def to(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes and weights as tensors of another tensor's type and device."""
+        """Return nodes and weights as tensors of another tensor's type and device."""
         return like.new_tensor(self.nodes), like.new_tensor(self.weights)
 
 
@@ -60,10 +60,10 @@ RULES: dict[str, Callable[[int], Quadrature]] = {
 
 
 def quadrature(rule: str, n_steps: int) -> Quadrature:
-    """The rule of this name with `n_steps` steps.
+    """Return the rule of this name with `n_steps` steps.
 
-    A step is a node for ``"right"`` (the paper's Riemann sum), ``"midpoint"`` and ``"gauss_legendre"``,
-    and a panel of three nodes, which shares its ends with its neighbours, for ``"simpson"``.
+    A step is a node for ``"right"`` (the paper's Riemann sum), ``"midpoint"`` and ``"gauss_legendre"``, and a
+    panel of three nodes that shares its ends with its neighbours for ``"simpson"``.
 
     >>> quadrature("right", 4).nodes
     (0.25, 0.5, 0.75, 1.0)

@@ -1,8 +1,8 @@
-r"""Group conditional baselines: the typical member of each (label, group) cell.
+r"""References of attributions: the typical member of each (label, group) cell.
 
-:math:`b_{y,g}` is the mean of the rows with label y in group g. In training it follows the mini-batches
-as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. Baselines are fixed
-reference points: nothing is ever differentiated through them.
+The baseline :math:`b_{y,g}` is the mean of the rows with label y in group g. In training it follows the
+mini-batches as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. Baselines
+are fixed reference points: nothing is differentiated through them.
 """
 
 from functools import reduce
@@ -15,11 +15,11 @@ from torch.nn.functional import one_hot
 
 __all__ = ["CellSums", "GroupBaselines", "cell_sums", "indicator"]
 
-_AT_ONCE = 4096  # rows in double precision, which stay in the cache
+_CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
-    """One where a row has a code, shape (n, codes); an error, which calls them by `name`, for other codes."""
+    """Return the one-hot matrix (n, codes) of integer codes; an error calls codes out of range by `name`."""
     try:
         return one_hot(codes, n_codes)
     except RuntimeError as error:
@@ -27,7 +27,7 @@ def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
 
 
 class CellSums(NamedTuple):
-    """Sums and counts of rows by cell; those of several processes are added up with ``+``."""
+    """Sums and counts of rows by cell; ``+`` adds those of several processes."""
 
     sums: Tensor  # (labels, groups, ...)
     counts: Tensor  # (labels, groups)
@@ -39,14 +39,14 @@ class CellSums(NamedTuple):
 
     @property
     def means(self) -> Tensor:
-        """Means by cell; zero, not NaN, where a cell is empty."""
+        """Means by cell; zero, not NaN, for an empty cell."""
         return self.sums / _spread(self.counts.clamp(min=1), self.sums)
 
 
 def cell_sums(
     inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2
 ) -> CellSums:
-    """Sums of rows by (label, group) cell, in one product.
+    """Sum rows by (label, group) cell, in one matrix product.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def cell_sums(
     labels, groups : Tensor of shape (n,)
         Integer codes.
     n_groups, n_labels : int
-        How many codes there are; a cell may have no rows.
+        The numbers of codes; a cell may have no rows.
 
     >>> sums = cell_sums(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]),
     ...                  torch.tensor([1, 1, 0]), n_groups=2)
     >>> sums.means[0, 1], sums.counts.tolist()
     (tensor([2.]), [[0, 2], [1, 0]])
     """
-    # Two indicators, each of which refuses codes out of range: a single code for the cell would not.
+    # Two indicators, since each rejects codes out of range; a combined code for the cell would not.
     by_label, by_group = indicator(labels, n_labels, "labels"), indicator(groups, n_groups, "groups")
     membership = (by_label.unsqueeze(2) * by_group.unsqueeze(1)).flatten(1)
     flat = membership.T.to(inputs.dtype) @ inputs.flatten(1)
@@ -80,16 +80,16 @@ class GroupBaselines(nn.Module):
     Parameters
     ----------
     values : Tensor of shape (labels, groups, ...)
-        Where the averages start.
+        The initial averages.
     rate : float
-        The paper's gamma, the share of a mini-batch's mean in an update.
+        The paper's gamma: the weight of a mini-batch's mean in an update.
 
     Attributes
     ----------
     values : Tensor of shape (labels, groups, ...)
-        The baselines; a buffer, so that they are saved, moved and loaded with a module.
+        The baselines; a buffer, saved, moved and loaded with a module.
     n_empty : Tensor of shape (labels, groups)
-        How often a cell had no rows in a mini-batch, so that its baseline stayed as it was.
+        How often a cell had no rows in a mini-batch and its baseline stayed unchanged.
 
     Examples
     --------
@@ -123,23 +123,23 @@ class GroupBaselines(nn.Module):
     def from_data(
         cls, x: Tensor, y: Tensor, groups: Tensor, *, n_groups: int | None = None, rate: float = 0.1
     ) -> "GroupBaselines":
-        """Start from the means of all rows; every cell must have at least one."""
+        """Create baselines from the means of all rows; every cell must have at least one row."""
         if not len(x) == len(y) == len(groups):
             lengths = f"{len(x)}, {len(y)} and {len(groups)}"
-            raise ValueError(f"x, y and groups must have one entry for each row, not {lengths} of them")
+            raise ValueError(f"x, y and groups must have one entry per row, not {lengths} of them")
         n_groups = int(groups.max()) + 1 if n_groups is None else n_groups
-        # Sums of many rows lose digits in single precision.
+        # Sums over many rows lose digits in single precision.
         exact = torch.float64 if x.device.type != "mps" else x.dtype
         parts = (
             cell_sums(rows.to(exact), labels, codes, n_groups=n_groups)
             for rows, labels, codes in zip(
-                *(each.split(_AT_ONCE) for each in (x.detach(), y.long(), groups.long())), strict=True
+                *(each.split(_CHUNK_ROWS) for each in (x.detach(), y.long(), groups.long())), strict=True
             )
         )
         sums = reduce(add, parts)
         if (sums.counts == 0).any():
             empty = [tuple(cell) for cell in (sums.counts == 0).nonzero().tolist()]
-            raise ValueError(f"no rows in the (label, group) cells {empty}: there is no baseline for them")
+            raise ValueError(f"no rows in the (label, group) cells {empty}, so they have no baseline")
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         return cls(sums.means.to(dtype), rate=rate)
 
@@ -150,8 +150,8 @@ class GroupBaselines(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
-        """Move the averages by one mini-batch; returns its sums, to be added up across processes."""
-        with torch.autocast(x.device.type, enabled=False):  # means are no better than what they are made of
+        """Update the averages with one mini-batch, and return its sums, which several processes can add."""
+        with torch.autocast(x.device.type, enabled=False):  # means need full precision
             sums = cell_sums(
                 x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values)
             )
@@ -160,10 +160,10 @@ class GroupBaselines(nn.Module):
 
     @torch.no_grad()
     def update_from(self, sums: CellSums) -> None:
-        """Move the averages by the means of cell sums; a cell without rows stays as it is and is counted."""
+        """Update the averages with the means of cell sums; an empty cell stays unchanged and is counted."""
         counts = sums.counts
         if counts.is_cpu and not torch.compiler.is_compiling() and all(map(all, counts.tolist())):
-            # The usual case, in few operations.
+            # The usual case (no empty cell) in few operations.
             self.values.lerp_((sums.sums / _spread(counts, sums.sums)).to(self.values.dtype), self.rate)
             return
         share = (counts > 0).to(self.values.dtype).mul_(self.rate)
@@ -171,10 +171,10 @@ class GroupBaselines(nn.Module):
         self.n_empty += counts == 0
 
     def of(self, labels: Tensor) -> Tensor:
-        """The baselines of each row's label, under every group: shape (groups, n, ...)."""
+        """Return the baselines of each row's label under every group, shape (groups, n, ...)."""
         return self.values.transpose(0, 1)[:, labels]
 
     def extra_repr(self) -> str:
-        """Shape and rate."""
+        """Return shape and rate for ``repr``."""
         labels, groups, *shape = self.values.shape
         return f"labels={labels}, groups={groups}, inputs={tuple(shape)}, rate={self.rate}"

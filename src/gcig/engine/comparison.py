@@ -1,4 +1,4 @@
-r"""The disparity of normalised attributions, and its pullback, in place.
+r"""Disparity of attributions, and its pullback, in place: `gcig.core.disparity.disparity` by hand.
 
 With attributions :math:`u_g` of one row, :math:`p_g = u_g / (\|u_g\| + \epsilon)`, the disparity V is the
 root mean square distance of the :math:`p_g` over all pairs of groups.
@@ -15,7 +15,7 @@ __all__ = ["Comparison", "ComparisonArrays", "compare", "pull_compare"]
 
 
 class ComparisonArrays:
-    """The arrays of a comparison, with the views that it takes of them.
+    """The arrays of a comparison, with their views.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class ComparisonArrays:
             self.pull.unbind(0),
             self.along.unbind(0),
         )
-        # Factors of whole rows.
+        # Factors that broadcast over the columns of a row.
         self.row_inverse, self.row_pull, self.row_along = (
             factor.unsqueeze(-1) for factor in (self.inverse, self.pull, self.along)
         )
 
 
 class Comparison(NamedTuple):
-    """The disparity (n,) of each row and the norms (groups, n) of its attributions; arrays of their own."""
+    """The disparity (n,) of each row and the norms (groups, n) of its attributions, as new arrays."""
 
     disparity: Tensor
     norms: Tensor
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 def compare(arrays: ComparisonArrays, norm: str, eps: float) -> Comparison:
     """Normalise the attributions and compare the groups.
 
-    `spread` becomes :math:`p_1 - p_2` for two groups, shape (n, columns), and :math:`p_g` less their mean
+    `spread` becomes :math:`p_1 - p_2` for two groups, shape (n, columns), and :math:`p_g` minus their mean
     for more, shape (groups, n, columns).
     """
     attributions, spread, points = arrays.attributions, arrays.spread, arrays.points
@@ -62,27 +62,27 @@ def compare(arrays: ComparisonArrays, norm: str, eps: float) -> Comparison:
     torch.add(norms, eps, out=arrays.inverse).reciprocal_()
     torch.mul(attributions, arrays.row_inverse, out=arrays.work)
     if arrays.n_groups == 2:
-        # Not one fused operation: equal points must have a distance of exactly zero.
+        # A fused operation would not give equal points a distance of exactly zero.
         torch.sub(points[0], points[1], out=spread)
         disparity = torch.linalg.vector_norm(spread, dim=-1)
     else:
-        # First relative to one group, so that the deviations of nearly equal points sum to zero, too.
+        # First relative to one group: deviations of nearly equal points then sum to zero, too.
         torch.sub(arrays.work, points[0], out=spread)
         spread.sub_(spread.mean(0))
-        # In two steps: a norm over two dimensions is many times slower on CPU.
+        # Two steps, since a norm over two dimensions is many times slower on CPU.
         lengths = torch.linalg.vector_norm(spread, dim=-1)
         disparity = torch.linalg.vector_norm(lengths, dim=0).mul_((2 / (arrays.n_groups - 1)) ** 0.5)
     return Comparison(disparity, norms)
 
 
 def pull_compare(arrays: ComparisonArrays, found: Comparison, d_disparity: Tensor, norm: str) -> Tensor:
-    """Gradient of the attributions, in `work`; the attributions are overwritten.
+    """Write the gradient of the attributions to `work`; the attributions are overwritten.
 
-    It is zero, not NaN, where the disparity or all attributions are zero.
+    It is zero, not NaN, if the disparity or all attributions are zero.
     """
     disparity, norms = found
     pull, along, spread, work = arrays.pull, arrays.along, arrays.spread, arrays.work
-    # Its inverse times that of the norms must not overflow, or zero times it would be NaN.
+    # The product of both inverses must not overflow, or zero times it would be NaN.
     tiny = torch.finfo(norms.dtype).tiny ** 0.5
     torch.mul(arrays.inverse, d_disparity / disparity.clamp_min(tiny), out=pull)
     if arrays.n_groups == 2:

@@ -1,4 +1,4 @@
-"""All parameters of a module as one tensor, so that an optimizer has one thing to move."""
+"""AdamW over all parameters of a module as one flat tensor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ __all__ = ["FlatAdamW", "clip_norm", "flat_parameters"]
 
 @contextmanager
 def flat_parameters(module: nn.Module) -> Iterator[list[nn.Parameter]]:
-    """Lay out a module's parameters and their gradients as views of one tensor each, for a while.
+    """Lay out a module's parameters and their gradients as views of one tensor each, inside the context.
 
-    An optimizer step, a norm and a reset of the gradient are then one operation instead of one for each
-    tensor, which is what small networks spend their time on. The module itself notices nothing. Where the
-    parameters are not all of one type on one device they are handed out as they are.
+    An optimizer step, a norm and a reset of the gradient are then one operation instead of one per tensor;
+    small networks spend most of their time on those. The module itself is unaffected. Parameters of several
+    types or devices are yielded unchanged.
 
     Yields
     ------
     list of nn.Parameter
-        What to give to the optimizer: one flat parameter, or all of them.
+        The optimizer's parameters: one flat parameter, or all of them.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def _views(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
 
 @torch.no_grad()
 def clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
-    """Shorten the gradient to a largest l2 norm.
+    """Scale the gradient down to a largest l2 norm: `torch.nn.utils.clip_grad_norm_` in one operation.
 
     >>> weight = nn.Parameter(torch.zeros(2))
     >>> weight.grad = torch.tensor([3.0, 4.0])
@@ -70,28 +70,28 @@ def clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
         nn.utils.clip_grad_norm_(parameters, largest)
         return
     norm = torch.linalg.vector_norm(gradients[0])
-    # An infinite bound leaves the gradient alone.
+    # An infinite bound leaves the gradient unchanged.
     gradients[0].mul_((largest / norm).clamp(max=1))
 
 
 class FlatAdamW:
     """AdamW without the bookkeeping that costs a small network more than its arithmetic.
 
-    The update is torch's (decoupled weight decay, bias-corrected moments), on the one flat parameter that
-    `flat_parameters` hands out, or on several.
+    The update is that of `torch.optim.AdamW` (decoupled weight decay, bias-corrected moments), applied to the
+    flat parameter of `flat_parameters`, or to several.
 
     Parameters
     ----------
     parameters : list of nn.Parameter
     learning_rate, weight_decay : float
     betas : pair of float
-        Decay of the first and the second moment.
+        Decay rates of the first and the second moment.
     eps : float
 
     Attributes
     ----------
     param_groups : list with one dict
-        Its ``"lr"`` may be changed by a schedule.
+        A schedule may change its ``"lr"``.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class FlatAdamW:
         self._n_steps = 0
 
     def zero_grad(self) -> None:
-        """Set gradients to zero in place: they may be views."""
+        """Set gradients to zero in place, since they may be views."""
         for parameter in self.param_groups[0]["params"]:
             if parameter.grad is not None:
                 parameter.grad.zero_()
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters along their gradients."""
+        """Update the parameters."""
         self._n_steps += 1
         rate, (decay1, decay2) = self.param_groups[0]["lr"], self.betas
         bias1, bias2 = 1 - decay1**self._n_steps, 1 - decay2**self._n_steps

@@ -1,9 +1,9 @@
-"""Where the nodes and segments of paths lie in memory, and how values move between them.
+"""The arrays of a secant pass: where nodes and segments of paths lie in memory, and moves between them.
 
-*Nodes* are the rows of one matrix a layer, in this order: the interior nodes of the paths (K - 1, groups,
+*Nodes* are the rows of one matrix per layer, in this order: the interior nodes of the paths (K - 1, groups,
 n), the (groups, labels) cells where paths start, the n rows where they end, and the plain rows, which are
-predicted but not explained. So the nodes that lie on paths are a prefix; the ends of paths are a suffix, and
-so are all rows, in their own order. *Segments* have the shape (K, groups, n, units).
+predicted but not explained. The nodes that lie on paths are therefore a prefix; the ends of paths are a
+suffix, and so are all rows, in their own order. *Segments* have the shape (K, groups, n, units).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gcig.core.activations import Room
-from gcig.core.secant import SecantRoom
+from gcig.core.activations import Buffers
 from gcig.engine.comparison import ComparisonArrays
 from gcig.engine.scratch import Scratch
+from gcig.engine.secants import SecantBuffers
 
 __all__ = ["LayerArrays", "PathArrays", "PathShape", "add_up"]
 
 
 class PathShape(NamedTuple):
-    """The sizes that fix all arrays."""
+    """The sizes that determine all arrays."""
 
     n_rows: int
     n_plain: int
@@ -34,35 +34,35 @@ class PathShape(NamedTuple):
 
     @property
     def n_interior(self) -> int:
-        """Nodes between the ends of paths."""
+        """Number of nodes between the ends of paths."""
         return (self.n_segments - 1) * self.n_groups * self.n_rows
 
     @property
     def n_cells(self) -> int:
-        """Nodes where paths start."""
+        """Number of nodes where paths start."""
         return self.n_groups * self.n_labels
 
     @property
     def n_path_nodes(self) -> int:
-        """Nodes that lie on paths."""
+        """Number of nodes on paths."""
         return self.n_interior + self.n_cells + self.n_rows
 
     @property
     def n_nodes(self) -> int:
-        """All nodes."""
+        """Number of all nodes."""
         return self.n_path_nodes + self.n_plain
 
 
 class PathArrays:
-    """All arrays of a pass over some rows and their paths, with the views that the pass takes of them.
+    """All arrays of a pass over some rows and their paths, with the views that the pass takes.
 
-    Making a view costs as much as adding two small arrays, so that all are made beforehand. Names that begin
-    with `flat_` are matrices: the same memory as the array of that name.
+    Creating a view costs as much as adding two small arrays, so all views are created beforehand. Names that
+    begin with `flat_` are matrices that share the memory of the array of that name.
 
     Attributes
     ----------
     inputs : Tensor of shape (n + plain, columns)
-        The explained rows, then those that are only predicted: to be filled in by whoever has them.
+        The explained rows, then those that are only predicted; filled in by the caller.
     """
 
     def __init__(self, shape: PathShape, scratch: Scratch, like: Tensor) -> None:
@@ -72,14 +72,14 @@ class PathArrays:
         self.rows = self.inputs[:n]
         self._cells_by_label = self.cells.view(groups, labels, columns).transpose(0, 1)
 
-        # The cell where a path starts: among the cells, and as a node with its three quantities.
+        # The cell where each path starts: its index among the cells, and as a node of the three quantities.
         cells = torch.arange(groups, device=like.device).view(1, groups, 1) * labels
         nodes = torch.arange(3, device=like.device).view(3, 1, 1) * shape.n_nodes + shape.n_interior
         self._offsets = torch.cat([nodes + cells, cells])
         self._index = self._offsets.new_empty(4, groups, n)
         self.start_index, self.cell_index = self._index[:3].flatten(), self._index[3].flatten()
 
-        # One where a row has a label, with the sign that a start has in each of the three differences.
+        # One if a row has a label, with the sign of a start in each of the three differences.
         self._identity = torch.eye(labels, dtype=like.dtype, device=like.device)
         self._members = like.new_empty(n, labels)
         self._members_by_label = self._members.T
@@ -105,7 +105,7 @@ class PathArrays:
         self.flat_slope_transposed = self.flat_slope.T
 
     def load(self, labels: Tensor, baselines: Tensor) -> None:
-        """Take in the labels (n,) of the explained rows and the baselines (labels, groups, columns)."""
+        """Copy the labels (n,) of the explained rows and the baselines (labels, groups, columns)."""
         self._cells_by_label.copy_(baselines)
         torch.add(self._offsets, labels, out=self._index)
         torch.index_select(self._identity, 0, labels, out=self._members)
@@ -118,8 +118,8 @@ _Combination = tuple[Callable[..., Tensor], Tensor, Tensor, Tensor]
 class LayerArrays:
     """The arrays of one hidden layer, and the moves between its nodes and segments.
 
-    The leading 3 stands for pre-activations, values and slopes at nodes, and for runs, rises and sums of
-    slopes over segments. The gradient of the last is left out where the activation has no curvature.
+    The leading 3 stands for pre-activations, values and slopes at nodes, and for runs, rises and slope sums
+    over segments. The gradient of the last is omitted if the activation has no curvature.
     """
 
     def __init__(
@@ -148,17 +148,17 @@ class LayerArrays:
         self._interior = self.pre_activations[interior].view(-1, *segments[1:])
         self._flat_nodes = nodes.flatten(0, 1)
 
-        # Segments. Their number comes first in memory, so that those that start at cells are one block.
+        # Segments. Their index comes first in memory, so the segments that start at cells are one block.
         blocks = array("differences", segments[0], 3, *segments[1:])
         differences = blocks.transpose(0, 1)
         self.differences = differences.unbind(0)
-        self.secants = SecantRoom(
+        self.secants = SecantBuffers(
             array("slope", *segments), array("divisor", *segments), like.new_full((), 2.0)
         )
         self.down, self.upper = array("down", *segments), array("upper", *segments)
         self.flat_down, self.flat_upper = self.down.flatten(0, 2), self.upper.flatten(0, 2)
         self.flat_down_transposed = self.flat_down.T
-        # The first layer's is that of the slope averaged over the segments.
+        # In the first layer this is the gradient of the slope averaged over the segments.
         self.d_down = array("d_down", *segments[0 if index else 1 :])
         self.flat_d_down = self.d_down.flatten(0, -2)
         self._starts = blocks[0].flatten(0, 2)
@@ -175,8 +175,8 @@ class LayerArrays:
         self.d_off_path = d_nodes[:2, off_path].unbind(0) if shape.n_plain else None
         curvatures = array("curvatures", shape.n_nodes, units) if shape.curved[index] else None
         self.curvatures_on_path = None if curvatures is None else curvatures[on_path]
-        # Gradients are not there yet when activations are computed.
-        self.room = Room(self.values, self.slopes, curvatures, work=self.d_pre_activations)
+        # Activations are computed before gradients, so they may use the same memory as work space.
+        self.buffers = Buffers(self.values, self.slopes, curvatures, work=self.d_pre_activations)
         self.sharpness = shape.sharpness[index]
         self.scales = like.new_full((shape.n_nodes,), self.sharpness)
         self.end_scales = self.scales[shape.n_interior :]
@@ -192,7 +192,7 @@ class LayerArrays:
         self._d_joins = _combine(differences[:pulled, :-1], differences[:pulled, 1:], self._d_interior)
 
     def interpolate(self, cell_index: Tensor) -> None:
-        """Set the first layer's pre-activations at the interior nodes from those at the ends."""
+        """Interpolate the first layer's pre-activations at the interior nodes from those at the ends."""
         starts = self.ends.index_select(0, cell_index).view(self._interior.shape[1:])
         for position, interior in _positions(self._interior):
             torch.lerp(starts, self._rows, position, out=interior)
@@ -205,7 +205,7 @@ class LayerArrays:
             self._d_cells[0].add_(torch.bmm(self._unsigned, interior), alpha=1 - position)
 
     def join(self, start_index: Tensor) -> tuple[Tensor, ...]:
-        """Differences over the segments, from the nodes."""
+        """Compute differences over the segments from the nodes."""
         torch.index_select(self._flat_nodes, 0, start_index, out=self._starts)
         for combine, stop, start, out in self._joins:
             combine(stop, start, out=out)
@@ -221,7 +221,7 @@ class LayerArrays:
 
 
 def add_up(terms: Sequence[Tensor], out: Tensor) -> Tensor:
-    """The sum of two terms or more; where they are few, much faster on CPU than `torch.sum`."""
+    """Add two or more terms; for few terms much faster on CPU than `torch.sum`."""
     torch.add(terms[0], terms[1], out=out)
     for term in terms[2:]:
         out.add_(term)
@@ -229,12 +229,12 @@ def add_up(terms: Sequence[Tensor], out: Tensor) -> Tensor:
 
 
 def _positions(interior: Tensor) -> list[tuple[float, Tensor]]:
-    """The interior nodes (K - 1, ...) with their positions on the path."""
+    """Return the interior nodes (K - 1, ...) with their positions on the path."""
     return [((k + 1) / (len(interior) + 1), nodes) for k, nodes in enumerate(interior)]
 
 
 def _combine(stop: Tensor, start: Tensor, out: Tensor) -> list[_Combination]:
-    """What makes differences of three quantities: of slopes it is the sum."""
+    """Return the operations that form differences of two quantities, and the sum of the third (slopes)."""
     if not out.numel():
         return []
     last = [(torch.add, stop[2], start[2], out[2])] if len(out) == 3 else []
@@ -242,7 +242,7 @@ def _combine(stop: Tensor, start: Tensor, out: Tensor) -> list[_Combination]:
 
 
 def _joins(rows: Tensor, interior: Tensor, segments: Tensor) -> list[_Combination]:
-    """What makes segments of the nodes, once the first of them hold their starts."""
+    """Return the operations that turn nodes into segments whose first entries already hold the starts."""
     first, last, count = segments[:, 0], segments[:, -1], segments.shape[1]
     if count == 1:
         return _combine(rows, first, first)

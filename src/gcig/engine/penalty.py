@@ -1,7 +1,8 @@
-"""The penalty of a layered network with its parameter gradient, chunk by chunk.
+"""The GCIG penalty of a layered network with its parameter gradient, chunk by chunk, by hand.
 
-The gradient is computed along with the value, while a chunk is still in the processor's cache, so that
-memory does not grow with the batch and the backward pass only scales. See `gcig.engine.secant_pass`.
+The gradient is computed along with the value, while a chunk is still in the processor's cache: memory does
+not grow with the batch, and the backward pass only scales. The readable twin is
+`gcig.GCIGPenalty.readable`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ def secant_penalty(
     scratch: Scratch | None = None,
     max_bytes: int = _CHUNK_BYTES,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The weighted sum of the rows' disparities, differentiable with respect to the parameters.
+    """Return the weighted sum of the rows' disparities, differentiable with respect to the parameters.
 
     Parameters
     ----------
@@ -42,15 +43,15 @@ def secant_penalty(
     inputs : Tensor of shape (n, columns)
         Rows; not differentiated.
     labels : Tensor of shape (n,)
-        Which baselines a row is compared with.
+        The labels whose baselines the rows are compared with.
     baselines : Tensor of shape (labels, groups, columns)
         Not differentiated.
     weights : Tensor of shape (n,)
-        What each row's disparity counts.
+        The weight of each row's disparity.
     scratch : Scratch, optional
-        Kept by a caller who calls often.
+        Arrays kept between calls.
     max_bytes : int
-        Rows are worked off in chunks of about this much memory.
+        Rows are processed in chunks of about this much memory.
 
     Returns
     -------
@@ -125,7 +126,7 @@ class _SecantPenalty(torch.autograd.Function):
 
 
 def _even_slices(n: int, largest: int) -> list[slice]:
-    """Cover range(n) by as few slices of nearly equal length as `largest` allows."""
+    """Cover range(n) by the fewest slices of nearly equal length that `largest` allows."""
     count = -(-n // largest)
     bounds = [n * index // count for index in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]

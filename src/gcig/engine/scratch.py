@@ -1,4 +1,4 @@
-"""Arrays that outlive a call."""
+"""Arrays that are kept from call to call."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -17,9 +17,9 @@ Plan = TypeVar("Plan")
 class Scratch:
     """Named arrays, and plans made of views of them, that are kept from call to call.
 
-    Fresh large arrays cost page faults in every step, several times what is computed in them, and making
-    a hundred views costs as much as a product. Both are safe to keep because a pass is finished, gradient
-    and all, when it returns. Not safe to share between threads.
+    Fresh large arrays cost page faults in every step, several times the cost of the arithmetic in them, and
+    creating a hundred views costs as much as a matrix product. Both are safe to keep because a pass is
+    complete, gradient included, when it returns. A scratch must not be shared between threads.
     """
 
     def __init__(self) -> None:
@@ -33,18 +33,18 @@ class Scratch:
         return Scratch, ()
 
     def array(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """An array of this shape with arbitrary contents; the same memory for the same name."""
+        """Return an array of this shape with arbitrary contents; the same memory for the same name."""
         size = math.prod(shape)
         storage = self._storage.get(name)
         kind = (like.dtype, like.device)
         if storage is None or len(storage) < size or (storage.dtype, storage.device) != kind:
-            with torch.inference_mode(False):  # or training could not write there later
+            with torch.inference_mode(False):  # otherwise training could not write to it later
                 storage = self._storage[name] = like.new_empty(size)
-            self._plans.clear()  # they may hold on to the memory that was replaced
+            self._plans.clear()  # they may hold the memory that was replaced
         return storage[:size].view(shape)
 
     def recall(self, key: Hashable, build: Callable[[], Plan]) -> Plan:
-        """The plan that was built under this key, or a new one."""
+        """Return the plan that was built under this key, or build it."""
         if key not in self._plans:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()

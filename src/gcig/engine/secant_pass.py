@@ -1,24 +1,16 @@
-r"""Attributions by secants, their disparity, and the parameter gradient of both, by hand.
+"""Secant attributions, their disparity, and the parameter gradient of both, by hand.
 
-Cut the straight path from a baseline b to a row x into K segments. Over one segment, with
-:math:`z_l` the pre-activations of layer l, the change of the network's output is *exactly*
+The readable twins are `gcig.core.paths.cell_secant_attributions` (which has the derivation) and
+`gcig.core.disparity.disparity`.
 
-.. math:: \Delta f = w^\top S_L W_L \cdots S_1 W_1 \, \Delta x, \qquad
-          S_l = \operatorname{diag} \frac{\Delta s(z_l)}{\Delta z_l},
-
-so that :math:`W_1^\top S_1 \cdots W_L^\top S_L w`, averaged over the segments, gives attributions that are
-complete at any K. They converge to integrated gradients as K grows; with one hidden layer they *are*
-integrated gradients at K = 1. Unlike slopes s' taken at fixed nodes, secants see a kink of s that moves
-with the parameters, so that the parameter gradient is right for ReLU as well.
-
-What makes the pass cheap: the first layer is linear along the path and needs no product per node; the
-baselines' end of the path is one row per (label, group) cell; W_1 is applied once, to the averaged slope;
-and because the penalty is a weighted sum over rows with weights known beforehand, its gradient is computed
-along with its value. The rows' own forward pass is part of it, so that a loss on the predictions costs one
-more vector in the downward pass and no product.
+The pass is cheap because the first layer is linear along the path and needs no product per node; the
+baselines' end of the path is one row per (label, group) cell; W_1 is applied once, to the averaged slope; and
+the gradient of the penalty, a weighted sum over rows with weights known beforehand, is computed along with
+its value. The rows' own forward pass is part of it, so a loss on the predictions costs one more vector in
+the downward pass and no product.
 
 Scale: the gradients of a layer's nodes are kept divided by the sharpness of its secants, and the products
-that they enter make up for it (see `gcig.core.secant.pull_secants`).
+that they enter make up for it (see `gcig.engine.secants.pull_secants`).
 """
 
 from collections.abc import Hashable, Sequence
@@ -31,24 +23,25 @@ from torch import Tensor
 
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
-from gcig.core.secant import Secants, pull_secants, secants, sharpness
+from gcig.core.numerics import sharpness
 from gcig.engine.comparison import Comparison, compare, pull_compare
 from gcig.engine.path_arrays import LayerArrays, PathArrays, PathShape, add_up
 from gcig.engine.scratch import Scratch
+from gcig.engine.secants import Secants, pull_secants, secants
 
 __all__ = ["Gradient", "Layers", "SecantPass", "SecantRule"]
 
 
 @dataclass(frozen=True)
 class SecantRule:
-    """How paths are cut and attributions compared.
+    """The division of paths and the comparison of attributions.
 
     Parameters
     ----------
     n_segments : int
         K, the number of segments of each path.
     norm : {"l1", "l2"}
-        What attributions are divided by.
+        The norm by which attributions are divided.
     eps : float
         Added to the norms.
     """
@@ -61,7 +54,7 @@ class SecantRule:
 class Layers(NamedTuple):
     """The parameters of a layered network, as a pass uses them.
 
-    `transposed` are the weights once more, and `top` is the last of them as a vector. `kind` says all that
+    `transposed` are the transposed weights, and `top` is the last weight as a vector. `kind` identifies what
     the arrays of a pass depend on.
     """
 
@@ -74,13 +67,13 @@ class Layers(NamedTuple):
 
     @classmethod
     def split(cls, parameters: Sequence[Any], activations: Sequence[Activation]) -> "Layers":
-        """From all weights, then all biases."""
+        """Split a sequence of all weights, then all biases."""
         half = len(parameters) // 2
         return cls._with_views(parameters[:half], parameters[half:], activations)
 
     @classmethod
     def of(cls, network: LayeredNetwork) -> "Layers":
-        """The same memory as the network's parameters, outside any graph."""
+        """Return views of the network's parameters, outside any graph."""
         biases = [None if bias is None else bias.detach() for bias in network.biases]
         return cls._with_views([weight.detach() for weight in network.weights], biases, network.activations)
 
@@ -96,23 +89,23 @@ class Layers(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """One array for each weight and for each bias, also for those that are None."""
+    """One array per weight and per bias, also for biases that are None."""
 
     weights: list[Tensor]
     biases: list[Tensor]
 
     def add_(self, other: "Gradient") -> "Gradient":
-        """Add another in place."""
+        """Add another gradient in place."""
         torch._foreach_add_([*self.weights, *self.biases], [*other.weights, *other.biases])
         return self
 
     def scaled(self, factor: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
-        """Times a number, as new arrays; None for what is not needed."""
+        """Return the gradient times a number, as new arrays; None for what is not needed."""
         parts = torch._foreach_mul([*self.weights, *self.biases], factor)
         return [part if need else None for part, need in zip(parts, needed, strict=True)]
 
     def copy_to(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
-        """Write into arrays of the same shapes; where a bias is None there is nowhere to write."""
+        """Write into arrays of the same shapes; biases that are None are skipped."""
         wanted = [part for part, to in zip(self.biases, biases, strict=True) if to is not None]
         there = [to for to in biases if to is not None]
         torch._foreach_copy_([*weights, *there], [*self.weights, *wanted])
@@ -121,24 +114,24 @@ class Gradient(NamedTuple):
 class SecantPass:
     """One pass over rows that fit in memory at once.
 
-    Call `load`, `propagate`, `compare`, and, where the gradient is wanted, `pull`, in this order and once
-    each: arrays are overwritten on the way.
+    Call `load`, `propagate`, `compare` and, if the gradient is needed, `pull`, in this order and once each:
+    each step overwrites arrays.
 
     Parameters
     ----------
     network : Layers
     n_rows, n_plain : int
-        The numbers of explained rows, and of those that are only predicted.
+        The numbers of explained rows, and of rows that are only predicted.
     baselines : Tensor of shape (labels, groups, columns)
-        Only their shape and type count here; `load` takes their values.
+        Only shape and type matter here; `load` takes the values.
     rule : SecantRule
     scratch : Scratch
-        What is kept from pass to pass.
+        Arrays kept from pass to pass.
 
     Attributes
     ----------
     inputs : Tensor of shape (n_rows + n_plain, columns)
-        To be filled in before `propagate`: the explained rows come first.
+        Filled in by the caller before `propagate`; the explained rows come first.
     """
 
     def __init__(
@@ -165,7 +158,7 @@ class SecantPass:
         )
         self.inputs = self.arrays.inputs
         self.secants: list[Secants] = []
-        # What each segment's secants multiply.
+        # The factor of each segment's secants.
         self.top = network.top / rule.n_segments if rule.n_segments > 1 else network.top
 
     def _shape(self, n_rows: int, n_plain: int, baselines: Tensor) -> PathShape:
@@ -184,35 +177,35 @@ class SecantPass:
         )
 
     def load(self, labels: Tensor, baselines: Tensor) -> None:
-        """Take in the labels (n_rows,) of the explained rows, and the baselines (labels, groups, columns)."""
+        """Copy the labels (n_rows,) of the explained rows, and the baselines (labels, groups, columns)."""
         self.arrays.load(labels, baselines)
 
     def propagate(self) -> None:
-        """Values at all nodes and secants over all segments, from the first layer up."""
+        """Compute values at all nodes and secants over all segments, from the first layer up."""
         network, below = self.network, self.arrays.ends
         for index, arrays in enumerate(self.arrays.layers):
             nodes = arrays.pre_activations if index else arrays.ends
             _affine(network.biases[index], below, network.transposed[index], nodes)
             if index == 0 and self.rule.n_segments > 1:
                 arrays.interpolate(self.arrays.cell_index)
-            network.activations[index].derivatives(arrays.pre_activations, arrays.room)
+            network.activations[index].derivatives(arrays.pre_activations, arrays.buffers)
             differences = arrays.join(self.arrays.start_index)
             self.secants.append(secants(differences, arrays.sharpness, arrays.secants))
             below = arrays.values
 
     def logits(self) -> Tensor:
-        """The network's outputs (n + plain,) for all rows."""
+        """Return the network's outputs (n + plain,) for all rows."""
         bias = self.network.biases[-1]
         logits = torch.mv(self.arrays.layers[-1].row_values, self.network.top)
         return logits if bias is None else logits.add_(bias)
 
     @property
     def attributions(self) -> Tensor:
-        """Of shape (groups, n, columns), once they are compared and until `pull`."""
+        """The attributions (groups, n, columns); valid between `compare` and `pull`."""
         return self.arrays.attributions
 
     def compare(self) -> Comparison:
-        """Multiply the secants down to the inputs, weigh by the path, normalise and compare the groups."""
+        """Multiply the secants down to the inputs, then normalise and compare the groups."""
         weights, arrays, layers = self.network.weights, self.arrays, self.arrays.layers
         upper = self.top
         for index in range(len(layers) - 1, -1, -1):
@@ -236,9 +229,9 @@ class SecantPass:
         d_logits: Tensor | None = None,
         d_attributions: Tensor | None = None,
     ) -> Gradient:
-        """The parameter gradient, from those of the disparities (n,) and of the logits (n + plain,).
+        """Return the parameter gradient, given the gradients of the disparities (n,) and logits (n + plain,).
 
-        `d_attributions` is that of another term of the attributions, shape (groups, n, columns).
+        `d_attributions` (groups, n, columns) is the gradient of another term of the attributions.
         """
         pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
         if d_attributions is not None:
@@ -250,9 +243,9 @@ class SecantPass:
         return Gradient(d_weights, d_biases)
 
     def _pull_slopes(self, d_input_slopes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """The gradient of the weights as far as they multiply slopes, and that of every layer's secants.
+        """Return the gradient of the weights as factors of slopes, and that of every layer's secants.
 
-        `d_input_slopes`, shape (groups x n, columns), is that of the slopes with respect to the inputs.
+        `d_input_slopes`, shape (groups x n, columns), is the gradient of the slopes at the inputs.
         """
         transposed, layers = self.network.transposed, self.arrays.layers
         d_weights = [torch.mm(self.arrays.flat_slope_transposed, d_input_slopes)]
@@ -275,7 +268,7 @@ class SecantPass:
     def _pull_nodes(
         self, d_secants: Sequence[Tensor], d_logits: Tensor | None, d_weights: Sequence[Tensor]
     ) -> list[Tensor]:
-        """Add the gradient that reaches the weights through the nodes; return that of the biases."""
+        """Add the gradient that reaches the weights through the nodes, and return that of the biases."""
         weights, layers = self.network.weights, self.arrays.layers
         d_biases = [self._pull_logits(d_logits, d_weights[-1])]
         above: LayerArrays | None = None
@@ -307,7 +300,7 @@ class SecantPass:
         return d_biases
 
     def _pull_logits(self, d_logits: Tensor | None, d_top: Tensor) -> Tensor:
-        """Add to the gradient of the last layer's weights; return that of its bias."""
+        """Add to the gradient of the last layer's weights, and return that of its bias."""
         if d_logits is None:
             return d_top.new_zeros(1)
         d_top.addmv_(self.arrays.layers[-1].row_values_transposed, d_logits)

@@ -1,25 +1,23 @@
-"""Terms of the training objective: what the outcome terms penalise, and how terms are weighed."""
+"""Losses: the GCIG penalty, outcome losses, and objectives made of named, weighted terms."""
 
-from gcig.losses.objective import Breakdown, Objective, Term
+from gcig.losses.objective import MiniBatch, Objective, Term
 from gcig.losses.outcome import (
     OUTCOME_LOSSES,
     DemographicParityLoss,
     EqualizedOddsLoss,
     EqualOpportunityLoss,
     OutcomeLoss,
-    cell_membership,
     rate_disparity,
 )
 
 __all__ = [
     "OUTCOME_LOSSES",
-    "Breakdown",
     "DemographicParityLoss",
     "EqualOpportunityLoss",
     "EqualizedOddsLoss",
+    "MiniBatch",
     "Objective",
     "OutcomeLoss",
     "Term",
-    "cell_membership",
     "rate_disparity",
 ]

@@ -2,38 +2,60 @@ r"""The GCIG penalty: how much the reasons for a mini-batch's rows depend on the
 
 .. math:: \mathcal L = \sum_{y} \frac{1}{|B_y|} \sum_{i \in B_y} V(x_i; y),
 
-the mini-batch loss of the paper's Algorithm 1. Rows whose attributions are zero have no disparity and are
-left out of the means.
+the mini-batch loss of the paper's Algorithm 1, where V is the disparity of `gcig.core.disparity`. Rows
+without attributions have no disparity and are left out of the means.
 """
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from gcig.core import disparity
 from gcig.core.attribution import MAX_BYTES
+from gcig.core.batch import TrainingRows
 from gcig.core.definition import EPS, Definition
-from gcig.core.disparity import all_defined, defined_rows, disparity
-from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
-from gcig.core.method import Method, training_method
+from gcig.core.integration import Integration, training_integration
+from gcig.core.memory import (
+    Chunks,
+    Probe,
+    accumulate,
+    compute_attributions,
+    parameters_of,
+    plan_chunks,
+    probe,
+    warn_of_kinks,
+)
 from gcig.core.modules import Score, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
-from gcig.core.probing import Probe, probe, warn_of_kinks
 from gcig.core.references import GroupBaselines, indicator
-from gcig.engine.objective_pass import Objective, Pulled, objective_gradient, secant_objective
-from gcig.engine.penalty import secant_penalty
+from gcig.engine.objective import weigh_members
 from gcig.engine.scratch import Scratch
-from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
+from gcig.engine.secant_pass import SecantRule
+from gcig.losses.objective import fused_penalty
 
-__all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows", "weigh_members"]
+__all__ = ["GCIGPenalty", "gcig_loss", "label_members", "label_row_weights", "sample_rows"]
 
 
-_SHARES = {"sum": 1.0, "equal": 0.5, "empirical": 1.0}  # what each mean counts
+_LABEL_SHARES = {"sum": 1.0, "equal": 0.5, "empirical": 1.0}  # the weight of each label's mean
+
+
+def gcig_loss(disparities: Tensor, norms: Tensor, row_weights: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the weighted sum of the disparities (n,) of the rows that are defined.
+
+    Parameters
+    ----------
+    disparities : Tensor of shape (n,)
+    norms : Tensor of shape (groups, n)
+        The l1 norms of the attributions.
+    row_weights : callable
+        Maps which rows are defined to the weight of each row, as `label_row_weights` does.
+    """
+    return torch.dot(disparities, row_weights(disparity.defined_rows(norms)))
 
 
 def label_row_weights(
@@ -44,10 +66,10 @@ def label_row_weights(
     sample_weight: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """What each row counts in the penalty, shape (n,).
+    """Return each row's weight in the penalty, shape (n,).
 
-    ``"sum"`` adds the means of the labels (the paper's loss), ``"equal"`` averages them, ``"empirical"``
-    is the mean over all rows. Rows that are not `defined` count nothing. `sample_weight` weighs the means.
+    ``"sum"`` adds the means of the labels (the paper's loss), ``"equal"`` averages them, ``"empirical"`` is
+    the mean over all rows. Rows that are not `defined` have weight zero. `sample_weight` weights the means.
 
     >>> label_row_weights(torch.tensor([0, 0, 1]), "sum")
     tensor([0.5000, 0.5000, 1.0000])
@@ -55,7 +77,7 @@ def label_row_weights(
     members = label_members(labels, label_weights, sample_weight, dtype)
     if defined is not None:
         members = members * defined.unsqueeze(1)
-    return weigh_members(members, _SHARES[label_weights])
+    return weigh_members(members, _LABEL_SHARES[label_weights])
 
 
 def label_members(
@@ -64,7 +86,7 @@ def label_members(
     sample_weight: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Which mean each row is part of, and with what weight: shape (n, means)."""
+    """Return each row's membership in the means that the penalty consists of, shape (n, means)."""
     dtype = dtype or torch.get_default_dtype()
     members = indicator(labels, 2, "y").to(dtype)
     if label_weights == "empirical":
@@ -72,15 +94,8 @@ def label_members(
     return members if sample_weight is None else members * sample_weight.to(dtype).unsqueeze(1)
 
 
-def weigh_members(members: Tensor, share: float) -> Tensor:
-    """What each row counts in the sum of the means of (n, means), each counted `share` times."""
-    inverse = members.sum(0).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
-    # An empty mean has a huge inverse, which times `share` might be infinite, and that times no row is NaN.
-    return torch.mv(members, inverse).mul_(share)
-
-
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
-    """Positions of a random part of each label's rows, rounded up, so that no label is lost.
+    """Return the positions of a random part of each label's rows, rounded up so that no label is lost.
 
     >>> len(sample_rows(torch.tensor([0, 0, 0, 0, 1]), 0.5))
     3
@@ -93,35 +108,38 @@ def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None 
 
 
 class GCIGPenalty(nn.Module):
-    """Penalty on the disparity of group counterfactual attributions, for anyone's own training loop.
+    """Penalty on the disparity of group counterfactual attributions, for any training loop.
+
+    To change the penalty, subclass it and override `attribute` (how rows are explained) or `compare` (how
+    explanations are compared).
 
     Parameters
     ----------
     baselines : GroupBaselines
         The reference points; part of the penalty's ``state_dict``.
     norm : {"l1", "l2"}
-        What attributions are divided by.
+        The norm by which attributions are divided.
     rule, n_steps : str, int or "auto"
-        How the path is integrated; ``rule="right", n_steps=16`` is the paper's. By default one secant
-        segment for layered networks (exact where there is one hidden layer), two where more than two hidden
-        layers have kinks, two Gauss-Legendre nodes for any other module.
+        The integration rule; ``rule="right", n_steps=16`` is the paper's. The default is one secant segment
+        for layered networks (exact for one hidden layer; two segments if more than two hidden layers have
+        kinks), and two Gauss-Legendre nodes for any other module.
     rows : float
         The share of each label's rows that is explained, drawn anew in each call.
     every : int
-        Explain in every k-th call only, and count that call k times.
+        Explain only in every k-th call, and multiply that call's penalty by k.
     pairs : {"all", "random"}
-        Compare all groups, or in each call one random pair of them: cheaper when there are many, and
-        unbiased for the squared disparity (not for the disparity).
+        Compare all groups, or one random pair per call: cheaper for many groups, and unbiased for the squared
+        disparity (not for the disparity).
     label_weights : {"sum", "equal", "empirical"}
-        How the labels' means are put together.
+        How the labels' means are combined.
     eps : float
         Added to the norms.
     fast : bool
         Whether layered networks take their fast paths.
     max_bytes : int
-        Bound on the memory of forward and backward together.
+        Bound on the memory of forward and backward pass together.
     score : callable, optional
-        From the module's output to one logit a row, where it gives something else.
+        Maps the module's output to one logit per row, if it gives something else.
     random_state : int, optional
         Seed of the rows and pairs that are drawn.
 
@@ -130,7 +148,7 @@ class GCIGPenalty(nn.Module):
     definition : Definition
         The choices above.
     n_undefined : Tensor of shape ()
-        How many rows were left out so far because an attribution of theirs is zero.
+        How many rows were left out so far because one of their attributions is zero.
 
     Examples
     --------
@@ -175,17 +193,18 @@ class GCIGPenalty(nn.Module):
         self.baselines = baselines
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
         self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64))
+        self.scratch = Scratch()
         self._n_calls = 0
         self._generator = torch.Generator()
         if random_state is not None:
             self._generator.manual_seed(random_state)
-        self._scratch = Scratch()
-        self._found: tuple[Any, Probe] | None = None
+        self.agreement: tuple[Any, bool] | None = None  # (module, whether the engine reproduces the penalty)
+        self._probed: tuple[Any, Probe] | None = None
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found out about a module is not worth keeping, and weak references cannot be pickled.
-        return {**self.__dict__, "_found": None}
+        # What was found about a module is cheap to find again, and weak references cannot be pickled.
+        return {**self.__dict__, "_probed": None, "agreement": None}
 
     def forward(
         self,
@@ -195,19 +214,19 @@ class GCIGPenalty(nn.Module):
         groups: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The penalty of a mini-batch.
+        """Return the penalty of a mini-batch.
 
         Parameters
         ----------
         module : nn.Module
-            Maps (n, ...) to one logit a row.
+            Maps (n, ...) to one logit per row.
         x : Tensor of shape (n, ...)
         y : Tensor of shape (n,)
             Labels, 0 or 1.
         groups : Tensor of shape (n,), optional
-            When given, the moving averages of the baselines are updated first, as in Algorithm 1.
+            If given, the moving averages of the baselines are updated first, as in Algorithm 1.
         sample_weight : Tensor of shape (n,), optional
-            What each row counts in its label's mean; the baselines are not weighted.
+            The weight of each row in its label's mean; the baselines are not weighted.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
@@ -219,106 +238,141 @@ class GCIGPenalty(nn.Module):
             chosen = untraced(sample_rows)(y, self.definition.rows, self._generator)
             x, y = x[chosen], y[chosen]
             sample_weight = None if sample_weight is None else sample_weight[chosen]
-        loss = self.of_rows(module, x, y, sample_weight)
-        return loss * every if every > 1 else loss
-
-    def of_rows(self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The penalty of exactly these rows, with the baselines as they are."""
         if not len(x):
             return x.new_zeros(())
         x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
-        method = self._method(module, x)
-        if _fusible(method) and not self._traceable(method, x, baselines):
-            return untraced(self._fused)(method, x, y, baselines, sample_weight)
-        explicit = self._explicit if method.network is not None else untraced(self._explicit)
-        return explicit(module, method, x, y, baselines, sample_weight)
+        fused = fused_penalty(self, module, x, y, baselines, sample_weight)
+        loss = self.readable(module, x, y, baselines, sample_weight) if fused is None else fused
+        return loss * every if every > 1 else loss
 
-    def _traceable(self, method: Method, x: Tensor, baselines: Tensor) -> bool:
-        """Whether a compiler is at work that makes better code of the explicit chain, and all rows fit."""
-        if not torch.compiler.is_compiling():
-            return False
-        return len(x) <= plan_chunks(method, baselines.transpose(0, 1), self.max_bytes).rows
-
-    def joint(
-        self, module: nn.Module, x: Tensor, y: Tensor, outer: Callable[[Tensor], Tensor], weight: float
-    ) -> Objective | None:
-        """A loss on all rows' logits plus `weight` times the penalty of the first len(y) rows, in one pass.
-
-        The forward pass is shared and no graph of the network is built. It exists for layered networks
-        without active dropout; None where it does not apply, or where rows turn out to have no attributions,
-        and the terms have to be computed one by one.
-        """
-        method = self._joint_method(module, x)
-        if method is None or method.network is None:
-            return None
-        found = secant_objective(
-            method.network,
-            x,
-            y,
-            self._compared_baselines().to(x.dtype),
-            weight * self._weigh(x, y),
-            self._secant_rule(method),
-            outer,
-            n_explained=len(y),
-            scratch=self._scratch,
-        )
-        return found if all_defined(found.norms) else None
-
-    def joint_rule(self, module: nn.Module, x: Tensor) -> SecantRule | None:
-        """How rows are explained in one pass with their predictions; None where that does not apply."""
-        method = self._joint_method(module, x)
-        return None if method is None else self._secant_rule(method)
-
-    def joint_pass(self, layers: Layers, rule: SecantRule, n_rows: int, n_explained: int) -> SecantPass:
-        """What `joint_gradient` works in; its `inputs` are to be filled, the explained rows first."""
-        baselines = self._compared_baselines()
-        return SecantPass(layers, n_explained, n_rows - n_explained, baselines, rule, self._scratch)
-
-    def joint_gradient(
-        self,
-        work: SecantPass,
-        labels: Tensor,
-        members: Tensor,
-        weight: float,
-        outer: Pulled,
-        inner: Pulled | None = None,
-    ) -> tuple[Objective, Gradient] | None:
-        """What `joint` computes, and its gradient, outside any graph: the cheapest way to train.
+    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
+        """Return the attributions (groups, n, columns) of rows from the baselines of their labels.
 
         Parameters
         ----------
-        work : SecantPass
-            From `joint_pass`, with its rows.
-        labels : Tensor of shape (n,)
-            Of the rows that are explained.
-        members : Tensor of shape (n, means)
-            From `label_members`.
-        outer : callable
-            Maps logits to a loss and to the loss's gradient.
-        inner : callable, optional
-            Maps attributions to another term of the loss and to its gradient.
+        x : Tensor of shape (n, ...)
+        y : Tensor of shape (n,)
+        baselines : Tensor of shape (labels, groups, ...)
         """
-        work.load(labels, self._compared_baselines())
-        weights = weigh_members(members, weight * _SHARES[self.definition.label_weights])
-        objective, gradient = objective_gradient(work, weights, outer, inner)
-        return (objective, gradient) if all_defined(objective.norms) else None
+        integration = self.integration(module, x)
+        if is_fusible(integration):
+            assert integration.network is not None
+            return cell_secant_attributions(integration.network, x, y, baselines, integration.n_steps)
+        by_group = baselines.transpose(0, 1)
+        chunks = plan_chunks(
+            integration, by_group, self.max_bytes, self._probe(module, integration, by_group).n_bytes
+        )
+        create_graph = torch.is_grad_enabled()
+        return compute_attributions(
+            module, x, by_group[:, y], integration, chunks, create_graph, self.score
+        ).flatten(2)
 
-    def _joint_method(self, module: nn.Module, x: Tensor) -> Method | None:
-        method = self._method(module, x)
-        dropping = module.training and any(isinstance(part, nn.Dropout) for part in module.modules())
-        return None if dropping or torch.compiler.is_compiling() or not _fusible(method) else method
+    def compare(self, attributions: Tensor) -> Tensor:
+        """Return the disparity (n,) of attributions (groups, n, columns)."""
+        return disparity.disparity(attributions, norm=self.definition.norm, eps=self.definition.eps)
 
-    def _secant_rule(self, method: Method) -> SecantRule:
-        return SecantRule(method.n_steps, self.definition.norm, self.definition.eps)
+    def readable(
+        self, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor, sample_weight: Tensor | None
+    ) -> Tensor:
+        """Return the penalty of all rows by autograd: attribute, compare, and average by label."""
+        integration = self.integration(module, x)
+        compute = self._by_autograd if integration.network is not None else untraced(self._by_autograd)
+        return compute(module, integration, x, y, baselines, sample_weight)
 
-    def _method(self, module: nn.Module, x: Tensor) -> Method:
-        return training_method(
+    def integration(self, module: nn.Module, x: Tensor) -> Integration:
+        """Return how paths are integrated for a module and rows like these."""
+        return training_integration(
             module,
             rule=self.definition.rule,
             n_steps=self.definition.n_steps,
             fast=self.fast and self.score is None,
             tabular=x.dim() == 2,
         )
+
+    def secant_rule(self, integration: Integration) -> SecantRule:
+        """Return the definition in the form of the engine."""
+        return SecantRule(integration.n_steps, self.definition.norm, self.definition.eps)
+
+    def row_weights(
+        self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None, defined: Tensor | None = None
+    ) -> Tensor:
+        """Return the weight of each row's disparity."""
+        return label_row_weights(
+            y, self.definition.label_weights, defined, sample_weight=sample_weight, dtype=x.dtype
+        )
+
+    def over_defined_rows(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
+        """Return a penalty over defined rows, in a second pass if the first one finds undefined rows."""
+        penalty, norms = compute(None)
+        if disparity.all_defined(norms):
+            return penalty
+        defined = disparity.defined_rows(norms)
+        self.n_undefined = self.n_undefined + (~defined).sum()
+        return compute(defined)[0]
+
+    def engine_form(self, data: TrainingRows) -> dict[str, Any] | None:
+        """Return the fields of `gcig.engine.objective.EngineForm`; None if the engine cannot compute it."""
+        definition = self.definition
+        if definition.rule not in ("auto", "secant") or not self.fast or self.score is not None:
+            return None
+        if definition.rows < 1 or definition.every > 1 or definition.pairs != "all":
+            return None
+        n_segments = 1 if definition.n_steps == "auto" else int(definition.n_steps)
+        return {
+            "baselines": self.baselines,
+            "rule": SecantRule(n_segments, definition.norm, definition.eps),
+            "label_share": _LABEL_SHARES[definition.label_weights],
+            "label_members": label_members(
+                data.rows.labels, definition.label_weights, data.weights, data.rows.inputs.dtype
+            ),
+        }
+
+    def _by_autograd(
+        self,
+        module: nn.Module,
+        integration: Integration,
+        x: Tensor,
+        y: Tensor,
+        baselines: Tensor,
+        sample_weight: Tensor | None,
+    ) -> Tensor:
+        indicator(y, 2, "y")  # rejects other labels before they are used as indices
+        by_group = baselines.transpose(0, 1)
+        probed = self._probe(module, integration, by_group)
+        if not (self._warned or torch.compiler.is_compiling()):
+            warn_of_kinks(integration, probed.kinked)
+            self._warned = True
+        chunks = plan_chunks(integration, by_group, self.max_bytes, probed.n_bytes)
+
+        def explain(rows: slice) -> tuple[Tensor, Tensor]:
+            values = self.attribute(module, x[rows], y[rows], baselines)
+            return self.compare(values), vector_norm(values.detach(), "l1")
+
+        if len(x) > chunks.rows:
+            return untraced(self._in_chunks)(explain, module, x, y, chunks, sample_weight)
+        disparities, norms = explain(slice(0, len(x)))
+        self.n_undefined = self.n_undefined + (~disparity.defined_rows(norms)).sum()
+        return gcig_loss(disparities, norms, lambda defined: self.row_weights(x, y, sample_weight, defined))
+
+    def _in_chunks(
+        self,
+        explain: Callable[[slice], tuple[Tensor, Tensor]],
+        module: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        chunks: Chunks,
+        sample_weight: Tensor | None,
+    ) -> Tensor:
+        def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
+            weights = self.row_weights(x, y, sample_weight, defined)
+
+            def share(rows: slice) -> tuple[Tensor, Tensor]:
+                disparities, norms = explain(rows)
+                return torch.dot(disparities, weights[rows]), norms
+
+            return accumulate(share, chunks.slices(len(weights)), parameters_of(module, self.score))
+
+        return self.over_defined_rows(compute)
 
     def _check(self, x: Tensor, y: Tensor) -> None:
         expected = self.baselines.values.shape[2:]
@@ -327,16 +381,14 @@ class GCIGPenalty(nn.Module):
                 f"x must hold rows of the baselines' shape {tuple(expected)}, not {tuple(x.shape[1:])}"
             )
         if y.shape != x.shape[:1]:
-            raise ValueError(
-                f"y must have shape ({len(x)},), one label for each row of x, not {tuple(y.shape)}"
-            )
+            raise ValueError(f"y must have shape ({len(x)},), one label per row of x, not {tuple(y.shape)}")
 
     def _is_due(self) -> bool:
         self._n_calls += 1
         return (self._n_calls - 1) % self.definition.every == 0
 
     def _compared_baselines(self) -> Tensor:
-        """The baselines of the groups that are compared in this call: (labels, groups, ...)."""
+        """Return the baselines (labels, groups, ...) of the groups that are compared in this call."""
         values = self.baselines.values
         if self.definition.pairs == "random" and values.shape[1] > 2:
             return values[:, untraced(self._draw_pair)(values.shape[1]).to(values.device)]
@@ -345,113 +397,16 @@ class GCIGPenalty(nn.Module):
     def _draw_pair(self, n_groups: int) -> Tensor:
         return torch.randperm(n_groups, generator=self._generator)[:2]
 
-    def _weigh(
-        self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None, defined: Tensor | None = None
-    ) -> Tensor:
-        """What each row's disparity counts."""
-        return label_row_weights(
-            y, self.definition.label_weights, defined, sample_weight=sample_weight, dtype=x.dtype
-        )
-
-    def _fused(
-        self, method: Method, x: Tensor, y: Tensor, baselines: Tensor, sample_weight: Tensor | None
-    ) -> Tensor:
-        network = method.network
-        assert network is not None
-        rule = self._secant_rule(method)
-
-        def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
-            weights = self._weigh(x, y, sample_weight, defined)
-            penalty, _, norms = secant_penalty(network, x, y, baselines, weights, rule, scratch=self._scratch)
-            return penalty, norms
-
-        return self._over_defined(compute)
-
-    def _explicit(
-        self,
-        module: nn.Module,
-        method: Method,
-        x: Tensor,
-        y: Tensor,
-        baselines: Tensor,
-        sample_weight: Tensor | None,
-    ) -> Tensor:
-        indicator(y, 2, "y")  # refuses other labels, before they are used to index
-        by_group = baselines.transpose(0, 1)
-        found = self._probe(module, by_group[0]) if method.network is None else Probe(0, False)
-        if not (self._warned or torch.compiler.is_compiling()):
-            warn_of_kinks(method, found.kinked)
-            self._warned = True
-        chunks = plan_chunks(method, by_group, self.max_bytes, found.n_bytes)
-        explain = _Explain(module, method, chunks, x, y, by_group, self.definition, self.score)
-        if len(x) > chunks.rows:
-            return untraced(self._chunked)(explain, sample_weight)
-        disparities, norms = explain(slice(0, len(x)))
-        defined = defined_rows(norms)
-        self.n_undefined += (~defined).sum()
-        return torch.dot(disparities, self._weigh(x, y, sample_weight, defined))
-
-    def _chunked(self, explain: "_Explain", sample_weight: Tensor | None) -> Tensor:
-        def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
-            weights = self._weigh(explain.inputs, explain.labels, sample_weight, defined)
-
-            def share(rows: slice) -> tuple[Tensor, Tensor]:
-                disparities, norms = explain(rows)
-                return torch.dot(disparities, weights[rows]), norms
-
-            return accumulate(share, explain.chunks.slices(len(weights)), explain.parameters())
-
-        return self._over_defined(compute)
-
-    def _over_defined(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
-        """Which rows are defined shows after a pass; where some are not, a second one leaves them out."""
-        penalty, norms = compute(None)
-        if all_defined(norms):
-            return penalty
-        defined = defined_rows(norms)
-        self.n_undefined += (~defined).sum()
-        return compute(defined)[0]
-
-    def _probe(self, module: nn.Module, points: Tensor) -> Probe:
-        """Probing a module costs as much as a small step, so its answer is kept."""
-        if self._found is None or self._found[0]() is not module:
-            self._found = weakref.ref(module), probe(module, points, self.score)
-        return self._found[1]
+    def _probe(self, module: nn.Module, integration: Integration, by_group: Tensor) -> Probe:
+        """Probe a module off the fast paths, and keep the result: a probe costs as much as a small step."""
+        if integration.network is not None:
+            return Probe(0, False)
+        if self._probed is None or self._probed[0]() is not module:
+            self._probed = weakref.ref(module), probe(module, by_group[0], self.score)
+        return self._probed[1]
 
 
-@dataclass(frozen=True)
-class _Explain:
-    """Disparities of some rows, and the l1 norms of their attributions."""
-
-    module: nn.Module
-    method: Method
-    chunks: Chunks
-    inputs: Tensor
-    labels: Tensor
-    baselines: Tensor  # (groups, labels, ...)
-    definition: Definition
-    score: Score | None
-
-    def __call__(self, rows: slice) -> tuple[Tensor, Tensor]:
-        inputs, labels = self.inputs[rows], self.labels[rows]
-        if _fusible(self.method):
-            network, n_segments = self.method.network, self.method.n_steps
-            assert network is not None
-            values = cell_secant_attributions(
-                network, inputs, labels, self.baselines.transpose(0, 1), n_segments
-            )
-        else:
-            starts, create_graph = self.baselines[:, labels], torch.is_grad_enabled()
-            values = compute_attributions(
-                self.module, inputs, starts, self.method, self.chunks, create_graph, self.score
-            ).flatten(2)
-        disparities = disparity(values, norm=self.definition.norm, eps=self.definition.eps)
-        return disparities, vector_norm(values.detach(), "l1")
-
-    def parameters(self) -> list[Tensor]:
-        return parameters_of(self.module, self.score)
-
-
-def _fusible(method: Method) -> bool:
-    """Whether the hand-written pass applies."""
-    return method.network is not None and method.network.n_hidden > 0 and method.rule == "secant"
+def is_fusible(integration: Integration) -> bool:
+    """Return whether one secant pass per mini-batch applies: a layered network with hidden layers."""
+    network = integration.network
+    return network is not None and network.n_hidden > 0 and integration.rule == "secant"

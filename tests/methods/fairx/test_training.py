@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gcig.methods.fairx.step import FairStep
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
@@ -15,7 +16,6 @@ from gcig.data.encoding import TableEncoder
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx.selection import binary_auc, measure
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.step import FairStep
 from gcig.methods.fairx.training import train_fairly
 from gcig.metrics import equalized_odds_gap, gcig_score
 from gcig.models.mlp import make_mlp

@@ -8,27 +8,41 @@ Torch only: estimators hand over encoded tensors and get a trained network back.
 """
 
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from gcig.core.batch import GroupedBatch
+from gcig.core.batch import GroupedBatch, TrainingRows
+from gcig.core.layered import LayeredNetwork
 from gcig.core.one_hot_gauge import OneHotGauge
 from gcig.core.references import GroupBaselines
-from gcig.engine.optimizer import FlatAdamW, flat_parameters
+from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
+from gcig.losses.objective import (
+    ColumnTerm,
+    Objective,
+    ObjectiveGradient,
+    OutcomeTerm,
+    PredictionTerm,
+    ReasonTerm,
+    Term,
+)
+from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx.augmentation import fill_up
 from gcig.methods.fairx.selection import Judge, measure
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.step import FairStep
 from gcig.methods.fairx.teacher import Teacher
 from gcig.methods.fairx.weights import Bounded, Fixed, Limits, WeightControl, standard_error_of_auc
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 
 __all__ = ["TrainedNetwork", "train_fairly"]
+
+Customise = Callable[[Objective], Objective]
+_GAUGE_EVERY = 8  # steps between two corrections of one-hot blocks: they drift little in a few steps
 
 _FILLED, _WITNESSED = 8_000, 2_000  # rows that small tables are filled up to, to train on and to compare on
 _PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom it teaches in few epochs
@@ -37,15 +51,6 @@ _RAMP = 5  # epochs at least
 _EXPLAINED = 64  # training rows whose completeness is told where no rows are held out
 _COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
 _ENOUGH = {"gcig": 0.35, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
-
-
-@dataclass(frozen=True)
-class _Lesson:
-    """What a network is trained on."""
-
-    rows: GroupedBatch
-    weights: Tensor | None = None
-    targets: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,10 @@ class TrainedNetwork:
     plain: dict[str, float] = field(default_factory=dict)
 
 
+def _unchanged(objective: Objective) -> Objective:
+    return objective
+
+
 def train_fairly(
     network: nn.Module,
     data: GroupedBatch,
@@ -84,6 +93,7 @@ def train_fairly(
     n_groups: int | None = None,
     trained: bool | None = False,
     gauge: OneHotGauge | None = None,
+    customise: Customise = _unchanged,
 ) -> TrainedNetwork:
     """Train a network in place.
 
@@ -101,9 +111,11 @@ def train_fairly(
         Whether the network predicts already, so that what it predicts now is to be kept; None to find out.
     gauge : OneHotGauge, optional
         For encoded rows with one-hot columns.
+    customise : callable, optional
+        Changes the objective of fair training: replaces or adds terms.
     """
     n_groups = n_groups or int(data.groups.max()) + 1
-    lesson, judge = _Lesson(data, weights), None
+    lesson, judge = TrainingRows(data, data.labels, weights), None
     if validation is not None:
         judge = Judge(validation, data, settings, n_groups)
     if judge is not None and (settings.explains or settings.constrains):
@@ -113,7 +125,9 @@ def train_fairly(
         lesson, judge = _teach(teacher, lesson, generator), replace(judge, teacher=teacher)
         settings = replace(settings, learning_rate=_STUDENT_RATE * settings.learning_rate)
     control = _weight_control(settings, judge)
-    outcome, penalty = _run(network, lesson, settings, control, generator, judge, n_groups, gauge=gauge)
+    outcome, penalty = _run(
+        network, lesson, settings, control, generator, judge, n_groups, gauge=gauge, customise=customise
+    )
     return TrainedNetwork(
         outcome=outcome,
         ema_baselines=None if penalty is None else penalty.baselines.values.clone(),
@@ -125,7 +139,7 @@ def train_fairly(
 
 def _train_plainly(
     network: nn.Module,
-    lesson: _Lesson,
+    lesson: TrainingRows,
     settings: FairTraining,
     judge: Judge,
     generator: torch.Generator,
@@ -159,16 +173,16 @@ def _make_teacher(
     )
 
 
-def _teach(teacher: Teacher, lesson: _Lesson, generator: torch.Generator) -> _Lesson:
+def _teach(teacher: Teacher, lesson: TrainingRows, generator: torch.Generator) -> TrainingRows:
     """The teacher's probabilities instead of labels, for many rows."""
     filled = fill_up(lesson.rows, _FILLED, generator)
     weights = None if lesson.weights is None else lesson.weights[filled.origins]
-    return _Lesson(filled.rows, weights, teacher.probabilities(filled.rows.inputs))
+    return TrainingRows(filled.rows, teacher.probabilities(filled.rows.inputs), weights)
 
 
 def _run(
     network: nn.Module,
-    lesson: _Lesson,
+    lesson: TrainingRows,
     settings: FairTraining,
     control: WeightControl,
     generator: torch.Generator,
@@ -177,40 +191,50 @@ def _run(
     *,
     stage: str = "",
     gauge: OneHotGauge | None = None,
+    customise: Customise = _unchanged,
 ) -> tuple[Outcome, GCIGPenalty | None]:
+    """Train a network on one objective, and return the history and the penalty, if rows were explained."""
     data = lesson.rows
     device = data.inputs.device
     penalty = _penalty(data, settings, n_groups) if settings.explains else None
+    objective = customise(_objective(settings, penalty, control, n_groups))
     state = nn.ModuleDict({"network": network})
     if penalty is not None:
         state["penalty"] = penalty
+    layered = LayeredNetwork.recognise(network) if gauge is not None and penalty is not None else None
     network.train()
     with one_thread(device), flat_parameters(network) as parameters:
         optimizer = FlatAdamW(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        step = FairStep(
-            network,
-            penalty,
-            optimizer,
-            data,
-            lesson.weights,
-            settings,
-            control,
-            n_groups,
-            targets=lesson.targets,
-            gauge=gauge,
-        )
+        references = None if penalty is None else penalty.baselines
+        gradient = ObjectiveGradient(objective, network, lesson, n_groups, references)
         validate = (
             _judged(network, control, judge)
             if judge is not None
             else _told(network, data, settings, n_groups, penalty)
         )
+        epoch, n_steps = 1, 0
 
-        def end_epoch(epoch: int) -> Validation:
-            step.epoch = epoch + 1
-            step.fix_gauge()
-            return validate(epoch)
+        def fix_gauge() -> None:
+            if gauge is not None and layered is not None:
+                gauge.fix(layered)
+
+        def step(rows: Tensor) -> dict[str, Tensor]:
+            nonlocal n_steps
+            n_steps += 1
+            terms = gradient(rows, control.term_weights(epoch))
+            clip_norm(parameters, settings.clip_norm)
+            optimizer.step()
+            if n_steps % _GAUGE_EVERY == 0:
+                fix_gauge()
+            return terms
+
+        def end_epoch(number: int) -> Validation:
+            nonlocal epoch
+            epoch = number + 1
+            fix_gauge()
+            return validate(number)
 
         outcome = train(
             step,
@@ -226,6 +250,22 @@ def _run(
             stage=stage,
         )
     return outcome, penalty
+
+
+def _objective(
+    settings: FairTraining, penalty: GCIGPenalty | None, control: WeightControl, n_groups: int
+) -> Objective:
+    """Return the terms of the paper's equation, and the one that keeps a network on many columns."""
+    terms: dict[str, Term] = {"prediction": PredictionTerm()}
+    if settings.constrains:
+        terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](n_groups))
+    if penalty is not None:
+        terms["gcig"] = ReasonTerm(penalty, settings.penalty_rows)
+        if control.limits.wanted_columns > 0:
+            terms["column_shortfall"] = ColumnTerm(
+                penalty, control.limits.wanted_columns, settings.penalty_rows
+            )
+    return Objective(terms)
 
 
 def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validate:
@@ -278,8 +318,6 @@ def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGP
         norm=settings.norm,
         rule=settings.rule,
         n_steps=settings.n_steps,
-        rows=settings.penalty_rows,
-        every=settings.penalty_every,
     )
 
 

@@ -19,6 +19,7 @@ _LOWER, _RAISE = 0.7, 1.05  # quickly down, slowly up again
 # The brake acts early because new rows lose more than a teacher says, on small tables up to twice as much.
 _SMALL, _NEAR, _FAR = 1 / 3, 0.7, 2.0
 _WANTED = 1.2  # times the columns that must be kept are wanted
+_COLUMN_WEIGHT = 0.5  # of the column shortfall, relative to the weight of GCIG
 _NEGLIGIBLE = 0.05  # a brake at which a term costs nothing any more
 
 
@@ -196,6 +197,13 @@ class WeightControl:
             return self.past[epoch]
         share = min(1.0, self.raised / self.ramp)
         return {name: share * self.brakes[name] * weight.target for name, weight in self.weights.items()}
+
+    def term_weights(self, epoch: int) -> dict[str, float]:
+        """Return the weights of all terms, with that of the column shortfall once columns are missing."""
+        weights = self.values(epoch)
+        if self.short_of_columns and weights["gcig"]:
+            weights = {**weights, "column_shortfall": _COLUMN_WEIGHT * weights["gcig"]}
+        return weights
 
     def observe(self, epoch: int, measured: Measured) -> None:
         """Learn from an epoch's validation: lower what costs too much, raise the rest slowly."""

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.method import Method
-from gcig.core.probing import KinkWarning, probe, warn_of_kinks
+from gcig.core.memory import KinkWarning, probe, warn_of_kinks
 from gcig.models.mlp import make_mlp
 
 
@@ -83,7 +83,7 @@ def test_memory_grows_with_the_module_not_with_its_parameters():
 @pytest.mark.parametrize("activation", ["silu", "relu"])
 @pytest.mark.parametrize("rule", ["secant", "midpoint"])
 def test_layered_networks_are_judged_by_their_activations(activation, rule, recwarn):
-    method = Method(LayeredNetwork.recognise(make_mlp(3, activation=activation)), rule)
+    method = Integration(LayeredNetwork.recognise(make_mlp(3, activation=activation)), rule)
     warn_of_kinks(method, kinked=False)
     warned = [warning for warning in recwarn if warning.category is KinkWarning]
     assert len(warned) == (activation == "relu" and rule == "midpoint")
@@ -91,4 +91,4 @@ def test_layered_networks_are_judged_by_their_activations(activation, rule, recw
 
 def test_the_warning_says_what_to_do():
     with pytest.warns(KinkWarning, match="'midpoint' does not converge.*Use a smooth activation .*'secant'"):
-        warn_of_kinks(Method(None, "midpoint"), kinked=True)
+        warn_of_kinks(Integration(None, "midpoint"), kinked=True)

@@ -1,13 +1,34 @@
-"""The floor by hand against autograd, and both against `effective_columns`."""
+"""The column shortfall by hand against autograd, and both against `effective_columns`."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
-from gcig.core.column_floor import ColumnFloor
-from gcig.core.disparity import effective_columns
+from gcig.core.disparity import column_shares
+from gcig.core.disparity import effective_columns as effective_columns_of_shares
+from gcig.engine.terms import column_shortfall_gradient
+from gcig.losses.columns import column_shortfall
+
+
+@dataclass
+class ColumnFloor:
+    """The shortfall under `least` times a weight: readable, and by hand."""
+
+    least: float
+    weight: float
+
+    def __call__(self, attributions: Tensor) -> Tensor:
+        return self.weight * column_shortfall(attributions, self.least)
+
+    def pulled(self, attributions: Tensor) -> tuple[Tensor, Tensor]:
+        return column_shortfall_gradient(attributions, self.least, self.weight)
+
+
+def effective_columns(attributions: Tensor) -> float:
+    return effective_columns_of_shares(column_shares(attributions))
 
 
 def make_attributions(groups: int = 2, n: int = 7, columns: int = 5, seed: int = 0) -> Tensor:

@@ -1,11 +1,12 @@
-"""The loss on logits by hand against autograd."""
+"""Gradients of the terms of logits by hand against autograd."""
 
 import pytest
 import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.testing import assert_close
 
-from gcig.losses.logit_loss import LogitLoss, rate_disparity_gradient
-from gcig.losses.outcome import OUTCOME_LOSSES
+from gcig.engine.terms import LogitTerms, rate_disparity_gradient
+from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 
 
 def make_loss(outcome, n_groups, *, weighted, empty_cell=False, seed=0):
@@ -20,7 +21,7 @@ def make_loss(outcome, n_groups, *, weighted, empty_cell=False, seed=0):
         membership = OUTCOME_LOSSES[outcome](n_groups).membership(labels, groups, sample_weight=weights)
         members = membership.flatten(0, 1).T.double()
     logits = torch.randn(40, generator=generator, dtype=torch.float64)
-    return LogitLoss(labels.double(), weights, members, n_groups, 0.3), logits
+    return LogitTerms(labels.double(), weights, members, n_groups, 0.3), logits
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -30,15 +31,18 @@ def make_loss(outcome, n_groups, *, weighted, empty_cell=False, seed=0):
 def test_value_and_gradient_are_those_of_autograd(outcome, n_groups, weighted, empty_cell):
     loss, logits = make_loss(outcome, n_groups, weighted=weighted, empty_cell=empty_cell)
     leaf = logits.clone().requires_grad_()
-    value = loss(leaf)
+    terms = {"prediction": binary_cross_entropy_with_logits(leaf, loss.targets, weight=loss.weights)}
+    value = terms["prediction"]
+    if loss.members is not None:
+        terms["outcome"] = rate_disparity(leaf, loss.members.T.unflatten(0, (-1, n_groups)))
+        value = value + 0.3 * terms["outcome"]
     (expected,) = torch.autograd.grad(value, leaf)
-    terms = dict(loss.terms)
-    found, gradient = loss.pulled(logits)
+    found_terms, found, gradient = loss(logits)
     assert_close(found, value.detach())
     assert_close(gradient, expected)
-    assert terms.keys() == loss.terms.keys()
-    for name, term in loss.terms.items():
-        assert_close(term, terms[name])
+    assert terms.keys() == found_terms.keys()
+    for name, term in found_terms.items():
+        assert_close(term, terms[name].detach())
 
 
 def test_a_batch_with_one_group_only_has_no_gap():
