@@ -1,5 +1,5 @@
 from gcig.experiments.datasets import DatasetSize, measure, tables
-from gcig.report.tables import cell_text
+from gcig.report.tables import entry_text
 
 
 def test_sizes_are_counted():
@@ -19,4 +19,4 @@ def test_the_papers_sizes_stand_beside_with_a_reason_where_they_differ():
     assert (adult[4], adult[7]) == (4522, 32)
     assert "lacks a digit" in adult[-1]
     assert bank[-1] == ""
-    assert (cell_text(loans[4]), loans[-1]) == ("-", "not in the paper")
+    assert (entry_text(loans[4]), loans[-1]) == ("-", "not in the paper")

@@ -6,7 +6,7 @@ import pytest
 from gcig.experiments import comparison, significance
 from gcig.experiments.summary import finished, means, ordered, spread
 from gcig.methods.registry import METHODS
-from gcig.report.tables import cell_text, to_csv, to_latex, to_markdown
+from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
 from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
 
 SHOWN = {"datasets": DATASETS, "methods": tuple(METHODS)}
@@ -45,8 +45,8 @@ def test_the_paper_stands_below_ours(tables):
     (ours,) = rows_of(table, dataset="adult", metric="GCIG")
     (theirs,) = rows_of(table, dataset="adult", metric="GCIG, paper")
     assert table.rows.index(theirs) == table.rows.index(ours) + 1
-    assert cell_text(theirs[-1]) == "0.054 ± 0.005"
-    assert cell_text(ours[-1]).startswith("0.04")
+    assert entry_text(theirs[-1]) == "0.054 ± 0.005"
+    assert entry_text(ours[-1]).startswith("0.04")
     assert not rows_of(table, dataset="compas", metric="GCIG, paper")  # not in the paper
     assert not rows_of(table, dataset="adult", metric="AUC, paper")
 
@@ -84,8 +84,8 @@ def test_collapsed_and_missing_folds_are_said_so():
     )
     table = comparison.tables(frame, datasets=["german"], methods=["dir", "fairx"], expected=5)["comparison"]
     row = rows_of(table, dataset="german", metric="AUC")[0]
-    assert cell_text(row[2]) == "missing"
-    assert cell_text(row[3]) == "0.650 ± 0.212 †1 (2 of 5 folds)"
+    assert entry_text(row[2]) == "missing"
+    assert entry_text(row[3]) == "0.650 ± 0.212 †1 (2 of 5 folds)"
     assert any("collapsed" in note for note in table.notes)
     assert len(finished(frame)) == 2
 
@@ -129,7 +129,7 @@ def test_wins_are_counted_on_unrounded_means():
 def test_pooled_gaps_have_their_noise_floor(tables):
     gap, floor = rows_of(tables["pooled"], dataset="german")
     assert (gap[-1], floor[-1]) == (0.07, 0.03)
-    assert cell_text(gap[2]) == "missing"
+    assert entry_text(gap[2]) == "missing"
 
 
 def test_the_figure_has_a_panel_a_dataset_and_outlines_for_the_paper(frame):
@@ -146,11 +146,11 @@ def test_ranks_and_tests_say_what_they_cannot_show(frame):
     made = significance.tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
     assert ranks[0] == "GCIG"
-    assert cell_text(ranks[-1]) == "1.00"
+    assert entry_text(ranks[-1]) == "1.00"
     assert "4.03 apart" in made["ranks"].notes[0]
     assert "0.0625" in made["t_tests"].notes[1]
     gcig = rows_of(made["t_tests"], dataset="adult", metric="GCIG")[0]
-    assert cell_text(gcig[2]).endswith("(p <0.001)")
+    assert entry_text(gcig[2]).endswith("(p <0.001)")
     assert gcig[2].value == pytest.approx(-0.12, abs=0.005)
 
 

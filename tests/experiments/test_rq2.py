@@ -5,7 +5,7 @@ from scipy import stats
 
 from gcig.experiments import correlation
 from gcig.experiments.paper import PAPER_DATASETS
-from gcig.report.tables import cell_text
+from gcig.report.tables import entry_text
 from support.example_results import comparison_frame, fold_row, frame_of
 
 
@@ -52,12 +52,12 @@ def test_the_numbers_are_those_of_scipy(frame):
 def test_the_table_has_the_papers_numbers_and_counts_missing_cells(frame):
     table = correlation.tables(frame, expected=5, draws=20)["correlation"]
     by = {row[0]: row for row in table.rows}
-    assert cell_text(by["the paper's cells"][4]) == "0.244 (p 0.0037)"
-    assert cell_text(by["german"][4]) == "0.383 (p 0.0231)"
-    assert cell_text(by["compas"][4]) == "-"
-    assert cell_text(by["the paper's cells"][1]) == "140"
+    assert entry_text(by["the paper's cells"][4]) == "0.244 (p 0.0037)"
+    assert entry_text(by["german"][4]) == "0.383 (p 0.0231)"
+    assert entry_text(by["compas"][4]) == "-"
+    assert entry_text(by["the paper's cells"][1]) == "140"
     part = correlation.tables(frame[frame["fold"] < 3], expected=5, draws=20)["correlation"]
-    assert cell_text(part.rows[0][1]) == "84 of 140"
+    assert entry_text(part.rows[0][1]) == "84 of 140"
 
 
 def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
@@ -68,8 +68,8 @@ def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
     ]
     frame = frame_of(falling)
     fit = correlation.tables(frame, expected=5, draws=20)["linear_fit"].rows[0]
-    assert cell_text(fit[1]) == "0.500 \u2212 1.000 EO"
-    assert cell_text(fit[3]) == "0.059"
+    assert entry_text(fit[1]) == "0.500 \u2212 1.000 EO"
+    assert entry_text(fit[3]) == "0.059"
     assert "is \u22121.000, which has the other sign than the paper's 0.244" in correlation.answer(frame)
     assert correlation.answer(frame_of([])) == ""
 

@@ -6,7 +6,7 @@ import pytest
 
 from gcig.experiments import ablation, baseline_kinds, cost, design_choices, pareto, sensitivity
 from gcig.methods.registry import METHODS
-from gcig.report.tables import cell_text
+from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
 
 WEIGHTS = {"lambda_ig": 0.3, "lambda_fair": 0.1, "threshold": "f1"}
@@ -68,7 +68,7 @@ def test_ablation_shows_changes_in_percent_beside_the_papers():
     frame = rows_for(ablation.settings(chosen), gcig=0.2)
     frame.loc[frame["variant"] == "", "gcig"] = 0.05
     table = ablation.tables(frame, expected=2)["ablation"]
-    changes = {(row[0], row[1]): cell_text(row[-1]) for row in table.rows}
+    changes = {(row[0], row[1]): entry_text(row[-1]) for row in table.rows}
     assert changes["compas", "Full model"] == "\u221275 %"
     assert changes["compas", "Prediction + EO"] == "0 %"
     assert changes["compas-paper", "Full model, paper"] == "\u221224 %"
@@ -76,7 +76,7 @@ def test_ablation_shows_changes_in_percent_beside_the_papers():
     assert ("compas", "Full model, paper") not in changes
     assert "has a GCIG of 0.200 here, of 0.193 in the paper's main table and of 0.030" in table.notes[1]
     empty = ablation.tables(frame_of([]), expected=2)["ablation"]
-    assert cell_text(empty.rows[2][-1]) == "missing"
+    assert entry_text(empty.rows[2][-1]) == "missing"
 
 
 def test_sensitivity_sweeps_one_weight_with_the_other_at_one():
@@ -99,7 +99,7 @@ def test_sensitivity_marks_collapsed_points():
     assert not any(braked.collapsed)
     assert published.low[0] <= published.y[0] <= published.high[0]
     table = sensitivity.tables(frame, datasets=["compas"], expected=2)["sensitivity"]
-    assert sum("†1" in cell_text(row[4]) for row in table.rows) == 1
+    assert sum("†1" in entry_text(row[4]) for row in table.rows) == 1
 
 
 def test_design_choices_share_the_default_and_change_one_thing():
@@ -107,7 +107,7 @@ def test_design_choices_share_the_default_and_change_one_thing():
     assert found[""] == WEIGHTS
     assert all(len(set(p.items()) - set(WEIGHTS.items())) <= 2 for p in found.values())
     table = design_choices.tables(rows_for(design_choices.settings(chosen)), expected=2)["design_choices"]
-    assert "missing" not in {cell_text(cell) for row in table.rows for cell in row}
+    assert "missing" not in {entry_text(cell) for row in table.rows for cell in row}
 
 
 def test_baselines_of_every_kind():
@@ -147,7 +147,7 @@ def test_cost_stands_beside_the_papers_statements():
     ]
     rows = cost.tables(measured)["cost"].rows
     assert [row[4:] for row in rows] == [("8", "1"), ("16", "1"), ("-", "-"), ("-", "-")]
-    assert cell_text(rows[0][1]) == "4.0 (1.0 to 20.0)"
+    assert entry_text(rows[0][1]) == "4.0 (1.0 to 20.0)"
     assert rows[0][3] == pytest.approx(3.5)
     assert cost.tables([]) == {}
 

@@ -13,7 +13,7 @@ def read():
     return Page(audit_page(example(), max_gcig=0.05, max_eo_gap=0.1))
 
 
-def test_words_come_first_then_the_picture_then_the_sections(read):
+def test_the_verdict_comes_first_then_the_figures_then_the_sections(read):
     tags = [tag for tag, _ in read.tags]
     assert read.text.index("by different reasons") < read.text.index("Outcome: do the decisions")
     verdict = next(i for i, (_, a) in enumerate(read.tags) if "verdict" in (a.get("class") or ""))
@@ -37,7 +37,7 @@ def test_the_foot_names_what_was_audited(read):
         assert words in read.text
 
 
-def test_every_number_of_the_record_is_said(read):
+def test_every_number_of_the_record_is_shown(read):
     for words in ("0.164", "0.158 to 0.170", "0.012", "0.152", "0.138", "0.310", "0.907", "6.4", "0.031"[:4]):
         assert words in read.text
     assert "the limit is 0.100" in read.text
@@ -64,7 +64,7 @@ def test_ids_are_unique(read):
     assert len(read.ids) == len(set(read.ids))
 
 
-def test_rows_have_reasons_only_where_the_record_has_them(read):
+def test_rows_have_reasons_only_if_the_record_has_them(read):
     assert len([a for a in read.all("article")]) == 8
     assert "row-37" in read.ids
     plain = Page(audit_page(example(include_rows=False)))
@@ -80,14 +80,14 @@ def test_other_models_get_a_front():
     other = example(name="fair-model")
     other = replace(other, procedural=replace(other.procedural, gcig=Interval(0.03)))
     read = Page(audit_page(example(), [other, example()]))
-    assert "Beside other models" in read.texts
+    assert "Comparison: how do other models do?" in read.texts
     assert "fair-model" in read.texts
     assert "credit-model (2)" in read.texts
     assert "on the front" in read.texts
-    assert "Beside other models" not in Page(audit_page(example())).texts
+    assert "Comparison: how do other models do?" not in Page(audit_page(example())).texts
 
 
-def test_a_hostile_name_is_only_ever_text():
+def test_hostile_names_are_text():
     text = audit_page(hostile(), [hostile()])
     read = Page(text)
     assert len(read.all("script")) == 1
@@ -101,10 +101,10 @@ def test_a_hostile_name_is_only_ever_text():
     assert len(read.ids) == len(set(read.ids))
 
 
-def test_the_undefined_is_said_and_small_groups_are_not_shown():
+def test_undefined_numbers_are_named_and_small_groups_suppressed():
     read = Page(audit_page(undefined()))
-    assert "under 11 rows: not shown" in read.texts
-    assert "not defined" in read.texts
+    assert "fewer than 11 rows: suppressed" in read.texts
+    assert "undefined" in read.texts
     assert "nan" not in {word.lower() for word in read.text.split()}
     assert "collapsed" in read.text
     assert "nothing to hash" in read.text
@@ -132,3 +132,13 @@ def test_without_columns_rows_or_checks():
     assert "No rows were listed." in text
     assert "No other choices were tried." in text
     assert HOSTILE[0] not in text
+
+
+def test_suppressed_cells_and_proxies_are_named():
+    record = replace(
+        example(), min_cell=20, suppressed_cells=(">50K, Male",), proxy_columns=("relationship",)
+    )
+    text = Page(audit_page(record)).text
+    assert "1 cell suppressed" in text
+    assert "fewer than 20 rows: >50K, Male." in text
+    assert "determine the group: relationship." in text

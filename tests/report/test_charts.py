@@ -203,3 +203,9 @@ def test_text_is_cut_to_its_room():
 def test_a_legend_takes_as_many_lines_as_it_needs():
     assert legend_height(["a", "b"]) < legend_height(["a long name of a group"] * 6)
     assert legend_height([]) == 0
+
+
+def test_the_front_keeps_points_that_are_not_dominated():
+    assert charts.pareto_front([(1, 0), (0, 1), (0, 0), (1, 0)]) == [True, True, False, True]
+    assert charts.pareto_front([(math.nan, 9), (0, 0)]) == [False, True]
+    assert charts.pareto_front([]) == []

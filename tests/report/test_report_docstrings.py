@@ -19,4 +19,4 @@ def test_the_examples_in_docstrings_hold(name, monkeypatch):
 
 
 def test_there_are_modules_to_look_at():
-    assert "gcig.report.charts.tradeoff" in MODULES
+    assert "gcig.report.charts.trade_off" in MODULES

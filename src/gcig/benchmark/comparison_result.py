@@ -18,8 +18,7 @@ from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown
 from gcig.report.charts.svg import standalone
-from gcig.report.charts.tradeoff import TradeOff, pareto
-from gcig.report.pareto import front
+from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
 
 __all__ = ["ComparisonResult", "Picture"]
 
@@ -111,7 +110,7 @@ class ComparisonResult:
         means = self.summary()
         means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
         parts = [
-            part[front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
+            part[pareto_front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
             for _, part in means.groupby("dataset", sort=False)
         ]
         columns = ["dataset", "method", "variant", "auc", "eo_gap", "gcig"]

@@ -10,8 +10,8 @@ from gcig.experiments.paper import paper, printed
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
 from gcig.experiments.sweep import of_variant, variant_row
-from gcig.report import numerals
-from gcig.report.tables import Cell, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["CONFIGURATIONS", "DATASETS", "settings", "tables"]
 
@@ -47,13 +47,13 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
         for key, (label, _) in CONFIGURATIONS.items():
             own = of_variant(frame, name, _variant(key))
             cells = variant_row(own, (*_METRICS, "eo_noise_floor", "effective_columns"), expected=expected)
-            change = Cell("") if key == "prediction" else _percent(100 * (_mean(own) / plain - 1))
+            change = Entry("") if key == "prediction" else _percent(100 * (_mean(own) / plain - 1))
             rows.append((name, label, *cells, change))
             if name == "compas-paper":
                 theirs = published[key]
-                change = Cell("") if theirs["change"] is None else _percent(theirs["change"])
+                change = Entry("") if theirs["change"] is None else _percent(theirs["change"])
                 rows.append(
-                    (name, f"{label}, paper", *(theirs[m] for m in _METRICS), Cell("-"), Cell("-"), change)
+                    (name, f"{label}, paper", *(theirs[m] for m in _METRICS), Entry("-"), Entry("-"), change)
                 )
     names = [LABELS[metric] for metric in (*_METRICS, "eo_noise_floor", "effective_columns")]
     return {
@@ -81,8 +81,8 @@ def _plain_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     ours = _mean(of_variant(frame, "compas-paper", _variant("prediction")))
     here = paper()["ablation"]["values"]["prediction"]["gcig"]
     return [
-        f"Prediction only on compas-paper has a GCIG of {numerals.number(ours)} here, of "
-        f"{numerals.number(theirs[0])} in the paper's main table and of {numerals.number(here)} in its "
+        f"Prediction only on compas-paper has a GCIG of {formatting.number(ours)} here, of "
+        f"{formatting.number(theirs[0])} in the paper's main table and of {formatting.number(here)} in its "
         "ablation. These two contradict each other, so that changes in percent cannot be compared."
     ]
 
@@ -96,8 +96,8 @@ def _mean(rows: pd.DataFrame) -> float:
     return float(finished(rows)["gcig"].mean()) if len(rows) else math.nan
 
 
-def _percent(value: float) -> Cell:
+def _percent(value: float) -> Entry:
     if math.isnan(value):
-        return Cell("missing")
+        return Entry("missing")
     sign = "+" if value > 0 else ""
-    return Cell(f"{sign}{numerals.number(value, 0)} %", value)
+    return Entry(f"{sign}{formatting.number(value, 0)} %", value)

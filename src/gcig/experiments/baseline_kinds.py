@@ -23,8 +23,8 @@ from gcig.experiments.setting import Chosen
 from gcig.experiments.summary import method_label
 from gcig.methods.registry import METHODS
 from gcig.metrics.procedural import Explained, measure
-from gcig.report import numerals
-from gcig.report.tables import Cell, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["DATASETS", "KINDS", "baselines", "measure_kinds", "medoid", "tables"]
 
@@ -118,7 +118,7 @@ def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         for kind in KINDS:
             own = frame[(frame["dataset"] == name) & (frame["baseline"] == kind)]
             values = {m: own.loc[own["method"] == m, "gcig"] for m in _METHODS}
-            cells = [Cell(numerals.spread(float(v.mean()), float(v.std()))) for v in values.values()]
+            cells = [Entry(formatting.spread(float(v.mean()), float(v.std()))) for v in values.values()]
             ratio = float(values["unconstrained"].mean() / values["fairx"].mean())
             rows.append((name, kind, *cells, ratio))
     return {

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gcig.report.tables import Table, cell_text
+from gcig.report.tables import Table, entry_text
 
 __all__ = ["MOST", "by_dataset"]
 
@@ -22,12 +22,12 @@ def by_dataset(table: Table) -> list[Table]:
     """
     if len(table.rows) <= MOST or table.header[0] != "dataset":
         return [table]
-    names = list(dict.fromkeys(cell_text(row[0]) for row in table.rows))
+    names = list(dict.fromkeys(entry_text(row[0]) for row in table.rows))
     return [_part(table, name, last=name == names[-1]) for name in names]
 
 
 def _part(table: Table, name: str, *, last: bool) -> Table:
-    places = [place for place, row in enumerate(table.rows) if cell_text(row[0]) == name]
+    places = [place for place, row in enumerate(table.rows) if entry_text(row[0]) == name]
     marks = {
         (places.index(row), column - 1): mark
         for (row, column), mark in table.marks.items()

@@ -10,8 +10,8 @@ from gcig.experiments import comparison
 from gcig.experiments.collection import Collected
 from gcig.experiments.paper import printed
 from gcig.experiments.summary import finished
-from gcig.report import numerals
-from gcig.report.tables import Cell, Mark, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Mark, Table, Value
 
 __all__ = ["Check", "asked_checks", "checks", "tables"]
 
@@ -166,10 +166,10 @@ def _time(frame: pd.DataFrame, ablation: pd.DataFrame | None) -> Check:
 def _check(
     key: str, dataset: str, claim: str, target: str, value: float, met: bool, *, digits: int = 3
 ) -> Check:
-    missing = math.isnan(value) or "not defined" in target
-    shown = "missing" if math.isnan(value) else numerals.number(value, digits)
+    missing = math.isnan(value) or formatting.UNDEFINED in target
+    shown = "missing" if math.isnan(value) else formatting.number(value, digits)
     return Check(key, dataset, claim, target, shown, None if missing else bool(met))
 
 
 def _n(value: float) -> str:
-    return Cell(numerals.number(value)).text
+    return Entry(formatting.number(value)).text

@@ -20,8 +20,8 @@ from gcig.experiments.summary import (
 )
 from gcig.experiments.sweep import parameter
 from gcig.experiments.wins import COUNTED, FAIRX, wins_table
-from gcig.report import numerals
-from gcig.report.tables import Cell, Mark, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Mark, Table, Value
 
 __all__ = ["DATASETS", "SHOWN", "figures", "settings", "tables"]
 
@@ -130,7 +130,7 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     """Where FairX uses half as many columns as the plain network, or twice as many."""
     columns = means(frame, "effective_columns", datasets=datasets, methods=(PLAIN, FAIRX))
     changed = [
-        f"{name} ({numerals.number(own, 1)} against {numerals.number(plain, 1)})"
+        f"{name} ({formatting.number(own, 1)} against {formatting.number(plain, 1)})"
         for name, plain, own in columns.itertuples()
         if own < plain / 2 or own > plain * 2
     ]
@@ -142,14 +142,14 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     ]
 
 
-def _best(cells: Sequence[Cell], metric: str) -> list[int]:
+def _best(cells: Sequence[Entry], metric: str) -> list[int]:
     values = [cell.value if metric in HIGHER else -cell.value for cell in cells]
     known = [value for value in values if not math.isnan(value)]
     return [i for i, value in enumerate(values) if known and max(known) - value <= 1e-9]
 
 
-def _published(numbers: tuple[float, float] | None) -> Cell:
-    return Cell("-") if numbers is None else Cell(numerals.spread(*numbers), numbers[0])
+def _published(numbers: tuple[float, float] | None) -> Entry:
+    return Entry("-") if numbers is None else Entry(formatting.spread(*numbers), numbers[0])
 
 
 def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
@@ -185,7 +185,7 @@ def _facts(own: pd.DataFrame) -> dict[str, str]:
     """Figures of one method on one dataset that reasons may name."""
     objectives = {str(parameter(row, "objective")) for row in own.to_dict("records")}
     return {
-        "noise_floor": numerals.number(float(own["eo_noise_floor"].mean())),
+        "noise_floor": formatting.number(float(own["eo_noise_floor"].mean())),
         "objective": ", ".join(sorted(objectives)).replace("_score", "").replace("_", " "),
     }
 
@@ -198,7 +198,9 @@ def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
     for name in datasets:
         for metric in ("eo_gap", "eo_noise_floor"):
             values = [by_cell.get((name, method), {}).get(metric) for method in methods]
-            rows.append((name, LABELS[metric], *(Cell("missing") if v is None else float(v) for v in values)))
+            rows.append(
+                (name, LABELS[metric], *(Entry("missing") if v is None else float(v) for v in values))
+            )
     return Table(
         ("dataset", "metric", *map(method_label, methods)),
         rows,

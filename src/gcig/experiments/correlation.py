@@ -18,8 +18,8 @@ from gcig.experiments.figure import Figure, Panel, Series
 from gcig.experiments.paper import PAPER_DATASETS, paper
 from gcig.experiments.summary import finished, method_label, ordered
 from gcig.methods.registry import METHODS
-from gcig.report import numerals
-from gcig.report.tables import Cell, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["POPULATIONS", "answer", "associate", "figures", "populations", "tables"]
 
@@ -69,13 +69,13 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
         found = associate(part, draws=draws)
         theirs = _paper_row(name)
         fit, interval = found["fit"], found["interval"]
-        between = f"{numerals.number(interval.low)} to {numerals.number(interval.high)}"
+        between = f"{formatting.number(interval.low)} to {formatting.number(interval.high)}"
         counted = _counted(name, len(part), expected * len(METHODS))
         r, rank, given = (
             _r(found[kind].r, found[kind].p_value) for kind in ("pearson", "spearman", "partial")
         )
         plain.append(
-            (name, counted, r, Cell(between, interval.low), theirs["pearson"], rank, theirs["spearman"])
+            (name, counted, r, Entry(between, interval.low), theirs["pearson"], rank, theirs["spearman"])
         )
         line = _line(fit.intercept, fit.slope)
         fitted.append((name, line, fit.r_squared, theirs["r_squared"], given, theirs["partial"]))
@@ -115,9 +115,9 @@ def answer(frame: pd.DataFrame) -> str:
     theirs = float(paper()["correlation"]["pearson"]["r"])
     same = "the same sign as" if pooled * theirs > 0 else "the other sign than"
     return (
-        f"Over the paper's cells Pearson's r is {numerals.number(pooled)}, which has {same} the paper's "
-        f"{numerals.number(theirs)}; with every dataset's means taken out it is {numerals.number(within)}. "
-        "Pooling mixes in how the datasets differ."
+        f"Over the paper's cells Pearson's r is {formatting.number(pooled)}, which has {same} the paper's "
+        f"{formatting.number(theirs)}; with every dataset's means taken out it is "
+        f"{formatting.number(within)}. Pooling mixes in how the datasets differ."
     )
 
 
@@ -157,26 +157,26 @@ def _paper_row(name: str) -> dict[str, Value]:
             k: _r(theirs[k]["r"], theirs[k]["p"]) for k in ("pearson", "spearman", "partial")
         }
         return found | {"r_squared": theirs["r_squared"]}
-    absent: dict[str, Value] = dict.fromkeys(("pearson", "spearman", "partial", "r_squared"), Cell("-"))
+    absent: dict[str, Value] = dict.fromkeys(("pearson", "spearman", "partial", "r_squared"), Entry("-"))
     if name in theirs["values"]:
         absent["pearson"] = _r(theirs["values"][name]["r"], theirs["values"][name]["p"])
     return absent
 
 
-def _counted(name: str, found: int, each: int) -> Cell:
+def _counted(name: str, found: int, each: int) -> Entry:
     """How many cells there are, and of how many; `each` is what one dataset has."""
     datasets = PAPER_DATASETS if "within" in name else POPULATIONS.get(name, (name,))
     wanted = each * len(datasets)
-    return Cell(str(found) if found >= wanted else f"{found} of {wanted}", found)
+    return Entry(str(found) if found >= wanted else f"{found} of {wanted}", found)
 
 
-def _line(intercept: float, slope: float) -> Cell:
+def _line(intercept: float, slope: float) -> Entry:
     sign = "\N{MINUS SIGN}" if slope < 0 else "+"
-    return Cell(f"{numerals.number(intercept)} {sign} {numerals.number(abs(slope))} EO", slope)
+    return Entry(f"{formatting.number(intercept)} {sign} {formatting.number(abs(slope))} EO", slope)
 
 
-def _r(r: float, p_value: float) -> Cell:
+def _r(r: float, p_value: float) -> Entry:
     if math.isnan(r):
-        return Cell(numerals.UNDEFINED)
+        return Entry(formatting.UNDEFINED)
     p = "<0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
-    return Cell(f"{numerals.number(r)} (p {p})", r)
+    return Entry(f"{formatting.number(r)} (p {p})", r)

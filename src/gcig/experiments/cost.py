@@ -17,8 +17,8 @@ from gcig.data.datasets.registry import load_dataset
 from gcig.data.encoding import TableEncoder
 from gcig.experiments.paper import paper
 from gcig.methods.registry import METHODS
-from gcig.report import numerals
-from gcig.report.tables import Cell, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["GROUPS", "RULES", "measure", "tables"]
 
@@ -134,8 +134,8 @@ def _in_turn(fits: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, l
     return seconds
 
 
-def _ratio(row: Mapping[str, Any] | None) -> Cell:
+def _ratio(row: Mapping[str, Any] | None) -> Entry:
     if row is None:
-        return Cell("missing")
-    low, high = numerals.number(row["low"], 1), numerals.number(row["high"], 1)
-    return Cell(f"{numerals.number(row['ratio'], 1)} ({low} to {high})", row["ratio"])
+        return Entry("missing")
+    low, high = formatting.number(row["low"], 1), formatting.number(row["high"], 1)
+    return Entry(f"{formatting.number(row['ratio'], 1)} ({low} to {high})", row["ratio"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.data.encoding import TableEncoder
 from gcig.experiments.paper import paper
-from gcig.report.tables import Cell, Table
+from gcig.report.tables import Entry, Table
 
 __all__ = ["DatasetSize", "measure", "tables"]
 
@@ -62,10 +62,10 @@ def tables(sizes: Sequence[DatasetSize]) -> Mapping[str, Table]:
                 size.target,
                 size.attribute,
                 size.rows,
-                Cell("-") if samples is None else samples,
+                Entry("-") if samples is None else samples,
                 size.columns,
                 size.encoded_columns,
-                Cell("-") if features is None else features,
+                Entry("-") if features is None else features,
                 why,
             )
         )

@@ -9,7 +9,7 @@ import pandas as pd
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
 from gcig.experiments.sweep import of_variant, variant_row
-from gcig.report import numerals
+from gcig.records import formatting
 from gcig.report.tables import Table, Value
 
 __all__ = ["CHOICES", "DATASETS", "settings", "tables"]
@@ -78,7 +78,7 @@ def _l2_words(frame: pd.DataFrame) -> str:
     plain = finished(frame[frame["variant"] == ""])
     ratio = float(plain["gcig_l2"].mean() / plain["gcig"].mean()) if len(plain) else math.nan
     known = not math.isnan(ratio)
-    return f" Under l2 the same models have {numerals.number(ratio, 1)} times the GCIG." if known else ""
+    return f" Under l2 the same models have {formatting.number(ratio, 1)} times the GCIG." if known else ""
 
 
 def _variant(changes: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from gcig.benchmark.run_files import write_file
 from gcig.experiments.by_dataset import by_dataset
 from gcig.experiments.chapters import Chapter, chapters
 from gcig.experiments.collection import read
-from gcig.report.tables import Table, cell_text
+from gcig.report.tables import Table, entry_text
 
 __all__ = ["restructured_text", "write_documentation"]
 
@@ -66,7 +66,7 @@ def _table(table: Table) -> str:
     lines = [f".. list-table:: {escaped(table.caption)}", "   :header-rows: 1", ""]
     for place, row in enumerate([table.header, *table.rows]):
         for column, value in enumerate(row):
-            text = escaped(cell_text(value, table.digits))
+            text = escaped(entry_text(value, table.digits))
             if text and place and table.marks.get((place - 1, column)) in ("best", "concern"):
                 text = f"**{text}**"
             lines.append(f"   {'* -' if column == 0 else '  -'} {text}".rstrip())

@@ -10,8 +10,7 @@ from gcig.experiments.figure import Figure, Panel, Series
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spread
 from gcig.experiments.sweep import of_variant
-from gcig.report.charts import TradeOff
-from gcig.report.pareto import front
+from gcig.report.charts import TradeOff, pareto_front
 from gcig.report.tables import Mark, Table, Value
 
 __all__ = ["DATASETS", "FOLDS", "GRIDS", "figures", "on_front", "settings", "tables"]
@@ -58,7 +57,7 @@ def on_front(points: Sequence[tuple[float, float, float]]) -> list[bool]:
     [True, False, True]
     """
     known = [i for i, point in enumerate(points) if not math.isnan(sum(point))]
-    flags = front([(points[i][0], -points[i][1], -points[i][2]) for i in known])
+    flags = pareto_front([(points[i][0], -points[i][1], -points[i][2]) for i in known])
     kept = {i for i, flag in zip(known, flags, strict=True) if flag}
     return [i in kept for i in range(len(points))]
 
@@ -146,7 +145,7 @@ def _cloud(listed: Sequence[Any], method: str, place: int) -> Series:
 def _corners(listed: Sequence[Any], place: int) -> list[tuple[float, float]]:
     """The points that no other one beats in AUC and one of the gaps, from left to right."""
     points = [(point[place], point[0]) for *_, point in listed if not math.isnan(sum(point))]
-    flags = front([(-gap, auc) for gap, auc in points])
+    flags = pareto_front([(-gap, auc) for gap, auc in points])
     return sorted({point for point, flag in zip(points, flags, strict=True) if flag})
 
 

@@ -15,7 +15,7 @@ from gcig.experiments.paper import paper
 from gcig.experiments.setting import Chosen, Setting
 from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
 from gcig.experiments.sweep import of_variant, variant_row
-from gcig.report.tables import Cell, Table, Value
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = [
     "DATASETS",
@@ -69,7 +69,7 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
                 for weight in WEIGHTS:
                     own = of_variant(frame, name, variant(swept, weight, scheme))
                     cells = variant_row(own, shown, expected=expected)
-                    rows.append((name, scheme, swept, Cell(f"{weight:g}", weight), *cells))
+                    rows.append((name, scheme, swept, Entry(f"{weight:g}", weight), *cells))
     return {
         "sensitivity": Table(
             ("dataset", "training", "swept", "weight", *(LABELS[m] for m in shown)),

@@ -18,8 +18,8 @@ from gcig.benchmark.statistics import (
 )
 from gcig.experiments.summary import HIGHER, LABELS, finished, means, method_label
 from gcig.experiments.wins import FAIRX
-from gcig.report import numerals
-from gcig.report.tables import Cell, Table, Value
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["paired_differences", "tables"]
 
@@ -56,15 +56,15 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         n_blocks = found.n_blocks
         p_values: Any = nemenyi(averages, lower_is_better=lower)
         cells = [_rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m) for m in methods]
-        statistic = f"{numerals.number(found.statistic, 2)} (p {_p(found.p_value).text})"
-        rows.append((LABELS[metric], Cell(statistic, found.statistic), *cells))
+        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value).text})"
+        rows.append((LABELS[metric], Entry(statistic, found.statistic), *cells))
     critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return Table(
         ("metric", "Friedman", *map(method_label, methods)),
         rows,
         caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
         notes=(
-            f"Two methods differ at the 5 % level when their mean ranks are {numerals.number(critical, 2)} "
+            f"Two methods differ at the 5 % level when their mean ranks are {formatting.number(critical, 2)} "
             f"apart (Nemenyi), of {len(methods) - 1} ranks there are: with {n_blocks} datasets only the "
             "largest differences can be shown. The paper has no test.",
             "compas and compas-paper are the same people, so that the datasets are not fully independent.",
@@ -84,9 +84,9 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             ]
             adjusted = holm([test.p_value for test in found])
             cells = [
-                Cell("missing")
+                Entry("missing")
                 if math.isnan(test.difference)
-                else Cell(f"{numerals.number(test.difference)} (p {_p(float(p)).text})", test.difference)
+                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p)).text})", test.difference)
                 for test, p in zip(found, adjusted, strict=True)
             ]
             rows.append((name, LABELS[metric], *cells))
@@ -104,12 +104,12 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
     )
 
 
-def _rank(rank: float, p_value: float, method: str) -> Cell:
+def _rank(rank: float, p_value: float, method: str) -> Entry:
     if math.isnan(rank):
-        return Cell("missing")
-    text = numerals.number(rank, 2)
-    return Cell(text if method == FAIRX else f"{text} (p {_p(p_value).text})", rank)
+        return Entry("missing")
+    text = formatting.number(rank, 2)
+    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value).text})", rank)
 
 
-def _p(value: float) -> Cell:
-    return Cell("<0.001" if value < 0.001 else numerals.number(value), value)
+def _p(value: float) -> Entry:
+    return Entry("<0.001" if value < 0.001 else formatting.number(value), value)

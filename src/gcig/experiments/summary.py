@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gcig.methods.registry import METHODS
-from gcig.report import numerals
-from gcig.report.tables import Cell
+from gcig.records import formatting
+from gcig.report.tables import Entry
 
 __all__ = [
     "COLLAPSED_NOTE",
@@ -61,7 +61,7 @@ def means(
     return table.reindex(index=list(datasets), columns=list(methods)).astype(float)
 
 
-def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digits: int = 3) -> Cell:
+def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digits: int = 3) -> Entry:
     """Mean and standard deviation of a metric over some folds, with what is wrong with them.
 
     Examples
@@ -74,13 +74,13 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     values = rows[metric].to_numpy(dtype=float)
     values = values[~np.isnan(values)]
     if not len(values):
-        return Cell(MISSING if not len(rows) else numerals.UNDEFINED)
+        return Entry(MISSING if not len(rows) else formatting.UNDEFINED)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    text = numerals.spread(float(values.mean()), deviation, digits)
+    text = formatting.spread(float(values.mean()), deviation, digits)
     collapsed = int(rows["collapsed"].astype(bool).sum())
     text += f" †{collapsed}" if collapsed and metric not in _UNMARKED else ""
     text += f" ({len(rows)} of {expected} folds)" if expected is not None and len(rows) < expected else ""
-    return Cell(text, float(values.mean()))
+    return Entry(text, float(values.mean()))
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:

@@ -1,14 +1,129 @@
-"""Numbers and tables formatted for people."""
+"""Numbers, intervals, text and tables formatted for people."""
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
+from typing import Protocol
 
-__all__ = ["html_table", "shown"]
+__all__ = [
+    "UNDEFINED",
+    "count",
+    "counted",
+    "estimate",
+    "html_table",
+    "limits",
+    "number",
+    "percent",
+    "shown",
+    "spread",
+    "visible",
+]
+
+UNDEFINED = "undefined"
+# Control characters, lone surrogates (which have no encoding) and marks that reverse the direction of text.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+class _Interval(Protocol):
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Format a number with a fixed number of decimals.
+
+    Examples
+    --------
+    >>> number(0.12345), number(float("nan")), number(-0.0001)
+    ('0.123', 'undefined', '0.000')
+    """
+    if value is None or math.isnan(value):
+        return UNDEFINED
+    if math.isinf(value):
+        return "∞" if value > 0 else "\u2212∞"
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:  # avoid "-0.000"
+        text = text.lstrip("-")
+    return text.replace("-", "\u2212")
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Format a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.456)
+    '46 %'
+    """
+    if value is None or not math.isfinite(value):
+        return UNDEFINED
+    return f"{number(100 * value, digits)} %"
+
+
+def count(value: int | None) -> str:
+    """Format a count with a comma between thousands.
+
+    Examples
+    --------
+    >>> count(45222)
+    '45,222'
+    """
+    return UNDEFINED if value is None else f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """Format a count with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
+def estimate(interval: _Interval, digits: int = 3) -> str:
+    """Format an estimate, followed by the limits of its interval if it has one.
+
+    Examples
+    --------
+    >>> from gcig.records import Interval
+    >>> estimate(Interval(0.2, 0.1, 0.3), 2)
+    '0.20 (0.10 to 0.30)'
+    """
+    value, around = number(interval.value, digits), limits(interval, digits)
+    return f"{value} ({around})" if around else value
+
+
+def limits(interval: _Interval, digits: int = 3) -> str:
+    """Format the limits of an interval; empty if it has none."""
+    if math.isnan(interval.value + interval.low + interval.high):
+        return ""
+    return f"{number(interval.low, digits)} to {number(interval.high, digits)}"
+
+
+def spread(mean: float, deviation: float, digits: int = 3) -> str:
+    """Format a mean, followed by its standard deviation if it has one.
+
+    Examples
+    --------
+    >>> spread(0.5, 0.01)
+    '0.500 ± 0.010'
+    """
+    if math.isnan(mean) or math.isnan(deviation):
+        return number(mean, digits)
+    return f"{number(mean, digits)} ± {number(deviation, digits)}"
 
 
 def shown(value: object) -> str:
-    """Format a value as text: four decimals, "undefined" for NaN and None, "yes" or "no" for a flag.
+    """Format any value of a record: four decimals, "undefined" for NaN and None, "yes" or "no" for a flag.
 
     >>> shown(0.25), shown(1e-5), shown(float("nan")), shown(True)
     ('0.2500', '1.0e-05', 'undefined', 'yes')
@@ -16,14 +131,31 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "undefined"
+        return UNDEFINED
     if isinstance(value, float):
         return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.4f}"
     return str(value)
 
 
+def visible(text: str) -> str:
+    r"""Replace every character that is invisible or changes the direction of the text around it.
+
+    Names of columns, groups, categories and files come from users' data and may hold such characters.
+
+    Examples
+    --------
+    >>> visible("age\u202egnp.exe")
+    'age�gnp.exe'
+    """
+    return _INVISIBLE.sub("\ufffd", text)
+
+
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Format an HTML table with every entry escaped: group and column names come from users' files."""
-    head = "".join(f"<th>{escape(entry)}</th>" for entry in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(entry)}</td>" for entry in row) + "</tr>" for row in rows)
+
+    def entry(text: str, tag: str) -> str:
+        return f"<{tag}>{escape(visible(text))}</{tag}>"
+
+    head = "".join(entry(text, "th") for text in header)
+    body = "".join("<tr>" + "".join(entry(text, "td") for text in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

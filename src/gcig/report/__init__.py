@@ -1,7 +1,7 @@
-"""Tables, pictures and pages: they read records of results, never models.
+"""Pages, tables and charts of results; they read records, never models.
 
-The displays, pictures for notebooks and papers, are found here as well. They are imported when they are first
-used: pages need neither them nor NumPy.
+The displays, which are plots for notebooks and papers, are imported when they are first used: pages need
+neither matplotlib nor NumPy.
 """
 
 from typing import TYPE_CHECKING

@@ -1,26 +1,25 @@
-"""The section on decisions: how often each group is selected, and how often the model errs for it."""
+"""The audit page's section on decisions: selection and error rates of each group."""
 
 import math
 
 from gcig.records import AuditRecord, GroupAudit, Interval
+from gcig.records.formatting import number
 from gcig.report import charts
-from gcig.report.blocks import Callout, FigureBlock, FigureRow, Section, TableBlock
-from gcig.report.glossary import explained
-from gcig.report.numerals import number
-from gcig.report.pooling import RATES
-from gcig.report.suppression import rows_cell
-from gcig.report.tables import Cell, Value, estimate
+from gcig.report.blocks import Block, Callout, FigureBlock, FigureRow, Section, TableBlock
+from gcig.report.glossary import explanations
+from gcig.report.summaries import RATES
+from gcig.report.tables import Entry, Value, estimate, rows_entry
 
-__all__ = ["outcome_section"]
+__all__ = ["outcome_section", "suppression_note"]
 
 
 def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> Section:
-    """Rates and ranking of each group, and the measures over all rows."""
+    """Return the rates and ranking of each group, and the measures over all rows."""
     shown = [group for group in record.groups if group.n_rows is not None]
     collapsed = Callout(
         "caution",
         "The model has collapsed: it predicts one class for nearly every row, or ranks rows hardly better "
-        "than chance. Even rates then say nothing in its favour.",
+        "than chance. Equal rates then say nothing in its favour.",
     )
     return Section(
         "Outcome: do the decisions treat the groups alike?",
@@ -29,23 +28,38 @@ def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> 
             FigureRow([_rates_figure(shown), _roc_figure(shown)]),
             _groups_table(record),
             _measures_table(record, max_eo_gap),
-            *explained(
+            *suppression_note(record.suppressed_cells, record.min_cell),
+            *explanations(
                 "What is the EO gap?",
                 "What is the four-fifths ratio?",
                 "What are precision and calibration?",
                 "What are AUC and the ROC curve?",
-                "What does the range behind a number mean?",
+                "What does the range after a number mean?",
+                "What is a suppressed group?",
             ),
         ],
     )
+
+
+def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
+    """Return a note that names the cells that gaps leave out, if there are any."""
+    if not cells:
+        return []
+    return [
+        Callout(
+            "caution",
+            f"Gaps leave out the suppressed cells, which have fewer than {min_cell} rows: "
+            f"{'; '.join(cells)}.",
+        )
+    ]
 
 
 def _rates_figure(groups: list[GroupAudit]) -> FigureBlock:
     rates = {name: {group.group: _rate(group, field) for group in groups} for name, field in RATES.items()}
     return FigureBlock(
         charts.group_rates(rates),
-        "The base rate is how often the positive outcome is true; the others say how the model decides. "
-        "Lines are 95 % intervals.",
+        "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
+        "decisions. Lines are 95 % intervals.",
     )
 
 
@@ -60,7 +74,7 @@ def _roc_figure(groups: list[GroupAudit]) -> FigureBlock:
             {group.group: group.roc for group in groups},
             operating={group.group: (group.fpr.value, group.tpr.value) for group in groups},
         ),
-        "How well the model ranks inside each group. The marks are the model's own decisions; marks that lie "
+        "How well the model ranks within each group. The marks are the model's own decisions; marks that lie "
         "apart are different error rates.",
     )
 
@@ -70,44 +84,38 @@ def _groups_table(record: AuditRecord) -> TableBlock:
     fields = (*RATES.values(), "calibration", "auc", "gcig")
     rows: list[tuple[Value, ...]] = []
     for group in record.groups:
-        cells = tuple(Cell("") if group.n_rows is None else estimate(_rate(group, field)) for field in fields)
-        rows.append((group.group, rows_cell(group.n_rows), *cells))
+        suppressed = group.n_rows is None
+        entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
+        rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries))
     return TableBlock(header, rows, "Each group, with 95 % intervals")
 
 
 def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock:
     outcome = record.outcome
-    gap = "how far the groups' error rates are apart"
+    gap = "sum of the next two differences"
     if math.isfinite(outcome.eo_noise_floor):
-        gap = f"a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
+        gap += f"; a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
     if max_eo_gap is not None and math.isfinite(max_eo_gap):
         gap += f"; the limit is {number(max_eo_gap)}"
+    difference = "largest minus smallest over the groups"
     rows: list[tuple[Value, ...]] = [
         ("EO gap", estimate(outcome.eo_gap), gap),
-        (
-            "Difference in true positive rates",
-            estimate(outcome.delta_tpr),
-            "largest less smallest over the groups",
-        ),
-        (
-            "Difference in false positive rates",
-            estimate(outcome.delta_fpr),
-            "largest less smallest over the groups",
-        ),
+        ("Difference in true positive rates", estimate(outcome.delta_tpr), difference),
+        ("Difference in false positive rates", estimate(outcome.delta_fpr), difference),
         ("Larger of the two differences", estimate(outcome.eo_worst), "another convention for the EO gap"),
+        ("Difference in selection rates", estimate(outcome.demographic_parity_difference), difference),
         (
-            "Difference in selection rates",
-            estimate(outcome.demographic_parity_difference),
-            "largest less smallest over the groups",
+            "Four-fifths ratio",
+            estimate(outcome.selection_rate_ratio),
+            "lowest divided by highest selection rate",
         ),
-        ("Four-fifths ratio", estimate(outcome.selection_rate_ratio), "smallest over largest selection rate"),
-        ("AUC", estimate(outcome.auc), "how well it ranks: 0.5 is a coin, 1 is perfect"),
-        ("Accuracy", estimate(outcome.accuracy), "share of rows that it gets right"),
+        ("AUC", estimate(outcome.auc), "quality of the ranking: 0.5 is chance, 1 is perfect"),
+        ("Accuracy", estimate(outcome.accuracy), "share of correct decisions"),
         (
             "Balanced accuracy",
             estimate(outcome.balanced_accuracy),
-            "the same, both outcomes weighing equally",
+            "accuracy with equal weight for both outcomes",
         ),
-        ("F1", estimate(outcome.f1), "of the positive outcome; a constant can score well"),
+        ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
     ]
     return TableBlock(("measure", "value", "how to read it"), rows, "All rows together", sortable=False)

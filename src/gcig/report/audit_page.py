@@ -1,9 +1,10 @@
-"""The page of one audit: a verdict in words, the picture for it, and then everything behind it."""
+"""The page of one audit: a verdict in words, figures for it, and then the details."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from gcig.records import AuditRecord
+from gcig.records.formatting import counted, limits, number
 from gcig.report import charts
 from gcig.report.audit_outcome import outcome_section
 from gcig.report.audit_reasons import (
@@ -25,11 +26,9 @@ from gcig.report.blocks import (
     VerdictBlock,
 )
 from gcig.report.document import page
-from gcig.report.glossary import explained
-from gcig.report.numerals import counted, ends, number
-from gcig.report.pareto import front
-from gcig.report.tables import Cell, estimate
-from gcig.report.trade_off_figures import trade_off_figures
+from gcig.report.glossary import explanations
+from gcig.report.tables import Entry, estimate
+from gcig.report.trade_off import trade_off_figures
 
 __all__ = ["audit_page"]
 
@@ -41,17 +40,17 @@ def audit_page(
     max_gcig: float | None = None,
     max_eo_gap: float | None = None,
 ) -> str:
-    """The audit as one self-contained HTML page.
+    """Return the audit as one self-contained HTML page.
 
     Parameters
     ----------
     record : the audit.
     others : audits of other models on the same rows, for the Pareto front.
-    max_gcig, max_eo_gap : limits that the audit was held against; drawn where given.
+    max_gcig, max_eo_gap : limits of the audit, which the page shows.
     """
     subject = record.subject
     sections = [
-        *([models_section(record, others)] if others else []),
+        *([_models_section(record, others)] if others else []),
         outcome_section(record, max_eo_gap=max_eo_gap),
         reasons_section(record),
         columns_section(record),
@@ -59,7 +58,7 @@ def audit_page(
         rows_section(record),
     ]
     size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
-    protected = " and ".join(subject.sensitive) or "none named"
+    protected = " and ".join(subject.sensitive) or "not named"
     return page(
         f"Audit of {subject.model_name}",
         sections,
@@ -72,24 +71,34 @@ def audit_page(
 
 def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None) -> list[Block]:
     verdict, found, outcome = record.verdict, record.procedural, record.outcome
+    around = limits(found.gcig)
+    suppressed = len(record.suppressed_cells)
     figures = [
-        KeyFigure("GCIG (reasons)", number(found.gcig.value), _hint(ends(found.gcig)) + _limit(max_gcig)),
+        KeyFigure(
+            "GCIG (reasons)",
+            number(found.gcig.value),
+            _hint(f"95 % interval {around}" if around else "", _limit(max_gcig)),
+        ),
         KeyFigure(
             "Excess over chance",
             number(found.excess.value),
-            _said("chance alone gives {}", found.noise_floor.value),
+            _hint(_with_number("chance alone gives {}", found.noise_floor.value)),
         ),
         KeyFigure(
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
-            _said("a fair model shows {}", outcome.eo_noise_floor) + _limit(max_eo_gap),
+            _hint(
+                _with_number("a fair model shows {}", outcome.eo_noise_floor),
+                f"{counted(suppressed, 'cell')} suppressed" if suppressed else "",
+                _limit(max_eo_gap),
+            ),
         ),
         KeyFigure(
             "Four-fifths ratio",
             number(outcome.selection_rate_ratio.value),
-            "lowest over highest selection rate",
+            "lowest divided by highest selection rate",
         ),
-        KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is a coin, 1 is perfect"),
+        KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
     gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig)
     return [
@@ -109,10 +118,10 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
     ]
 
 
-def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Section:
-    """The model beside others: the picture of the trade-off and a table."""
+def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Section:
+    """Compare the model with others in the figures of the trade-off and a table."""
     audits = [record, *others]
-    names = _told_apart([audit.subject.model_name for audit in audits])
+    names = _unique_names([audit.subject.model_name for audit in audits])
     points = [
         charts.TradeOff(
             name,
@@ -123,7 +132,7 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
         )
         for name, audit in zip(names, audits, strict=True)
     ]
-    kept = front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
+    on_front = charts.pareto_front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
     rows = [
         (
             name,
@@ -131,37 +140,37 @@ def models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Sectio
             estimate(audit.procedural.gcig),
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
-            Cell(number(audit.procedural.effective_columns, 1), audit.procedural.effective_columns),
-            "collapsed" if point.collapsed else "on the front" if on else "beaten",
+            Entry(number(audit.procedural.effective_columns, 1), audit.procedural.effective_columns),
+            "collapsed" if point.collapsed else "on the front" if on else "dominated",
         )
-        for name, audit, point, on in zip(names, audits, points, kept, strict=True)
+        for name, audit, point, on in zip(names, audits, points, on_front, strict=True)
     ]
-    header = ("model", "AUC", "GCIG", "GCIG by chance", "EO gap", "effective columns", "front")
+    header = ("model", "AUC", "GCIG", "GCIG by chance", "EO gap", "effective columns", "Pareto front")
     return Section(
-        "Beside other models",
+        "Comparison: how do other models do?",
         [
             trade_off_figures(points, noise_floor=record.outcome.eo_noise_floor),
-            TableBlock(header, rows, "The models, on the same rows"),
-            *explained("What is the Pareto front?", "Why is the effective number of columns shown?"),
+            TableBlock(header, rows, "All models, on the same rows"),
+            *explanations("What is the Pareto front?", "Why is the effective number of columns shown?"),
         ],
     )
 
 
-def _hint(around: str) -> str:
-    return f"95 % interval {around}" if around else ""
+def _hint(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 def _limit(limit: float | None) -> str:
-    return "" if limit is None else f"; limit {number(limit)}"
+    return "" if limit is None else f"limit {number(limit)}"
 
 
-def _said(words: str, value: float) -> str:
-    """The words with the value in them; nothing where it is not defined."""
+def _with_number(words: str, value: float) -> str:
+    """Insert the value into the words; return nothing if it is undefined."""
     return words.format(number(value)) if math.isfinite(value) else ""
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that came before."""
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """Number the names that occur again."""
     seen: dict[str, int] = {}
     out = []
     for name in names:
@@ -181,15 +190,16 @@ def _foot(record: AuditRecord) -> dict[str, str]:
         "Model": f"{subject.model_name} ({subject.model_kind})",
         "Model, sha256": subject.model_sha256 or "nothing to hash",
         "Data, sha256": subject.data_sha256 or "nothing to hash",
-        "Reasons from": subject.explanation,
-        "Baselines from": subject.reference,
+        "Reasons": subject.explanation,
+        "References": subject.reference,
         "Decisions": rule,
-        "Definition of GCIG": _pairs(subject.definition),
-        "Versions": _pairs(subject.versions, " "),
-        "Made": subject.created,
+        "Definition of GCIG": _listed(subject.definition),
+        "Suppression": f"rates of fewer than {counted(record.min_cell, 'row')}",
+        "Versions": _listed(subject.versions, " "),
+        "Created": subject.created,
         "Record": f"schema {record.schema}",
     }
 
 
-def _pairs(values: Mapping[str, object], between: str = " = ") -> str:
+def _listed(values: Mapping[str, object], between: str = " = ") -> str:
     return ", ".join(f"{name}{between}{value}" for name, value in values.items())

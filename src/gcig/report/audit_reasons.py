@@ -1,50 +1,49 @@
-"""The sections on reasons: how far they depend on the group, by which columns, and how stable that is."""
+"""The audit page's sections on reasons: GCIG, the columns behind it, and its stability."""
 
 import math
 
 from gcig.records import AuditRecord, ColumnAudit
-from gcig.records.audit import SMALLEST_CELL
+from gcig.records.formatting import count, number, percent
 from gcig.report import charts
 from gcig.report.blocks import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
-from gcig.report.glossary import explained
-from gcig.report.numerals import count, number, percent
-from gcig.report.suppression import rows_cell
-from gcig.report.tables import Cell, Value, estimate
+from gcig.report.glossary import explanations
+from gcig.report.tables import Entry, Value, estimate, rows_entry
 
 __all__ = ["columns_section", "histogram_figure", "profiles_figure", "reasons_section", "stability_section"]
 
-DRAWN = 12  # columns in a picture; the tables have them all
+_CHART_COLUMNS = 12  # columns in a chart; the tables have them all
 
 _EVIDENCE = {
     "disparity": "The reasons differ between the groups by more than chance explains.",
-    "none": "The difference is no larger than what chance alone gives.",
-    "not enough": "There are too few rows to tell the difference from chance.",
+    "none": "The difference is no larger than chance alone gives.",
+    "not enough": "There are too few rows to distinguish the difference from chance.",
 }
 
 
 def profiles_figure(record: AuditRecord) -> FigureBlock:
-    """The reasons of the groups side by side, for the columns with the largest shares."""
-    columns = ranked(record)[:DRAWN]
+    """Return the chart of the groups' reasons for the columns with the largest shares."""
+    columns = _by_share(record)[:_CHART_COLUMNS]
     groups = list(dict.fromkeys(group for column in columns for group in column.profile))
     profiles = {group: [column.profile.get(group, math.nan) for column in columns] for group in groups}
     left = len(record.procedural.columns) - len(columns)
     more = f" The table below has {count(left)} more." if left else ""
     return FigureBlock(
         charts.attribution_profiles([column.column for column in columns], profiles),
-        "What each column says on average when a row is compared with a group's typical member: to the "
-        f"right, for the positive outcome. Marks that lie apart are reasons that depend on the group.{more}",
+        "The mean normalised attribution of each column under each group's reference; to the right, the "
+        f"column favours the positive outcome. Marks that lie apart are reasons that depend on the "
+        f"group.{more}",
     )
 
 
-def ranked(record: AuditRecord) -> list[ColumnAudit]:
-    """The columns, the largest share first."""
+def _by_share(record: AuditRecord) -> list[ColumnAudit]:
+    """Return the columns, the largest share first."""
     return sorted(
         record.procedural.columns, key=lambda c: -math.inf if math.isnan(c.share) else c.share, reverse=True
     )
 
 
 def reasons_section(record: AuditRecord) -> Section:
-    """GCIG, what chance gives, its spread over rows, and its parts."""
+    """Return GCIG, its noise floor, and its parts by group and outcome."""
     found = record.procedural
     evidence = _EVIDENCE.get(found.evidence, "")
     return Section(
@@ -54,7 +53,7 @@ def reasons_section(record: AuditRecord) -> Section:
             *_group_figures(record),
             _measures_table(record),
             *_parts(record),
-            *explained(
+            *explanations(
                 "What is GCIG?", "What is the noise floor?", "Why is the effective number of columns shown?"
             ),
         ],
@@ -62,7 +61,7 @@ def reasons_section(record: AuditRecord) -> Section:
 
 
 def histogram_figure(record: AuditRecord) -> FigureBlock:
-    """How the disparity is spread over the rows of each group."""
+    """Return the histogram of the disparity over the rows of each group."""
     found = record.procedural
     return FigureBlock(
         charts.disparity_histogram(
@@ -70,14 +69,14 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
             found.histogram_counts,
             means={group.group: group.gcig.value for group in record.groups},
         ),
-        "How the disparity is spread over the rows of each group; the dashed line is the mean. Rows at 0 "
-        "have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
-        f"than {SMALLEST_CELL} rows are left out.",
+        "The distribution of the disparity over the rows of each group; the dashed line is the mean. Rows at "
+        "0 have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
+        f"than {record.min_cell} rows are suppressed.",
     )
 
 
 def _group_figures(record: AuditRecord) -> list[FigureBlock]:
-    """GCIG of each group's rows: whom the difference concerns."""
+    """Return the chart of GCIG over each group's rows."""
     groups = [group for group in record.groups if math.isfinite(group.gcig.value)]
     if not groups:
         return []
@@ -88,52 +87,84 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
         label="GCIG",
         reference=record.procedural.noise_floor.value,
     )
-    return [FigureBlock(svg, "GCIG over the rows of each group. The dashed line is what chance alone gives.")]
+    return [FigureBlock(svg, "GCIG over the rows of each group. The dashed line is the noise floor.")]
 
 
 def _measures_table(record: AuditRecord) -> TableBlock:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
-        ("GCIG", estimate(found.gcig), f"mean disparity over the rows; {_counted(record)}"),
+        ("GCIG", estimate(found.gcig), f"mean disparity over the rows; {_columns_counted(record)}"),
         (
-            "the same, baselines estimated again",
+            "GCIG, references resampled",
             estimate(found.gcig_resampled),
-            "allows for uncertain baselines",
+            "the interval includes the uncertainty of the references",
         ),
         ("Noise floor", estimate(found.noise_floor), "GCIG when group labels are shuffled"),
         (
             "Excess",
             estimate(found.excess),
-            "GCIG (with baselines from the audited rows) less the noise floor: what counts",
+            "GCIG (with references from the audited rows) minus the noise floor: the part due to the model",
         ),
-        ("p-value", number(found.p_value), "share of shuffles with a GCIG as large"),
-        ("Effective columns", number(found.effective_columns, 1), "how many columns the reasons rest on"),
-        ("Completeness", number(found.completeness, 4), "what the reasons leave unexplained; 0 is exact"),
+        ("p-value", number(found.p_value), "share of shuffles with a GCIG at least as large"),
+        *_other_definitions(record),
+        (
+            "Effective columns",
+            number(found.effective_columns, 1),
+            "columns that the reasons rest on",
+        ),
+        ("Completeness", number(found.completeness, 4), "relative error of the attributions; 0 is exact"),
         ("Rows without reasons", found.undefined_rows, "left out of every mean above"),
     ]
     if math.isfinite(found.standard_error):
         rows.append(
-            ("Sampling error", number(found.standard_error, 4), "of GCIG, from sampling Shapley values")
+            (
+                "Sampling error",
+                number(found.standard_error, 4),
+                "of GCIG, due to sampled Shapley values",
+            )
         )
     if math.isfinite(found.clipped):
         rows.append(
-            ("Clipped probabilities", percent(found.clipped, 1), "so near 0 or 1 that they were cut off")
+            (
+                "Clipped probabilities",
+                percent(found.clipped, 1),
+                "those closer than 0.001 to 0 or 1",
+            )
         )
-    return TableBlock(("measure", "value", "how to read it"), rows, "GCIG and how sure it is", sortable=False)
+    return TableBlock(
+        ("measure", "value", "how to read it"), rows, "GCIG and its uncertainty", sortable=False
+    )
 
 
-def _counted(record: AuditRecord) -> str:
-    """What GCIG is made of: values on one kind of columns say nothing about the other."""
-    if record.subject.definition.get("columns") == "raw":
-        return "each category counts as a column, as in reports of training"
-    return "each column of the table counts once (reports of training count each category)"
+def _columns_counted(record: AuditRecord) -> str:
+    """Describe the columns behind GCIG: values on different columns are not comparable."""
+    if record.subject.definition.get("columns") in ("raw", "encoded"):
+        return "each category counts as a column of its own"
+    return "each column of the table counts once"
+
+
+def _other_definitions(record: AuditRecord) -> list[tuple[Value, ...]]:
+    found = record.procedural
+    rows: list[tuple[Value, ...]] = [
+        ("GCIG with the l2 norm", number(found.gcig_l2), "on another scale than GCIG"),
+        (
+            "GCIG on encoded columns",
+            number(found.gcig_raw),
+            "the paper's: each category is a column",
+        ),
+    ]
+    defined = [math.isfinite(value) for value in (found.gcig_l2, found.gcig_raw)]
+    return [row for row, known in zip(rows, defined, strict=True) if known]
 
 
 def _parts(record: AuditRecord) -> list[Block]:
     found = record.procedural
     parts: list[Block] = []
     if found.labels:
-        labels = [(part.label, rows_cell(part.n_rows), estimate(part.gcig)) for part in found.labels]
+        labels = [
+            (part.label, rows_entry(part.n_rows, record.min_cell), estimate(part.gcig))
+            for part in found.labels
+        ]
         parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome"))
     if len(found.pairs) > 1:
         pairs = [(pair.first, pair.second, estimate(pair.gcig)) for pair in found.pairs]
@@ -142,8 +173,8 @@ def _parts(record: AuditRecord) -> list[Block]:
 
 
 def columns_section(record: AuditRecord) -> Section:
-    """Which columns make the reasons differ, and in which direction."""
-    columns = ranked(record)
+    """Return the contribution of each column to the disparity, and its direction."""
+    columns = _by_share(record)
     heading = "Columns: where do the reasons differ?"
     if not columns:
         return Section(heading, [Callout("note", "There are no columns to rank.")])
@@ -151,7 +182,7 @@ def columns_section(record: AuditRecord) -> Section:
     rows: list[tuple[Value, ...]] = [
         (
             column.column,
-            Cell(percent(column.share, 1), column.share),
+            Entry(percent(column.share, 1), column.share),
             estimate(column.contribution, 4),
             column.towards or "none",
             column.difference,
@@ -163,30 +194,39 @@ def columns_section(record: AuditRecord) -> Section:
         "column",
         "share",
         "contribution",
-        "most favourable when compared with",
+        "favours most when compared with",
         "difference",
         *(f"under {group}" for group in groups),
     )
     bars = charts.estimates(
-        [column.column for column in columns[:DRAWN]],
-        [column.contribution for column in columns[:DRAWN]],
-        title="What each column adds to GCIG",
+        [column.column for column in columns[:_CHART_COLUMNS]],
+        [column.contribution for column in columns[:_CHART_COLUMNS]],
+        title="Contribution of each column to GCIG",
         label="contribution to GCIG",
     )
     return Section(
         heading,
         [
+            *_proxy_note(record),
             FigureBlock(
-                bars, "What each column adds to GCIG, with 95 % intervals; the largest shares first."
+                bars,
+                "The contribution of each column to GCIG, with 95 % intervals; the largest shares first.",
             ),
             TableBlock(header, rows, "Every column"),
-            *explained("How are columns ranked?"),
+            *explanations("How are columns ranked?"),
         ],
     )
 
 
+def _proxy_note(record: AuditRecord) -> list[Block]:
+    if not record.proxy_columns:
+        return []
+    names = ", ".join(record.proxy_columns)
+    return [Callout("caution", f"These columns of the table determine the group: {names}.")]
+
+
 def stability_section(record: AuditRecord) -> Section:
-    """GCIG with one choice of the definition changed at a time."""
+    """Return GCIG with one choice of the definition changed at a time."""
     checks = record.procedural.stability
     heading = "Stability: would another choice change the result?"
     if not checks:
@@ -196,9 +236,9 @@ def stability_section(record: AuditRecord) -> Section:
         heading,
         [
             Paragraph(
-                "GCIG depends on a few choices of method. Here one of them is changed at a time. Values that "
-                "differ in size but lead to the same conclusion are no concern: "
-                "another norm has another scale."
+                "GCIG depends on a few methodological choices. This table changes one of them at a time. "
+                "Values that differ in size but lead to the same conclusion are no concern: another norm, "
+                "for example, has another scale."
             ),
             TableBlock(("choice", "setting", "GCIG", "used"), rows, "GCIG under other choices"),
         ],

@@ -1,4 +1,4 @@
-"""What a page is made of: frozen pieces of text, tables and pictures."""
+"""Blocks of a page: frozen pieces of text, tables and figures."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class TableBlock(Table):
-    """A table on a page; its columns sort when their headers are pressed unless ``sortable`` is false."""
+    """A table on a page; unless ``sortable`` is false, a click on a column header sorts it."""
 
     sortable: bool = True
 
 
 @dataclass(frozen=True)
 class FigureBlock:
-    """A picture from `gcig.report.charts` and what it shows.
+    """A chart and its caption.
 
-    ``svg`` is markup that `charts` wrote; text that is not is escaped, so it is shown rather than drawn.
+    ``svg`` is markup from `gcig.report.charts`; any other text is escaped and shown as text.
     """
 
     svg: Markup
@@ -54,12 +54,12 @@ class FigureBlock:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """Pictures in two columns where the page is wide enough."""
+    """Figures in two columns if the page is wide enough."""
 
     figures: Sequence[FigureBlock]
 
     def places(self) -> list[Sequence[FigureBlock]]:
-        """The pictures of each place, row by row; three are one beside two."""
+        """Return the figures of each place, row by row; of three, the last two share the second place."""
         if len(self.figures) == 3:
             return [self.figures[:1], self.figures[1:]]
         return [[figure] for figure in self.figures]
@@ -67,7 +67,7 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class Callout:
-    """A sentence or two that stand out."""
+    """A highlighted sentence or two."""
 
     kind: Literal["note", "caution", "good", "concern"]
     text: str
@@ -75,7 +75,7 @@ class Callout:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that open on demand, under one line of summary."""
+    """Blocks that a click on their summary opens."""
 
     summary: str
     blocks: Sequence[Block]
@@ -84,7 +84,7 @@ class Details:
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """One number with its name, and a line that says how to read it."""
+    """One number with its name and a line on how to read it."""
 
     name: str
     value: str
@@ -93,7 +93,7 @@ class KeyFigure:
 
 @dataclass(frozen=True)
 class KeyFigures:
-    """A handful of numbers side by side."""
+    """A few numbers side by side."""
 
     figures: Sequence[KeyFigure]
 
@@ -102,7 +102,7 @@ class KeyFigures:
 class VerdictBlock:
     """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral".
 
-    ``label`` is the word for the status, where it is not the usual one.
+    ``label`` replaces the usual word for the status.
     """
 
     status: str
@@ -114,7 +114,7 @@ class VerdictBlock:
 
 @dataclass(frozen=True)
 class RowView:
-    """One row in the explorer; ``key`` is unique on the page and holds letters, digits and hyphens."""
+    """One row in the explorer; ``key`` is unique on the page and consists of letters, digits and hyphens."""
 
     key: str
     title: str
@@ -123,7 +123,7 @@ class RowView:
 
 @dataclass(frozen=True)
 class RowExplorer:
-    """Rows of which the reader sees one at a time (all of them, one below the other, without the script)."""
+    """Rows of which the reader sees one at a time (all of them if scripts are disabled)."""
 
     rows: Sequence[RowView]
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no address outside it, one script and one style, both named by their hash."""
+"""Self-contained HTML pages: no external address, one script and one style, each allowed by its hash."""
 
 import base64
 import hashlib
@@ -11,6 +11,7 @@ from typing import NoReturn
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gcig.records.formatting import visible
 from gcig.report.blocks import (
     Block,
     Callout,
@@ -26,8 +27,7 @@ from gcig.report.blocks import (
     TableBlock,
     VerdictBlock,
 )
-from gcig.report.escaping import visible
-from gcig.report.tables import cell_text, sort_value
+from gcig.report.tables import entry_text, sort_value
 
 __all__ = [
     "Block",
@@ -58,13 +58,13 @@ def page(
     lead: Sequence[Block] = (),
     foot: Mapping[str, str] | None = None,
 ) -> str:
-    """A page as HTML text, with every value in it escaped.
+    """Return a page as HTML text, with every value in it escaped.
 
     Parameters
     ----------
     title, subtitle : plain text.
-    sections : what the page says; with three sections or more it begins with links to them.
-    lead : blocks between the title and those links: the verdict.
+    sections : the sections of the page; three or more get a table of contents.
+    lead : blocks between the title and the table of contents, such as the verdict.
     foot : name -> value, such as hashes, definitions and versions.
 
     Examples
@@ -83,7 +83,7 @@ def page(
             lead=lead,
             sections=list(zip(_anchors(sections), sections, strict=True)),
             foot=foot or {},
-            style=Markup(style),  # our own files
+            style=Markup(style),  # files of this package
             script=Markup(script),
             policy=content_policy(style, script),
         )
@@ -91,7 +91,7 @@ def page(
 
 
 def content_policy(style: str, script: str) -> str:
-    """The content security policy that allows this one style and this one script, and no address at all."""
+    """Return a content security policy that allows this style, this script and no external address."""
     return (
         f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -120,16 +120,16 @@ def _environment() -> Environment:
     )
     environment.globals["kind"] = lambda block: type(block).__name__
     environment.globals["unknown_block"] = _unknown_block
-    environment.globals["cell_text"] = cell_text
+    environment.globals["entry_text"] = entry_text
     environment.globals["sort_value"] = sort_value
     return environment
 
 
 def _unknown_block(name: str) -> NoReturn:
-    raise TypeError(f"A page is made of the blocks of gcig.report.blocks, received {name}.")
+    raise TypeError(f"A page consists of the blocks in gcig.report.blocks, but received a {name}.")
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:
-    """An id for every section, from its heading; unique on the page."""
+    """Return an id for every section, made from its heading and unique on the page."""
     words = [re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-") for section in sections]
     return [f"s{i}-{word}" if word else f"s{i}" for i, word in enumerate(words, 1)]

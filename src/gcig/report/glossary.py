@@ -1,79 +1,86 @@
-"""What each number means, for readers who do not compute."""
+"""Explanations of the numbers on a page, for readers who are not statisticians."""
 
 from collections.abc import Sequence
 
 from gcig.report.blocks import Details, Paragraph
 
-__all__ = ["EXPLANATIONS", "explained"]
+__all__ = ["EXPLANATIONS", "explanations"]
 
 EXPLANATIONS = {
     "What is GCIG?": (
-        "A model gives reasons for a score: how much each column moved it, compared with a typical person. "
-        "For every row the reasons are worked out several times: compared with the typical member of each "
-        "group who has the same outcome. Each set of reasons is then expressed as shares of the whole.",
+        "A model's reasons for a score are the amounts by which each column moved it, compared with a "
+        "typical person. For every row, the reasons are computed once per group: compared with the typical "
+        "member of that group who has the same outcome. Each set of reasons is then expressed as shares of "
+        "its total.",
         "If the shares are the same whichever group the row is compared with, the row's disparity is 0: the "
-        "reasons do not depend on the group. The more they differ, the larger it is; the largest possible "
-        "value for two groups is 2. GCIG is the average disparity over all rows.",
-        "GCIG is about reasons, not about decisions. A model can treat groups alike in its decisions and "
-        "still judge them by different standards, and the other way round.",
+        "reasons do not depend on the group. The more they differ, the larger the disparity; for two groups "
+        "it is at most 2. GCIG is the mean disparity over all rows.",
+        "GCIG measures reasons, not decisions. A model can decide alike for all groups and still judge them "
+        "by different standards, and the other way round.",
     ),
     "What is the noise floor?": (
-        "The typical member of a group is an average over the people at hand. Even if the groups had been "
-        "drawn by lot, two such averages would differ a little, and GCIG would not be exactly 0.",
-        "The noise floor is what chance alone gives: the group labels are shuffled among people with the "
-        "same outcome, GCIG is measured again, and this is repeated many times. Only the excess of GCIG "
-        "over the noise floor speaks of the model. The p-value is the share of shuffles that gave a GCIG "
-        "as large as the measured one.",
+        "The typical member of a group is an average over the people in the data. Even if the groups had "
+        "been assigned by lot, two such averages would differ a little, and GCIG would not be exactly 0.",
+        "The noise floor is the GCIG that chance alone produces. It is found by shuffling the group labels "
+        "among people with the same outcome and measuring GCIG again, many times. Only the part of GCIG "
+        "above the noise floor says something about the model. The p-value is the share of shuffles with a "
+        "GCIG at least as large as the measured one.",
     ),
-    "What does the range behind a number mean?": (
-        "The rows at hand are a sample. The range in brackets or below a number is its 95 % interval: if "
-        "the audit were repeated on many samples of this size, about 95 of 100 such ranges would hold the "
-        "true value. A wide range means that there are few rows, not that the model is unfair.",
+    "What does the range after a number mean?": (
+        "The rows are a sample. The range in brackets or below a number is its 95 % interval: if the audit "
+        "were repeated on many samples of this size, about 95 of 100 such ranges would contain the true "
+        "value. A wide range means that there are few rows, not that the model is unfair.",
     ),
     "What is the EO gap?": (
         "EO stands for equalized odds. The true positive rate is the share of people with the positive "
-        "outcome whom the model gets right; the false positive rate is the share of people with the "
-        "negative outcome whom it gets wrong. The EO gap adds up how far the groups are apart in both. 0 "
-        "means that the model errs equally often for everyone.",
-        "In small groups the two rates vary by chance. The noise floor of the EO gap is what an exactly "
-        "fair model with the same rates and as few rows would show on average.",
+        "outcome that the model selects; the false positive rate is the share of people with the negative "
+        "outcome that it selects. The EO gap is the sum of the differences between the groups in both rates. "
+        "At 0, the model errs equally often for all groups.",
+        "In small groups the two rates vary by chance. The noise floor of the EO gap is the gap that an "
+        "exactly fair model with the same rates and group sizes shows on average.",
     ),
     "What is the four-fifths ratio?": (
-        "The selection rate is the share of a group that the model decides in favour of. The ratio divides "
-        "the lowest selection rate by the highest. Guidelines on employment in the United States (1978) "
-        "treat a ratio under four fifths (0.8) as evidence of adverse impact. It is a rule of thumb, not "
-        "a limit in law everywhere.",
+        "The selection rate is the share of positive decisions in a group. The ratio divides "
+        "the lowest selection rate by the highest. Employment guidelines in the United States (1978) treat a "
+        "ratio below four fifths (0.8) as evidence of adverse impact. It is a rule of thumb, not a legal "
+        "limit everywhere.",
     ),
     "What are precision and calibration?": (
-        "Precision is the share of people with the positive outcome among those whom the model selected. "
-        "Calibration is the mean probability that the model promised less the share that came true: above "
-        "0, the model promises a group more than came true; below 0, less.",
+        "Precision is the share of people with the positive outcome among those that the model selected. "
+        "Calibration is the mean predicted probability minus the share of positive outcomes: above 0, the "
+        "model overestimates a group; below 0, it underestimates it.",
     ),
     "What are AUC and the ROC curve?": (
-        "AUC is the chance that the model ranks a random person with the positive outcome above a random "
-        "person with the negative one: 0.5 is a coin, 1 is perfect. The ROC curve shows, for every possible "
-        "threshold, how many are found rightly (up) against how many wrongly (across). The mark is where "
-        "the model's own threshold puts the group.",
+        "AUC is the probability that the model ranks a random person with the positive outcome above a "
+        "random person with the negative one: 0.5 is no better than chance, 1 is perfect. The ROC curve "
+        "shows the true positive rate (up) against the false positive rate (across) at every possible "
+        "threshold. The mark is the group's position at the model's own threshold.",
     ),
     "How are columns ranked?": (
-        "The disparity of a row is made of one part per column. The share of a column is its part of the "
-        "disparity over all rows; the shares add up to 100 %. The direction names the group whose typical "
-        "member, taken as the comparison, lets this column speak most for the positive outcome.",
-        "A column with a large share is where the reasons differ. It need not be the protected attribute "
-        "itself: it may stand for it.",
+        "The disparity of a row is the sum of one contribution per column. The share of a column is its part "
+        "of the disparity over all rows; the shares add up to 100 %. The direction names the group under "
+        "whose typical member the column favours the positive outcome most.",
+        "A column with a large share is one in which the reasons differ. It need not be the protected "
+        "attribute itself: it may be a proxy for it.",
     ),
     "Why is the effective number of columns shown?": (
-        "A model that rests on a single column gives the same reason to everyone and has a low GCIG for "
-        "that alone. The effective number of columns says on how many columns the reasons rest: 1 where a "
-        "single one decides, and as many as there are where all weigh the same.",
+        "A model that uses a single column gives everyone the same reason and has a low GCIG for that alone. "
+        "The effective number of columns says how many columns the reasons rest on: 1 if a single column "
+        "decides, and the number of columns if all have the same weight.",
     ),
     "What is the Pareto front?": (
-        "A model is on the front when no other model here is at least as good in every respect and better "
-        "in one. The models on the front are the choices; every other one is beaten by one of them.",
+        "A model is on the Pareto front if no other model here is at least as good in every respect and "
+        "better in one. The models on the front are the candidates; every other model is dominated by one of "
+        "them.",
+    ),
+    "What is a suppressed group?": (
+        "Rates of very few people reveal individuals and vary widely by chance. Groups, and combinations of "
+        "outcome and group, with fewer rows than the publication threshold are suppressed: their rates are "
+        "not shown, and gaps between groups leave them out.",
     ),
 }
 
 
-def explained(*names: str) -> Sequence[Details]:
-    """The explanations of these names, each of which opens on demand."""
+def explanations(*names: str) -> Sequence[Details]:
+    """Return the explanations with these names, each of which opens on a click."""
     return [Details(name, [Paragraph(text) for text in EXPLANATIONS[name]]) for name in names]

@@ -1,25 +1,34 @@
-"""A method's results over the folds of one table, in one place."""
+"""Summaries of a method's results over the folds of one table: means, and rates of the groups pooled."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from gcig.records import Evaluation, FoldResult
-from gcig.report.tables import Cell, mean_sd
+from gcig.records import Evaluation, FoldResult, GroupRates, Interval
+from gcig.records.audit import SMALLEST_CELL
+from gcig.report.tables import Entry, mean_sd
 
-__all__ = ["MethodSummary", "summarise"]
+__all__ = ["RATES", "MethodSummary", "group_sizes", "min_cell", "pooled_rate", "pooled_rates", "summarise"]
+
+RATES = {
+    "base rate": "base_rate",
+    "selection rate": "selection_rate",
+    "true positive rate": "tpr",
+    "false positive rate": "fpr",
+    "precision": "ppv",
+}
 
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """One method (and variant) on one table.
+    """Results of one method (and variant) on one table.
 
     Attributes
     ----------
-    dataset, method, label : the table, the method's key and its name as shown.
-    evaluations : of the folds that were fitted.
-    failures : the error of each fold that was not.
+    dataset, method, label : the table, the method's key and its displayed name.
+    evaluations : evaluations of the folds that were fitted.
+    failures : errors of the folds that were not.
     """
 
     dataset: str
@@ -28,30 +37,35 @@ class MethodSummary:
     evaluations: tuple[Evaluation, ...]
     failures: tuple[str, ...] = ()
 
+    @property
+    def n_folds(self) -> int:
+        """Number of folds, fitted or not."""
+        return len(self.evaluations) + len(self.failures)
+
+    @property
+    def collapsed(self) -> int:
+        """Number of folds whose model has collapsed."""
+        return sum(evaluation.collapsed for evaluation in self.evaluations)
+
     def values(self, measure: str) -> list[float]:
-        """A measure of every fold, where it is defined."""
+        """Return the defined values of a measure, one per fold."""
         found = [float(getattr(evaluation, measure)) for evaluation in self.evaluations]
         return [value for value in found if not math.isnan(value)]
 
     def mean(self, measure: str) -> float:
-        """The mean of a measure over the folds."""
+        """Return the mean of a measure over the folds."""
         values = self.values(measure)
         return fmean(values) if values else math.nan
 
-    def cell(self, measure: str, digits: int = 3) -> Cell:
-        """Mean and standard deviation of a measure over the folds."""
+    def entry(self, measure: str, digits: int = 3) -> Entry:
+        """Return the mean and standard deviation of a measure over the folds as an entry of a table."""
         return mean_sd(self.values(measure), digits)
-
-    @property
-    def collapsed(self) -> int:
-        """How many folds have collapsed."""
-        return sum(evaluation.collapsed for evaluation in self.evaluations)
 
 
 def summarise(
     results: Sequence[FoldResult], labels: Mapping[str, str] | None = None
 ) -> dict[str, list[MethodSummary]]:
-    """Table -> its methods, both in the order in which they come first; ``labels`` name the methods."""
+    """Return table -> summaries of its methods, in order of appearance; ``labels`` name the methods."""
     parts: dict[tuple[str, str, str], list[FoldResult]] = {}
     for result in results:
         parts.setdefault((result.dataset, result.method, result.variant), []).append(result)
@@ -67,3 +81,49 @@ def summarise(
         )
         tables.setdefault(dataset, []).append(summary)
     return tables
+
+
+def pooled_rates(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, Interval]]:
+    """Return rate -> group -> estimate over the rows of all evaluations together."""
+    least = min_cell(evaluations)
+
+    def pooled(group: str, field: str) -> Interval:
+        parts = [rates for evaluation in evaluations for rates in evaluation.groups if rates.group == group]
+        return pooled_rate(parts, field, least)
+
+    groups = group_sizes(evaluations)
+    return {name: {group: pooled(group, field) for group in groups} for name, field in RATES.items()}
+
+
+def group_sizes(evaluations: Sequence[Evaluation]) -> dict[str, int]:
+    """Return group -> number of its rows in all evaluations together."""
+    sizes: dict[str, int] = {}
+    for evaluation in evaluations:
+        for rates in evaluation.groups:
+            sizes[rates.group] = sizes.get(rates.group, 0) + rates.n_rows
+    return sizes
+
+
+def min_cell(evaluations: Sequence[Evaluation]) -> int:
+    """Return the number of rows below which a page suppresses rates."""
+    return max([SMALLEST_CELL, *(evaluation.min_cell for evaluation in evaluations)])
+
+
+def pooled_rate(parts: Sequence[GroupRates], field: str, min_cell: int = SMALLEST_CELL) -> Interval:
+    """Return one rate of a group over all its parts, undefined if it is a share of too few rows."""
+    weighted = [(getattr(rates, field), _n_rows(rates, field)) for rates in parts]
+    weighted = [(rate, n) for rate, n in weighted if n > 0 and not math.isnan(rate)]
+    n_rows = sum(n for _, n in weighted)
+    if n_rows < max(min_cell, 1):
+        return Interval(math.nan)
+    return Interval.of_rate(sum(rate * n for rate, n in weighted) / n_rows, n_rows)
+
+
+def _n_rows(rates: GroupRates, field: str) -> float:
+    """Return the number of rows that a rate of a group is a share of."""
+    share = {
+        "tpr": rates.base_rate,
+        "fpr": 1 - rates.base_rate,
+        "ppv": rates.selection_rate,
+    }.get(field, 1.0)
+    return 0.0 if math.isnan(share) else float(round(rates.n_rows * share))

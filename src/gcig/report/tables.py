@@ -1,4 +1,7 @@
-"""A table as values, and as Markdown, CSV and LaTeX; names in it come from users' files."""
+"""Tables of text and numbers, and their forms in Markdown, CSV and LaTeX.
+
+Names in a table come from users' files and are escaped in every form.
+"""
 
 import csv
 import io
@@ -9,18 +12,19 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-from gcig.records import Interval
-from gcig.report import numerals
-from gcig.report.escaping import visible
+from gcig.records import Interval, formatting
+from gcig.records.formatting import visible
 
 __all__ = [
-    "Cell",
+    "Entry",
     "Mark",
     "Table",
     "Value",
-    "cell_text",
+    "entry_text",
     "estimate",
     "mean_sd",
+    "rows_entry",
+    "sort_value",
     "to_csv",
     "to_latex",
     "to_markdown",
@@ -30,10 +34,10 @@ Mark: TypeAlias = Literal["best", "concern", "muted"]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell that is shown as ``text`` and sorted by ``value``.
+class Entry:
+    """An entry of a table that is shown as ``text`` and sorted by ``value``.
 
-    ``detail`` is said less loudly, below or in brackets; ``target`` is an id on the page, for a link.
+    ``detail`` is shown in small print or in brackets; ``target`` is the id that the entry links to.
     """
 
     text: str
@@ -42,19 +46,19 @@ class Cell:
     target: str = ""
 
 
-Value: TypeAlias = str | float | int | bool | Cell | None
+Value: TypeAlias = str | float | int | bool | Entry | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A header, rows of values, and what is said about them.
+    """A header, rows of entries, a caption and notes.
 
     Attributes
     ----------
-    header, rows : names of the columns; text, numbers and `Cell` objects, a row each.
-    caption, notes : what the table shows; sentences for below it.
+    header, rows : names of the columns; rows of text, numbers and `Entry` objects.
+    caption, notes : the title of the table; sentences below it.
     marks : (row, column) -> "best", "concern" or "muted".
-    digits : decimals of the cells that are plain floats.
+    digits : decimals of the entries that are plain floats.
 
     Examples
     --------
@@ -75,40 +79,40 @@ class Table:
         for i, row in enumerate(self.rows):
             if len(row) != len(self.header):
                 raise ValueError(
-                    f"Table: row {i} has {len(row)} cells, but the header has {len(self.header)}."
+                    f"Table: row {i} has {len(row)} entries, but the header has {len(self.header)}."
                 )
 
     def numeric(self, column: int) -> bool:
-        """Whether a column is one of numbers, as far as it has values."""
-        cells = [row[column] for row in self.rows]
-        values = [cell for cell in cells if cell is not None and sort_value(cell) is not None]
-        words = [cell for cell in cells if isinstance(cell, str)]
+        """Return whether the defined entries of a column are numbers."""
+        entries = [row[column] for row in self.rows]
+        values = [entry for entry in entries if entry is not None and sort_value(entry) is not None]
+        words = [entry for entry in entries if isinstance(entry, str)]
         return bool(values) and not words
 
 
-def cell_text(value: Value, digits: int = 3) -> str:
-    """What a cell shows."""
-    if isinstance(value, Cell):
+def entry_text(value: Value, digits: int = 3) -> str:
+    """Return the text that an entry shows."""
+    if isinstance(value, Entry):
         return f"{value.text} ({value.detail})" if value.detail else value.text
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
     if isinstance(value, int):
-        return numerals.count(value)
-    return numerals.number(value, digits)
+        return formatting.count(value)
+    return formatting.number(value, digits)
 
 
 def sort_value(value: Value) -> float | None:
-    """What a cell is sorted by; None where that is its text."""
-    found = value.value if isinstance(value, Cell) else value
+    """Return the number that an entry is sorted by; None if it is sorted by its text."""
+    found = value.value if isinstance(value, Entry) else value
     if found is None or isinstance(found, str) or math.isnan(found):
         return None
     return float(found)
 
 
-def mean_sd(values: Sequence[float], digits: int = 3) -> Cell:
-    """Mean and standard deviation (ddof 1) of the values that are defined, as a cell.
+def mean_sd(values: Sequence[float], digits: int = 3) -> Entry:
+    """Return the mean and standard deviation (ddof 1) of the defined values as an entry.
 
     Examples
     --------
@@ -117,21 +121,36 @@ def mean_sd(values: Sequence[float], digits: int = 3) -> Cell:
     """
     defined = [v for v in values if not math.isnan(v)]
     if not defined:
-        return Cell(numerals.UNDEFINED)
+        return Entry(formatting.UNDEFINED)
     deviation = stdev(defined) if len(defined) > 1 else math.nan
-    return Cell(numerals.spread(fmean(defined), deviation, digits), fmean(defined))
+    return Entry(formatting.spread(fmean(defined), deviation, digits), fmean(defined))
 
 
-def estimate(interval: Interval, digits: int = 3) -> Cell:
-    """An estimate with its interval, as a cell."""
-    return Cell(numerals.number(interval.value, digits), interval.value, numerals.ends(interval, digits))
+def estimate(interval: Interval, digits: int = 3) -> Entry:
+    """Return an estimate with its interval as an entry."""
+    return Entry(
+        formatting.number(interval.value, digits), interval.value, formatting.limits(interval, digits)
+    )
+
+
+def rows_entry(n_rows: int | None, min_cell: int) -> Value:
+    """Return the number of rows of a group, or words if the group is suppressed (None in an audit).
+
+    Examples
+    --------
+    >>> rows_entry(40, 11), rows_entry(None, 11).text, rows_entry(10, 11).text
+    (40, 'fewer than 11 rows: suppressed', 'fewer than 11 rows: suppressed')
+    """
+    if n_rows is None or n_rows < min_cell:
+        return Entry(f"fewer than {min_cell} rows: suppressed", -1.0)
+    return n_rows
 
 
 def to_markdown(table: Table) -> str:
-    """The table as a Markdown pipe table, without its caption; notes follow as lines."""
+    """Return the table as a Markdown pipe table without its caption; notes follow as lines."""
 
     def text(value: Value, mark: str | None = None) -> str:
-        shown = re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(cell_text(value, table.digits)))
+        shown = re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(entry_text(value, table.digits)))
         return f"**{shown}**" if mark == "best" else shown
 
     columns = range(len(table.header))
@@ -148,19 +167,19 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """The table as CSV: floats in full, and no text that a spreadsheet would run as a formula."""
+    """Return the table as CSV, with floats in full precision and no text that a spreadsheet evaluates."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_inert(name) for name in table.header])
+    writer.writerow([_csv_text(name) for name in table.header])
     writer.writerows([_csv_value(value) for value in row] for row in table.rows)
     return out.getvalue()
 
 
 def to_latex(table: Table, *, label: str = "") -> str:
-    """The table as a LaTeX ``table`` environment, with the rules of the ``booktabs`` package."""
+    """Return the table as a LaTeX ``table`` environment with the rules of the ``booktabs`` package."""
 
     def text(value: Value, mark: str | None = None) -> str:
-        shown = _latex(_one_line(cell_text(value, table.digits)))
+        shown = _latex(_one_line(entry_text(value, table.digits)))
         return rf"\textbf{{{shown}}}" if mark == "best" else shown
 
     columns = range(len(table.header))
@@ -197,16 +216,15 @@ def _csv_value(value: Value) -> str | float | int:
         return "" if math.isnan(value) else value
     if value is None or isinstance(value, int):
         return "" if value is None else value
-    return _inert(cell_text(value))
+    return _csv_text(entry_text(value))
 
 
-def _inert(text: str) -> str:
-    """Text that a spreadsheet shows rather than computes: an apostrophe before what may be a formula."""
-    # The csv module writes a lone carriage return bare, and readers take it for the end of the row.
-    text = re.sub(r"[\r\n]+", " ", text)
-    if not re.match(r"\s*[=+\-@\t]", text) or re.fullmatch(r"-?\d+(\.\d+)?", text):
-        return visible(text)
-    return f"'{visible(text)}"
+def _csv_text(text: str) -> str:
+    """Return text on one line that a spreadsheet does not evaluate."""
+    from gcig._tables import guard_formula  # imports pandas, which pages do not need
+
+    # The csv module does not quote a lone carriage return, and readers take it for the end of the row.
+    return guard_formula(visible(re.sub(r"[\r\n]+", " ", text)))
 
 
 _LATEX = {

@@ -1,36 +1,36 @@
-"""The page that `gcig train` leaves beside a model: how it does on rows that it has not seen."""
+"""The page that `gcig train` writes for a model: its results on held-out rows."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from gcig.records import Evaluation
+from gcig.records.formatting import count, number
 from gcig.report import charts
-from gcig.report.bargain import Scores, bargain
+from gcig.report.audit_outcome import suppression_note
 from gcig.report.blocks import Block, Callout, FigureBlock, FigureRow, Section, TableBlock, VerdictBlock
 from gcig.report.comparison_page import groups_table
 from gcig.report.document import page
-from gcig.report.glossary import explained
-from gcig.report.numerals import count, number
-from gcig.report.pooling import pooled_rates
-from gcig.report.summaries import MethodSummary
-from gcig.report.tables import Cell, Value
-from gcig.report.trade_off_figures import trade_off_figures
+from gcig.report.glossary import explanations
+from gcig.report.summaries import MethodSummary, pooled_rates
+from gcig.report.tables import Entry, Value
+from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
 
 __all__ = ["training_page"]
 
-DRAWN = 12
+_CHART_COLUMNS = 12  # columns in the chart; the table has them all
 
 _MEASURES = {
-    "AUC": ("auc", "how well it ranks: 0.5 is a coin, 1 is perfect"),
-    "F1": ("f1", "of the positive outcome; a constant can score well"),
-    "Accuracy": ("accuracy", "share of rows that it gets right"),
-    "Balanced accuracy": ("balanced_accuracy", "the same, both outcomes weighing equally"),
-    "Selection rate": ("selection_rate", "share of rows that it decides in favour of"),
-    "EO gap": ("eo_gap", "how far the groups' error rates are apart"),
-    "EO gap by chance": ("eo_noise_floor", "what an exactly fair model shows on average"),
-    "Four-fifths ratio": ("selection_rate_ratio", "smallest over largest selection rate"),
+    "AUC": ("auc", "quality of the ranking: 0.5 is chance, 1 is perfect"),
+    "F1": ("f1", "of the positive outcome; a constant prediction can score well"),
+    "Accuracy": ("accuracy", "share of correct decisions"),
+    "Balanced accuracy": ("balanced_accuracy", "accuracy with equal weight for both outcomes"),
+    "Selection rate": ("selection_rate", "share of positive decisions"),
+    "EO gap": ("eo_gap", "sum of the groups' differences in true and false positive rates"),
+    "EO gap by chance": ("eo_noise_floor", "average gap of an exactly fair model with as many rows"),
+    "Four-fifths ratio": ("selection_rate_ratio", "lowest divided by highest selection rate"),
     "GCIG": ("gcig", "how far the reasons depend on the group"),
-    "Effective columns": ("effective_columns", "how many columns the reasons rest on"),
+    "GCIG on encoded columns": ("gcig_raw", "the paper's definition: each category is a column"),
+    "Effective columns": ("effective_columns", "number of columns that the reasons rest on"),
 }
 
 
@@ -45,16 +45,16 @@ def training_page(
     notes: Sequence[str] = (),
     foot: Mapping[str, str] | None = None,
 ) -> str:
-    """The held-out rows, the bargain in words and pictures, and how the table was read.
+    """Return a page on the held-out rows, the trade-off, and how the table was read.
 
     Parameters
     ----------
-    evaluations : label -> what was measured on the held-out rows; the plain network first, the trained model
-        last. One alone is described without a comparison.
+    evaluations : label -> evaluation on the held-out rows; the plain network first, the trained model last.
+        A single model is described without a comparison.
     columns : (name, role, how it was read) for every column of the table.
-    reasons : one for each limit that the trained model is above.
-    limited : whether there were limits to keep to.
-    notes : what the reader of the table had to decide or correct.
+    reasons : one sentence for each limit that the trained model exceeds.
+    limited : whether limits were set.
+    notes : decisions and corrections made while reading the table.
     foot : name -> value, such as hashes and versions.
     """
     found = [MethodSummary("", label, label, (evaluation,)) for label, evaluation in evaluations.items()]
@@ -62,8 +62,8 @@ def training_page(
     return page(
         title,
         [
-            Section("Held out: how the model does on rows that it has not seen", _held_out(evaluations)),
-            Section("Groups: how it treats them", _groups(found)),
+            Section("Held-out rows: how does the model do on new data?", _held_out(evaluations)),
+            Section("Groups: how does the model treat them?", _groups(found)),
             *_columns_section(evaluations),
             *_reading_section(columns, notes),
         ],
@@ -76,7 +76,7 @@ def training_page(
 def _verdict(evaluations: Mapping[str, Evaluation], reasons: Sequence[str], limited: bool) -> VerdictBlock:
     (first, plain), *_, (label, chosen) = [*evaluations.items(), *evaluations.items()]
     if len(evaluations) > 1:
-        headline, findings, cautions = bargain(Scores.of(first, plain), Scores.of(label, chosen))
+        headline, findings, cautions = describe_trade_off(Scores.of(first, plain), Scores.of(label, chosen))
     else:
         headline = f"{label} has a GCIG of {number(chosen.gcig)} and an AUC of {number(chosen.auc)}."
         findings, cautions = [f"The EO gap is {number(chosen.eo_gap)}."], []
@@ -93,15 +93,16 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
         charts.TradeOff(label, e.auc, e.gcig, e.eo_gap, collapsed=e.collapsed)
         for label, e in evaluations.items()
     ]
-    floor = list(evaluations.values())[-1].eo_noise_floor
+    chosen = list(evaluations.values())[-1]
     rows: list[tuple[Value, ...]] = [
         (name, *(_measured(e, field) for e in evaluations.values()), hint)
         for name, (field, hint) in _MEASURES.items()
     ]
     return [
-        trade_off_figures(points, noise_floor=floor),
+        trade_off_figures(points, noise_floor=chosen.eo_noise_floor),
         TableBlock(("measure", *evaluations, "how to read it"), rows, "On the held-out rows", sortable=False),
-        *explained(
+        *suppression_note(chosen.suppressed_cells, chosen.min_cell),
+        *explanations(
             "What is GCIG?",
             "What is the EO gap?",
             "What is the four-fifths ratio?",
@@ -110,12 +111,12 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     ]
 
 
-def _measured(evaluation: Evaluation, field: str) -> Cell:
+def _measured(evaluation: Evaluation, field: str) -> Entry:
     value = float(getattr(evaluation, field))
     around = ""
     if field == "gcig" and not math.isnan(evaluation.gcig_low + evaluation.gcig_high):
         around = f"{number(evaluation.gcig_low)} to {number(evaluation.gcig_high)}"
-    return Cell(number(value, 1 if field == "effective_columns" else 3), value, around)
+    return Entry(number(value, 1 if field == "effective_columns" else 3), value, around)
 
 
 def _groups(found: Sequence[MethodSummary]) -> list[Block]:
@@ -132,7 +133,7 @@ def _groups(found: Sequence[MethodSummary]) -> list[Block]:
 
 
 def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
-    """Where the reasons differ, before and after."""
+    """Return the contribution of each column to GCIG, for every model."""
     parts = {label: e.gcig_columns for label, e in evaluations.items()}
     parts = {label: part for label, part in parts.items() if part}
     if not parts:
@@ -143,22 +144,22 @@ def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
     )
     profiles = {label: [part.get(name, math.nan) for name in names] for label, part in parts.items()}
     rows: list[tuple[Value, ...]] = [
-        (name, *(Cell(number(values[i], 4), values[i]) for values in profiles.values()))
+        (name, *(Entry(number(values[i], 4), values[i]) for values in profiles.values()))
         for i, name in enumerate(names)
     ]
-    picture = charts.attribution_profiles(
-        names[:DRAWN],
-        {label: values[:DRAWN] for label, values in profiles.items()},
-        title="What each column adds to GCIG",
+    chart = charts.attribution_profiles(
+        names[:_CHART_COLUMNS],
+        {label: values[:_CHART_COLUMNS] for label, values in profiles.items()},
+        title="Contribution of each column to GCIG",
         label="contribution to GCIG",
     )
     return [
         Section(
-            "Columns: where the reasons differ",
+            "Columns: where do the reasons differ?",
             [
-                FigureBlock(picture, "What each column adds to GCIG; further left is fairer."),
+                FigureBlock(chart, "The contribution of each column to GCIG; further left is fairer."),
                 TableBlock(("column", *profiles), rows, "Contribution of every column"),
-                *explained("How are columns ranked?"),
+                *explanations("How are columns ranked?"),
             ],
         )
     ]
@@ -174,4 +175,4 @@ def _reading_section(columns: Sequence[tuple[str, str, str]], notes: Sequence[st
     blocks: list[Block] = [Callout("note", note) for note in notes]
     if columns:
         blocks.append(TableBlock(("column", "role", "read as"), columns, "Every column of the file"))
-    return [Section("Reading: how each column was read", blocks)]
+    return [Section("Data: how was each column read?", blocks)]

@@ -1,16 +1,15 @@
-"""Charts as inline SVG: numbers in, markup out.
+"""Charts as inline SVG, drawn from numbers.
 
-Their colours come from the page's style (`standalone` adds it for a file of its own), so they follow light
-and dark. Groups and methods differ in colour and in shape or dash.
+Their colours come from the page's style, light or dark; `standalone` adds the style to a file of its own.
+Groups and methods differ in colour and in shape or dash.
 """
 
 from gcig.report.charts.curves import Series, lines, scatter
-from gcig.report.charts.distribution import disparity_histogram
-from gcig.report.charts.gauge import gauge
+from gcig.report.charts.disparity import disparity_histogram, gauge
 from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, estimates
 from gcig.report.charts.svg import standalone
-from gcig.report.charts.tradeoff import TradeOff, pareto, trade_off
+from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front, trade_off
 
 __all__ = [
     "Series",
@@ -22,6 +21,7 @@ __all__ = [
     "group_rates",
     "lines",
     "pareto",
+    "pareto_front",
     "roc_curves",
     "scatter",
     "standalone",

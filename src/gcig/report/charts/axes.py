@@ -1,4 +1,4 @@
-"""Scales from numbers to places on a chart, round tick values, and axes."""
+"""Scales from numbers to positions on a chart, round tick values, and axes."""
 
 import math
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from gcig.report.charts.svg import element, join, text
 __all__ = ["Scale", "finite", "scale_for", "ticks", "x_axis", "y_axis"]
 
 
-_LARGEST = 1e100
+_LARGEST = 1e100  # values beyond are clipped: their squares would overflow
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps [low, high] to [start, stop], in logarithms where ``log``; values outside go to the nearer end.
+    """Map from [low, high] to [start, stop], logarithmic if ``log``; values outside go to the nearer end.
 
     Examples
     --------
@@ -31,14 +31,14 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of a value."""
+        """Return the position of a value."""
         low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, self.low)))
         share = 0.5 if high == low else (at - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """The values that can be drawn; those too large for arithmetic are cut."""
+    """Return the finite values; those too large for arithmetic are clipped."""
     return [min(max(float(v), -_LARGEST), _LARGEST) for v in values if v is not None and math.isfinite(v)]
 
 
@@ -52,10 +52,10 @@ def scale_for(
     span: float = 0.0,
     log: bool = False,
 ) -> Scale:
-    """A scale with room for the values that are finite; [0, 1] where there are none.
+    """Return a scale with room for the finite values; [0, 1] if there are none.
 
-    Ends that ``include`` asks for and no value exceeds stay as they are. The scale covers ``span`` at least,
-    so that small differences look small.
+    A value of ``include`` that no other value exceeds is an end of the scale, without a margin. The scale
+    covers at least ``span``, which keeps small differences looking small.
     """
     seen, kept = finite(values), finite(include)
     if log:
@@ -72,7 +72,7 @@ def scale_for(
 
 
 def ticks(scale: Scale, wanted: int = 5) -> list[float]:
-    """About ``wanted`` round values inside a scale.
+    """Return about ``wanted`` round values inside a scale.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def ticks(scale: Scale, wanted: int = 5) -> list[float]:
 
 
 def tick_labels(values: list[float]) -> list[str]:
-    """Tick values with as many decimals as they need, and all with the same number of them."""
+    """Format tick values with the same number of decimals, as many as are needed."""
     if not values:
         return []
     if any(abs(v) >= 1e6 or 0 < abs(v) < 1e-4 for v in values):
@@ -110,7 +110,7 @@ def tick_labels(values: list[float]) -> list[str]:
 
 
 def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, wanted: int = 5) -> Markup:
-    """Grid lines from top to bottom with their values below, and the name of the axis below them."""
+    """Draw vertical grid lines with their values and the name of the axis below."""
     values = ticks(scale, wanted)
     lines = [
         join(
@@ -124,7 +124,7 @@ def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, wanted: 
 
 
 def y_axis(scale: Scale, left: float, right: float, *, wanted: int = 5) -> Markup:
-    """Grid lines from left to right with their values at the left."""
+    """Draw horizontal grid lines with their values at the left."""
     values = ticks(scale, wanted)
     return join(
         *(

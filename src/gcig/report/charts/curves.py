@@ -1,4 +1,4 @@
-"""Lines with bands, and points with a fitted line."""
+"""Curves with bands, and scatter plots with a fitted line."""
 
 import math
 from collections.abc import Sequence
@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.empty import nothing
 from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
-from gcig.report.charts.svg import WIDTH, chart, element, fitted, join, text
-from gcig.report.numerals import number
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
 __all__ = ["Series", "lines", "scatter"]
 
@@ -20,15 +19,15 @@ LEFT, RIGHT = 52.0, WIDTH - 14
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one curve or cloud.
+    """Points of one curve or scatter plot.
 
     Attributes
     ----------
-    name : in the legend.
-    x, y : of the same length; a point with NaN is not drawn and breaks the line.
-    low, high : ends of the band around y; empty where there is none.
-    hollow : which points are drawn hollow (collapsed models); empty for none.
-    joined : whether a line goes through the points.
+    name : name in the legend.
+    x, y : coordinates, of the same length; a point with NaN is not drawn and breaks the line.
+    low, high : limits of the band around y; empty for no band.
+    hollow : flags of the points that are drawn hollow (collapsed models); empty for none.
+    joined : whether a line joins the points.
     """
 
     name: str
@@ -55,7 +54,7 @@ def lines(
     log_x: bool = False,
     fit: tuple[float, float] | None = None,
 ) -> Markup:
-    """Curves with bands and marks.
+    """Draw curves with bands and marks.
 
     Examples
     --------
@@ -66,13 +65,15 @@ def lines(
     """
     places = _drawn(series, log_x)
     if not places:
-        return nothing(title)
+        return empty_chart(title)
     names = [s.name for s in series]
     top = legend_height(names) + 26
     bottom = top + PANEL
     x = scale_for((a for a, _ in places), LEFT + 8, RIGHT - 8, log=log_x, margin=0.02)
     y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
-    told = [f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series]
+    descriptions = [
+        f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series
+    ]
     return chart(
         bottom + 40,
         legend(names, 0),
@@ -83,7 +84,9 @@ def lines(
         _fitted_line(fit, x, y) if not log_x else join(),
         *(_curve(s, k, x, y) for k, s in enumerate(series)),
         title=title,
-        description="; ".join(told) if len(places) <= 100 else f"{len(places)} points of {', '.join(names)}.",
+        description="; ".join(descriptions)
+        if len(places) <= 100
+        else f"{len(places)} points of {', '.join(names)}.",
     )
 
 
@@ -95,7 +98,7 @@ def scatter(
     y_label: str,
     fit: tuple[float, float] | None = None,
 ) -> Markup:
-    """Clouds of points; ``fit`` is the intercept and the slope of a line through them all."""
+    """Draw points without lines; ``fit`` is the intercept and the slope of a line through all of them."""
     clouds = [replace(s, joined=False) for s in series]
     return lines(clouds, title=title, x_label=x_label, y_label=y_label, fit=fit)
 
@@ -117,8 +120,8 @@ def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
             continue
         path, pen = f"{path}{pen}{x(a):.2f} {y(b):.2f}", "L"
         hollow = bool(series.hollow) and bool(series.hollow[i])
-        spoken = f"{series.name}: {number(a)}, {number(b)}"
-        marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=spoken))
+        tooltip = f"{series.name}: {number(a)}, {number(b)}"
+        marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
     if not path or not series.joined:
         return join(*marks)
     paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
@@ -140,7 +143,7 @@ def _band(series: Series, index: int, x: Scale, y: Scale) -> Markup:
 
 
 def _fitted_line(fit: tuple[float, float] | None, x: Scale, y: Scale) -> Markup:
-    """The part of the line that is inside the panel."""
+    """Draw the part of the line that is inside the panel."""
     if fit is None or not math.isfinite(fit[0] + fit[1]):
         return join()
     intercept, slope = fit

@@ -1,4 +1,4 @@
-"""How a group or a method looks: a colour and, as a second cue, a shape and a dash."""
+"""Marks of groups and methods: a colour and, as a second cue, a shape and a dash."""
 
 import math
 
@@ -9,25 +9,25 @@ from gcig.report.charts.svg import WIDTH, element, fitted, join, text, text_widt
 __all__ = ["colour", "dash", "legend", "legend_height", "marker"]
 
 COLOURS = 8  # classes g0 to g7 of the style
-SHAPES = 7  # coprime with the number of colours: 56 looks before one comes again
+SHAPES = 7  # coprime with the number of colours, which makes 56 different marks
 _DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
 LEGEND_LINE = 20.0
 
 
 def colour(index: int) -> str:
-    """The class of the colour of group ``index``."""
+    """Return the CSS class for the colour of group ``index``."""
     return f"g{index % COLOURS}"
 
 
 def dash(index: int) -> str | None:
-    """The dashes of the line of group ``index``."""
+    """Return the dash pattern for the line of group ``index``."""
     return _DASHES[index % SHAPES]
 
 
 def marker(
     index: int, x: float, y: float, *, hollow: bool = False, size: float = 4.5, label: str = ""
 ) -> Markup:
-    """The mark of group ``index`` at a place; ``label`` is shown when the pointer rests on it."""
+    """Draw the mark of group ``index`` at a position; ``label`` is its tooltip."""
     shape = index % SHAPES
     paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor", "stroke_width": 1.6}
     content = [element("title", label)] if label else []
@@ -52,7 +52,7 @@ def marker(
 
 
 def legend(names: list[str], top: float, *, left: float = 8.0) -> Markup:
-    """The marks with their names, on as many lines as they need."""
+    """Draw the marks with their names, on as many lines as they need."""
     parts = []
     for index, name, x, line in _places(names, left):
         y = top + (line + 0.5) * LEGEND_LINE
@@ -61,12 +61,12 @@ def legend(names: list[str], top: float, *, left: float = 8.0) -> Markup:
 
 
 def legend_height(names: list[str], *, left: float = 8.0) -> float:
-    """The height of the legend of these names."""
+    """Return the height of the legend of these names."""
     return LEGEND_LINE * (1 + max((line for *_, line in _places(names, left)), default=-1))
 
 
 def _places(names: list[str], left: float) -> list[tuple[int, str, float, int]]:
-    """(index, name as shown, x, line) of every entry."""
+    """Return (index, displayed name, x, line) for every entry of the legend."""
     places, x, line = [], left, 0
     for index, name in enumerate(names):
         shown = fitted(name, WIDTH - left - 40)

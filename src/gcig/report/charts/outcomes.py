@@ -1,4 +1,4 @@
-"""How the model's decisions treat the groups: ROC curves, and rates with intervals."""
+"""Charts of outcomes per group: ROC curves, and rates with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from gcig.records import Interval
+from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, x_axis, y_axis
-from gcig.report.charts.empty import nothing
 from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
 from gcig.report.charts.profiles import whisker
-from gcig.report.charts.svg import WIDTH, chart, element, fitted, text
-from gcig.report.numerals import estimate, number
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, text
 
 __all__ = ["group_rates", "roc_curves"]
 
@@ -24,7 +23,7 @@ def roc_curves(
     operating: Mapping[str, tuple[float, float]] | None = None,
     title: str = "Ranking inside each group",
 ) -> Markup:
-    """The ROC curve of every group, and a mark where the model's threshold puts it.
+    """Draw the ROC curve of every group, with a mark at the model's own decisions.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def roc_curves(
     drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
     drawn = {g: c for g, c in drawn.items() if len(c) > 1}
     if not drawn:
-        return nothing(title)
+        return empty_chart(title)
     names = list(curves)
     top = legend_height(names) + 8
     left, right = 40.0, WIDTH - 30
@@ -49,8 +48,8 @@ def roc_curves(
         parts.append(element("g", line, class_=colour(index)))
     for group, (fpr, tpr) in (operating or {}).items():
         if group in drawn and math.isfinite(fpr + tpr):
-            spoken = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
-            parts.append(marker(names.index(group), x(fpr), y(tpr), size=5.5, label=spoken))
+            tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
+            parts.append(marker(names.index(group), x(fpr), y(tpr), size=5.5, label=tooltip))
     chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
     return chart(
         y(0) + 40,
@@ -70,7 +69,7 @@ def group_rates(
     title: str = "Rates of each group",
     label: str = "share of rows",
 ) -> Markup:
-    """A block of lines per rate, a mark with its interval per group; [0, 1] is the axis.
+    """Draw one block per rate with one mark and interval per group, on the axis [0, 1].
 
     Parameters
     ----------
@@ -78,10 +77,10 @@ def group_rates(
     """
     names = list(dict.fromkeys(g for block in rates.values() for g in block))
     if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
-        return nothing(title)
+        return empty_chart(title)
     scale = Scale(0, 1, LABELS + 10, WIDTH - 14)
     start = top = legend_height(names) + 8
-    parts, told = [], []
+    parts, descriptions = [], []
     for rate, block in rates.items():
         height = max(LINE * len(block), LINE) + 10
         middle = top + height / 2
@@ -100,7 +99,7 @@ def group_rates(
                 marker(index, scale(interval.value), y, label=f"{rate}, {group}: {estimate(interval)}")
             )
         top += height
-        told.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
+        descriptions.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
         parts.append(element("line", x1=8.0, x2=WIDTH - 14, y1=top, y2=top, class_="grid"))
     return chart(
         top + 40,
@@ -108,5 +107,5 @@ def group_rates(
         x_axis(scale, start, top, label),
         *parts,
         title=title,
-        description="; ".join(told),
+        description="; ".join(descriptions),
     )

@@ -1,4 +1,4 @@
-"""What the columns say under each group's reference, side by side; and single values with intervals."""
+"""Charts of columns: attributions under each group's reference, and estimates with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from gcig.records import Interval
+from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
-from gcig.report.charts.empty import nothing
 from gcig.report.charts.marks import colour, legend, legend_height, marker
-from gcig.report.charts.svg import WIDTH, chart, element, fitted, join, text
-from gcig.report.numerals import number
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["attribution_profiles", "estimates"]
+__all__ = ["attribution_profiles", "estimates", "whisker"]
 
-LABELS = 124.0  # room for the names at the left
+LABELS = 124.0  # width of the names at the left
 LINE = 24.0
 
 
@@ -25,12 +24,12 @@ def attribution_profiles(
     title: str = "Reasons under each group's reference",
     label: str = "mean normalised attribution",
 ) -> Markup:
-    """A line per column with a mark per group: how far a column speaks for the positive class.
+    """Draw one line per column with one mark per group: how far the column favours the positive class.
 
     Parameters
     ----------
     columns : names, the first at the top.
-    profiles : group -> a value per column; NaN is not drawn.
+    profiles : group -> one value per column; NaN is not drawn.
 
     Examples
     --------
@@ -41,7 +40,7 @@ def attribution_profiles(
     groups = list(profiles)
     values = [finite(profiles[group]) for group in groups]
     if not columns or not any(values):
-        return nothing(title)
+        return empty_chart(title)
     top = legend_height(groups) + 8
     bottom = top + LINE * len(columns)
     scale = scale_for((v for row in values for v in row), LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
@@ -58,7 +57,7 @@ def attribution_profiles(
             marker(groups.index(g), scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()
         ]
         lines.append(_name(column, y))
-    told = "; ".join(
+    description = "; ".join(
         f"{c}: " + ", ".join(f"{g} {number(profiles[g][i])}" for g in groups) for i, c in enumerate(columns)
     )
     return chart(
@@ -68,7 +67,7 @@ def attribution_profiles(
         _zero(scale, top, bottom),
         *lines,
         title=title,
-        description=told,
+        description=description,
     )
 
 
@@ -80,10 +79,10 @@ def estimates(
     label: str = "",
     reference: float | None = None,
 ) -> Markup:
-    """A line per name with its estimate as a bar from zero and its interval; a line at ``reference``."""
+    """Draw one bar per name with its interval, and a dashed line at ``reference``."""
     numbers = finite(v for i in values for v in (i.value, i.low, i.high))
     if not names or not finite(i.value for i in values):
-        return nothing(title)
+        return empty_chart(title)
     top, bottom = 6.0, 6.0 + LINE * len(names)
     asked = [0.0] if reference is None or not math.isfinite(reference) else [0.0, reference]
     scale = scale_for([*numbers, *asked[1:]], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
@@ -120,19 +119,19 @@ def estimates(
             stroke_dasharray="5 3",
         )
         lines.append(element("g", rule, class_="limit"))
-    told = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
+    description = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
     return chart(
         bottom + 40,
         x_axis(scale, top, bottom, label),
         _zero(scale, top, bottom),
         *lines,
         title=title,
-        description=told,
+        description=description,
     )
 
 
 def whisker(left: float, right: float, y: float) -> Markup:
-    """An interval as a line with ends."""
+    """Draw an interval as a line with end marks."""
     ends = "".join(f"M{x:.2f} {y - 3:.2f}v6" for x in (left, right))
     path = f"{ends}M{left:.2f} {y:.2f}H{right:.2f}"
     return element("path", d=path, fill="none", stroke="currentColor", stroke_width=1.3)

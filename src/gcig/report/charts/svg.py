@@ -4,18 +4,18 @@ import math
 from functools import cache
 from importlib import resources
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from gcig.report.escaping import markup, visible
+from gcig.records.formatting import visible
 
-__all__ = ["WIDTH", "chart", "element", "fitted", "join", "standalone", "text", "text_width"]
+__all__ = ["WIDTH", "chart", "element", "empty_chart", "fitted", "join", "standalone", "text", "text_width"]
 
-WIDTH = 390.0  # of every chart, in its own units: the text stays readable on a phone
+WIDTH = 390.0  # of every chart, in its own units; on a phone the text is still readable
 FONT_SIZE = 12.0
 
 
 def element(tag: str, *children: object, **attributes: object) -> Markup:
-    """An SVG element; attributes are named as in Python (``class_``, ``stroke_width``) and None is left out.
+    """Build an SVG element; attributes have Python names (``class_``, ``stroke_width``), None omits one.
 
     Examples
     --------
@@ -27,17 +27,17 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
         for name, value in attributes.items()
         if value is not None
     )
-    inner = "".join(markup(child) for child in children)
+    inner = "".join(_escaped(child) for child in children)
     return Markup(f"<{tag}{pairs}>{inner}</{tag}>" if inner else f"<{tag}{pairs}/>")
 
 
 def join(*parts: Markup) -> Markup:
-    """Elements one after the other."""
+    """Join elements in order."""
     return Markup("").join(parts)
 
 
 def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str | None = None) -> Markup:
-    """A line of text whose middle is at height y; ``anchor`` is start, middle or end."""
+    """Draw a line of text centred vertically at y; ``anchor`` is start, middle or end."""
     return element(
         "text",
         content,
@@ -49,7 +49,7 @@ def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str
 
 
 def chart(height: float, *parts: Markup, title: str, description: str, class_: str = "chart") -> Markup:
-    """The parts as one picture with a name and a description for those who cannot see it."""
+    """Combine the parts into one chart, with a title and a description for screen readers."""
     return element(
         "svg",
         element("title", title),
@@ -64,22 +64,29 @@ def chart(height: float, *parts: Markup, title: str, description: str, class_: s
     )
 
 
+def empty_chart(title: str) -> Markup:
+    """Draw a chart that says that it has no data."""
+    words = "There is nothing to show here."
+    shown = text(words, WIDTH / 2, 24, anchor="middle", class_="label")
+    return chart(48, shown, title=title, description=words, class_="chart empty")
+
+
 def standalone(svg: Markup) -> str:
-    """A chart as the text of an SVG file: with its own style, light and dark, and a background."""
+    """Return a chart as the text of an SVG file, with its own light and dark style and a background."""
     head, _, rest = svg.partition(">")
     background = '<rect width="100%" height="100%" class="paper"/>'
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{background}{rest}\n'
 
 
 def text_width(content: str) -> float:
-    """About how wide a line of text is: letters of wide scripts count double."""
+    """Estimate the width of a line of text; characters of wide scripts count double."""
     return FONT_SIZE * sum(
         1.0 if ord(c) > 0x2E80 else 0.62 if c.isupper() or c in "mw@%" else 0.52 for c in content
     )
 
 
 def fitted(content: str, room: float) -> str:
-    """The text, cut with an ellipsis where it is wider than the room."""
+    """Cut a text that is wider than the room, with an ellipsis."""
     content = " ".join(visible(content).split())
     if text_width(content) <= room:
         return content
@@ -104,4 +111,9 @@ def _attribute_value(value: object) -> Markup:
             raise ValueError("A coordinate of a chart is not finite.")
         value = f"{value:.2f}".rstrip("0").rstrip(".")
         value = "0" if value == "-0" else value
-    return markup(value)
+    return _escaped(value)
+
+
+def _escaped(value: object) -> Markup:
+    """Escape a value, unless it is markup already."""
+    return value if isinstance(value, Markup) else escape(visible(str(value)))

@@ -1,4 +1,4 @@
-"""Pictures for notebooks and papers, drawn by matplotlib (the extra ``gcig[plot]``) when they are plotted."""
+"""Displays: plots for notebooks and papers, drawn with matplotlib (the extra ``gcig[plot]``)."""
 
 from gcig.report.displays.disparity import DisparityDisplay
 from gcig.report.displays.pareto import ParetoDisplay

@@ -1,10 +1,10 @@
-"""What the displays share: matplotlib when it is needed, names that are not markup, and how groups look."""
+"""Shared parts of the displays: axes, escaped names, colours and markers."""
 
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gcig.report.escaping import visible
+from gcig.records.formatting import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 __all__ = ["COLOURS", "MARKERS", "axes_of", "groups_for", "literal"]
 
 COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
-_LONGEST = 40  # characters of a name: a longer one leaves no room for the axes
+_MAX_NAME_LENGTH = 40  # characters; a longer name leaves no room for the axes
 MARKERS = ("o", "s", "^", "D", "P", "X", "v")
 
 
 def axes_of(ax: Any, *, height: float = 4.0) -> "Axes":
-    """The axes to draw on: those given, or those of a new figure."""
+    """Return the axes to draw on: those given, or those of a new figure."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
-            "Displays draw with matplotlib, which is not installed: pip install 'gcig[plot]'. The pages that "
-            "gcig writes need no matplotlib."
+            "Displays need matplotlib, which is not installed. Run: pip install 'gcig[plot]'. The pages that "
+            "gcig writes do not need it."
         ) from error
     if ax is not None:
         given: Axes = ax
@@ -32,7 +32,7 @@ def axes_of(ax: Any, *, height: float = 4.0) -> "Axes":
 
 
 def literal(name: object) -> str:
-    r"""A name that matplotlib shows as it is: no mathematics between dollar signs, no hidden label.
+    r"""Escape a name for matplotlib: no mathematics between dollar signs, no hidden label.
 
     Examples
     --------
@@ -40,14 +40,14 @@ def literal(name: object) -> str:
     'income in \\$'
     """
     text = " ".join(visible(str(name)).split())
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = text if len(text) <= _MAX_NAME_LENGTH else f"{text[: _MAX_NAME_LENGTH - 1]}…"
     text = text.replace("$", r"\$")
-    # A label that begins with an underscore is left out of legends.
+    # matplotlib leaves labels that begin with an underscore out of legends.
     return f"\u200b{text}" if text.startswith("_") else text
 
 
 def groups_for(method: Callable[..., Any], sensitive_features: Any) -> dict[str, Any]:
-    """The groups of rows as a keyword, for a method that takes them.
+    """Return the groups as a keyword argument if the method takes them.
 
     Examples
     --------

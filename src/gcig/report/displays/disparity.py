@@ -1,4 +1,4 @@
-"""How the disparity is spread over the rows of each group."""
+"""The distribution of the disparity over the rows of each group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,16 +22,16 @@ _LINES = ("-", "--", ":", "-.")
 
 @dataclass(eq=False)
 class DisparityDisplay:
-    """A histogram of the rows' disparity, a line per group.
+    """Histogram of the rows' disparity, one line per group.
 
     Parameters
     ----------
-    edges : of the bins, one more than there are counts.
+    edges : edges of the bins, one more than there are counts.
     counts : group -> rows per bin.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn, after `plot`.
+    ax_, figure_ : axes and figure, set by `plot`.
     """
 
     edges: Sequence[float]
@@ -49,7 +49,7 @@ class DisparityDisplay:
     def from_values(
         cls, disparity: ArrayLike, *, sensitive_features: Any = None, bins: int = 24, ax: Any = None
     ) -> Self:
-        """Draw the disparity (n,) of rows, all together or by group; NaN is left out.
+        """Draw the disparity (n,) of rows, all together or by group; NaN values are left out.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class DisparityDisplay:
         bins: int = 24,
         ax: Any = None,
     ) -> Self:
-        """Explain rows with a fitted estimator of gcig, and draw their disparity."""
+        """Explain rows with a fitted estimator of gcig and draw their disparity."""
         values = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features)).disparity
         return cls.from_values(values, sensitive_features=sensitive_features, bins=bins, ax=ax)
 
@@ -86,8 +86,8 @@ class DisparityDisplay:
         ax = axes_of(ax)
         for i, (group, rows) in enumerate(self.counts.items()):
             shares = np.asarray(rows, dtype=np.float64) / max(sum(rows), 1)
-            look = {"color": COLOURS[i % len(COLOURS)], "linestyle": _LINES[i % len(_LINES)]}
-            ax.stairs(shares, self.edges, label=literal(group), linewidth=1.8, **look)
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _LINES[i % len(_LINES)]}
+            ax.stairs(shares, self.edges, label=literal(group), linewidth=1.8, **style)
         ax.set_xlabel("disparity of a row")
         ax.set_ylabel("share of the group's rows")
         if self.counts:

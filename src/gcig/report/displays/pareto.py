@@ -1,4 +1,4 @@
-"""Models side by side: AUC against GCIG or against the EO gap."""
+"""The trade-off of several models: AUC against GCIG or against the EO gap."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from gcig.records import AuditRecord, FoldResult
-from gcig.report.charts import TradeOff
+from gcig.report.charts import TradeOff, pareto_front
 from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
-from gcig.report.pareto import front
 from gcig.report.summaries import summarise
 
 if TYPE_CHECKING:
@@ -20,15 +19,15 @@ __all__ = ["ParetoDisplay"]
 
 @dataclass(eq=False)
 class ParetoDisplay:
-    """What fairness costs: a mark per model, and a line through those that no other one beats.
+    """Trade-off of several models, with one mark per model and a line through the Pareto front.
 
     Parameters
     ----------
-    points : the models; those of one ``series`` look the same, collapsed ones are hollow.
+    points : the models; those of one ``series`` have the same mark, collapsed ones a hollow one.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn, after `plot`.
+    ax_, figure_ : axes and figure, set by `plot`.
 
     Examples
     --------
@@ -67,7 +66,7 @@ class ParetoDisplay:
         measure: Literal["GCIG", "EO gap"] = "GCIG",
         ax: Any = None,
     ) -> Self:
-        """Draw the means over folds of a comparison on one table."""
+        """Draw a comparison on one table, as means over folds."""
         points = [
             TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.collapsed > 0)
             for methods in summarise(results, labels).values()
@@ -78,21 +77,22 @@ class ParetoDisplay:
     def plot(self, ax: Any = None, *, measure: Literal["GCIG", "EO gap"] = "GCIG") -> Self:
         """Draw on ``ax``, or on a new figure; up and to the left is better."""
         ax = axes_of(ax)
-        across = [(p.gcig if measure == "GCIG" else p.eo_gap, p) for p in self.points]
-        across = [(v, p) for v, p in across if math.isfinite(v + p.auc)]
-        series = list(dict.fromkeys(p.series for _, p in across))
+        points = [(p.gcig if measure == "GCIG" else p.eo_gap, p) for p in self.points]
+        points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
+        series = list(dict.fromkeys(p.series for _, p in points))
         for i, name in enumerate(series):
-            look = {
+            style = {
                 "color": COLOURS[i % len(COLOURS)],
                 "marker": MARKERS[i % len(MARKERS)],
                 "linestyle": "none",
             }
-            solid = [(v, p.auc) for v, p in across if p.series == name and not p.collapsed]
-            hollow = [(v, p.auc) for v, p in across if p.series == name and p.collapsed]
-            ax.plot([v for v, _ in solid], [a for _, a in solid], label=literal(name), **look)
-            ax.plot([v for v, _ in hollow], [a for _, a in hollow], fillstyle="none", **look)
-        sound = [(v, p.auc) for v, p in across if not p.collapsed]
-        kept = sorted(pair for pair, on in zip(sound, front([(-v, a) for v, a in sound]), strict=True) if on)
+            solid = [(v, p.auc) for v, p in points if p.series == name and not p.collapsed]
+            hollow = [(v, p.auc) for v, p in points if p.series == name and p.collapsed]
+            ax.plot([v for v, _ in solid], [a for _, a in solid], label=literal(name), **style)
+            ax.plot([v for v, _ in hollow], [a for _, a in hollow], fillstyle="none", **style)
+        sound = [(v, p.auc) for v, p in points if not p.collapsed]
+        on_front = pareto_front([(-v, a) for v, a in sound])
+        kept = sorted(pair for pair, on in zip(sound, on_front, strict=True) if on)
         ax.plot(
             [v for v, _ in kept], [a for _, a in kept], color="0.5", linestyle="--", linewidth=1, zorder=0
         )

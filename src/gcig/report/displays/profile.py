@@ -1,4 +1,4 @@
-"""The reasons of the groups side by side."""
+"""The attribution profiles of the groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ __all__ = ["AttributionProfileDisplay"]
 
 @dataclass(eq=False)
 class AttributionProfileDisplay:
-    """What each column says on average under each group's reference.
+    """Mean normalised attribution of each column under each group's reference.
 
     Parameters
     ----------
     columns : names, the first at the top.
-    profiles : group -> a value per column, the mean normalised attribution.
+    profiles : group -> one value per column.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn, after `plot`.
+    ax_, figure_ : axes and figure, set by `plot`.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class AttributionProfileDisplay:
 
     @classmethod
     def from_record(cls, record: AuditRecord, *, n_columns: int = 12, ax: Any = None) -> Self:
-        """Draw the columns of an audit that have the largest shares."""
+        """Draw the columns of an audit with the largest shares."""
         columns = sorted(record.procedural.columns, key=lambda column: -np.nan_to_num(column.share))[
             :n_columns
         ]
@@ -53,15 +53,14 @@ class AttributionProfileDisplay:
 
     @classmethod
     def from_explanation(cls, explanation: Any, *, n_columns: int = 12, ax: Any = None) -> Self:
-        """Draw an `Explanation`: the columns whose normalised attributions the groups differ in most.
+        """Draw the columns of an `Explanation` in whose normalised attributions the groups differ most.
 
-        It is anything with ``attributions`` (groups, n, columns), ``groups`` and ``columns``. Rows without
-        reasons are left out.
+        ``explanation`` is any object with ``attributions`` (groups, n, columns), ``disparity`` (n,),
+        ``groups`` and ``columns``. Rows with an undefined disparity are left out.
         """
         values = np.asarray(explanation.attributions, dtype=np.float64)
-        sizes = np.abs(values).sum(axis=2, keepdims=True)
-        defined = (sizes > 0).all(axis=(0, 2))
-        means = (values / np.where(sizes > 0, sizes, 1.0))[:, defined].mean(axis=1)
+        values = values[:, np.isfinite(explanation.disparity)]
+        means = (values / np.abs(values).sum(axis=2, keepdims=True)).mean(axis=1)
         order = np.argsort(-np.ptp(means, axis=0), kind="stable")[:n_columns]
         profiles = {str(g): means[i, order].tolist() for i, g in enumerate(explanation.groups)}
         return cls([str(explanation.columns[j]) for j in order], profiles).plot(ax)
@@ -77,9 +76,9 @@ class AttributionProfileDisplay:
         n_columns: int = 12,
         ax: Any = None,
     ) -> Self:
-        """Explain rows with a fitted estimator of gcig, and draw that.
+        """Explain rows with a fitted estimator of gcig and draw the explanation.
 
-        ``sensitive_features`` are for methods that need the groups of new rows.
+        ``sensitive_features`` is for methods that need the groups of new rows.
         """
         found = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features))
         return cls.from_explanation(found, n_columns=n_columns, ax=ax)
@@ -94,8 +93,8 @@ class AttributionProfileDisplay:
             ends = np.where(np.isfinite(values), values, np.nan)[:, seen]
             ax.hlines(places[seen], np.nanmin(ends, axis=0), np.nanmax(ends, axis=0), color="0.6", zorder=1)
         for i, group in enumerate(self.profiles):
-            look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-            ax.scatter(values[i], places, label=literal(group), zorder=2, **look)
+            style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+            ax.scatter(values[i], places, label=literal(group), zorder=2, **style)
         ax.axvline(0, color="0.4", linewidth=0.8, zorder=0)
         ax.set_yticks(places, [literal(column) for column in self.columns])
         ax.invert_yaxis()

@@ -1,4 +1,4 @@
-"""Rates of the groups, with intervals."""
+"""The rates of the groups, with intervals."""
 
 import math
 from collections.abc import Mapping
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gcig._validation import check_groups, check_labels
-from gcig.records import AuditRecord, Evaluation, GroupRates, Interval
+from gcig.records import AuditRecord, Evaluation, Interval
 from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, groups_for, literal
-from gcig.report.pooling import RATES, pooled_rate, pooled_rates
+from gcig.report.summaries import RATES, pooled_rate, pooled_rates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ __all__ = ["GroupRatesDisplay"]
 class GroupRatesDisplay:
     """Base rate, selection rate, true and false positive rate and precision of every group.
 
-    Rates over fewer than eleven rows are not shown.
+    Rates over fewer than eleven rows are suppressed.
 
     Parameters
     ----------
@@ -32,7 +31,7 @@ class GroupRatesDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn, after `plot`.
+    ax_, figure_ : axes and figure, set by `plot`.
     """
 
     rates: Mapping[str, Mapping[str, Interval]]
@@ -63,22 +62,16 @@ class GroupRatesDisplay:
         >>> display.rates["selection rate"]["f"].value
         0.0
         """
-        labels = check_labels(y_true, name="y_true")
-        decided = check_labels(
-            y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", paired_with="y_true"
-        ).codes
-        groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
-        rows = [
-            _rates(name, labels.codes[groups.codes == code], decided[groups.codes == code])
-            for code, name in enumerate(groups.names)
-        ]
+        from gcig.metrics import group_rates  # imports torch, which the other constructors do not need
+
+        rows = group_rates(y_true, y_pred, sensitive_features=sensitive_features).values()
         return cls({name: {r.group: pooled_rate([r], f) for r in rows} for name, f in RATES.items()}).plot(ax)
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, y: ArrayLike, *, sensitive_features: Any, ax: Any = None
     ) -> Self:
-        """Predict with a fitted classifier, and draw the rates of its decisions."""
+        """Predict with a fitted classifier and draw the rates of its decisions."""
         y_pred = estimator.predict(X, **groups_for(estimator.predict, sensitive_features))
         return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, ax=ax)
 
@@ -91,8 +84,8 @@ class GroupRatesDisplay:
             places = np.arange(len(own)) + (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
             values, low, high = np.array([(r.value, r.low, r.high) for r in own], dtype=np.float64).T
             bars = np.nan_to_num(np.stack([values - low, high - values])).clip(min=0)
-            look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-            ax.errorbar(values, places, xerr=bars, linestyle="none", label=literal(group), capsize=3, **look)
+            style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+            ax.errorbar(values, places, xerr=bars, linestyle="none", label=literal(group), capsize=3, **style)
         ax.set_yticks(np.arange(len(self.rates)), [literal(name) for name in self.rates])
         ax.invert_yaxis()
         ax.set_xlim(-0.02, 1.02)
@@ -101,21 +94,3 @@ class GroupRatesDisplay:
             ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _rates(name: str, truth: Any, decided: Any) -> GroupRates:
-    """The rates of one group's rows."""
-
-    def share(of: Any, among: Any) -> float:
-        return float(of[among].mean()) if among.any() else math.nan
-
-    everyone = np.ones(len(truth), dtype=bool)
-    return GroupRates(
-        name,
-        len(truth),
-        base_rate=share(truth, everyone),
-        selection_rate=share(decided, everyone),
-        tpr=share(decided, truth == 1),
-        fpr=share(decided, truth == 0),
-        ppv=share(truth, decided == 1),
-    )

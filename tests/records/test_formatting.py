@@ -5,20 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig.records import Interval
-from gcig.report.escaping import markup, visible
-from gcig.report.numerals import count, counted, estimate, number, percent, spread
+from gcig.records.formatting import count, counted, estimate, html_table, number, percent, spread, visible
 
 
 @given(st.text(alphabet=st.characters()))
-def test_whatever_comes_in_can_be_written_and_is_not_markup(text):
-    safe = markup(text)
+def test_any_text_can_be_encoded_and_is_not_markup(text):
+    safe = html_table([text], []).partition("<th>")[2].partition("</th>")[0]
     safe.encode("utf-8")
     assert not set("<>\"'") & set(safe)
     assert not any(ord(c) < 32 and c not in "\t\n" for c in safe)
 
 
 @pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200f", "\x00", "\ud800", "\x1b"])
-def test_unseen_characters_are_replaced(character):
+def test_invisible_characters_are_replaced(character):
     assert visible(f"a{character}b") == "a\ufffdb"
 
 
@@ -27,17 +26,24 @@ def test_ordinary_text_is_left_alone():
     assert visible(text) == text
 
 
-def test_numbers_as_people_read_them():
+def test_numbers():
     assert [number(v, 2) for v in (-1.239, math.inf, -math.inf, None, -0.001)] == [
         "\u22121.24",
         "∞",
         "\u2212∞",
-        "not defined",
+        "undefined",
         "0.00",
     ]
-    assert percent(math.nan) == percent(None) == "not defined"
+    assert percent(math.nan) == percent(None) == "undefined"
     assert percent(0.12345, 1) == "12.3 %"
-    assert count(None) == "not defined"
+    assert count(None) == "undefined"
     assert counted(0, "row") == "0 rows"
-    assert estimate(Interval(math.nan, 0.1, 0.2)) == "not defined"
+    assert estimate(Interval(math.nan, 0.1, 0.2)) == "undefined"
     assert spread(0.5, math.nan) == "0.500"
+
+
+def test_wilson_intervals_stay_inside_zero_and_one():
+    assert Interval.of_rate(0.0, 20).low == 0
+    assert Interval.of_rate(1.0, 20).high == 1
+    assert Interval.of_rate(0.5, 11).low < 0.5 < Interval.of_rate(0.5, 11).high
+    assert math.isnan(Interval.of_rate(0.5, 0).value)

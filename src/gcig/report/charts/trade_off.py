@@ -1,4 +1,4 @@
-"""Models side by side: what they gain in fairness and what it costs in ranking."""
+"""The trade-off of several models between ranking and fairness, and their Pareto front."""
 
 import math
 from collections.abc import Sequence
@@ -7,21 +7,19 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.empty import nothing
 from gcig.report.charts.marks import legend, legend_height, marker
-from gcig.report.charts.svg import WIDTH, chart, element, join, text
-from gcig.report.numerals import number
-from gcig.report.pareto import front
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text
 
-__all__ = ["TradeOff", "pareto", "trade_off"]
+__all__ = ["TradeOff", "pareto", "pareto_front", "trade_off"]
 
 PANEL = 210.0
 
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One model: ``series`` is what gives it its look (a method), ``name`` what tells it apart in it."""
+    """One model: ``series`` (the method) decides its mark, ``name`` distinguishes it within the series."""
 
     series: str
     auc: float
@@ -31,13 +29,36 @@ class TradeOff:
     collapsed: bool = False
 
 
+def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
+    """Return whether each point is on the Pareto front; larger is better in every coordinate.
+
+    A point is dominated by one that is at least as good in every coordinate and better in one. Points with a
+    NaN coordinate are never on the front and dominate none.
+
+    Examples
+    --------
+    >>> pareto_front([(0.9, -0.2), (0.8, -0.1), (0.8, -0.3)])
+    [True, True, False]
+    """
+
+    def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
+        pairs = list(zip(a, b, strict=True))
+        return all(p >= q for p, q in pairs) and any(p > q for p, q in pairs)
+
+    defined = [point for point in points if not any(math.isnan(v) for v in point)]
+    return [
+        not any(math.isnan(v) for v in point) and not any(dominates(other, point) for other in defined)
+        for point in points
+    ]
+
+
 def pareto(
     points: Sequence[TradeOff], *, title: str = "What fair reasons cost", noise_floor: float | None = None
 ) -> Markup:
-    """AUC against GCIG and, where it is known, AUC against the EO gap; up and to the left is better.
+    """Draw AUC against GCIG and, if it is known, AUC against the EO gap; up and to the left is better.
 
-    A line joins the models that no other one beats in both of a panel's numbers; collapsed models are hollow
-    and not on it. ``noise_floor`` is the EO gap of an exactly fair model.
+    A line joins the models on the Pareto front of each panel; collapsed models are hollow and not on it.
+    ``noise_floor`` is the EO gap of an exactly fair model.
 
     Examples
     --------
@@ -55,7 +76,7 @@ def trade_off(
     title: str = "",
     noise_floor: float | None = None,
 ) -> Markup:
-    """One panel of `pareto` on its own."""
+    """Draw one panel of `pareto`."""
     return _chart(points, (measure,), title or f"AUC against {measure}", noise_floor)
 
 
@@ -74,11 +95,12 @@ def _chart(
         parts.append(_panel(points, values, names, label, None if label == "GCIG" else noise_floor, top))
         top += PANEL + 74
     if not shown:
-        return nothing(title)
-    told = "; ".join(
-        f"{_called(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}" for p in points
+        return empty_chart(title)
+    description = "; ".join(
+        f"{_full_name(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}"
+        for p in points
     )
-    return chart(top - 30, *parts, title=title, description=told)
+    return chart(top - 30, *parts, title=title, description=description)
 
 
 def _panel(
@@ -94,7 +116,7 @@ def _panel(
     x = scale_for((v for v, _ in places), left, right, include=[0.0])
     y = scale_for((p.auc for _, p in places), bottom, top, span=0.02)
     sound = [(v, p) for v, p in places if not p.collapsed]
-    kept = [pair for pair, on in zip(sound, front([(-v, p.auc) for v, p in sound]), strict=True) if on]
+    kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
     corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
     line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
     marks = [
@@ -104,7 +126,7 @@ def _panel(
             y(p.auc),
             hollow=p.collapsed,
             size=5.5,
-            label=f"{_called(p)}: {label} {number(v)}, AUC {number(p.auc)}",
+            label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
         )
         for v, p in places
     ]
@@ -118,7 +140,7 @@ def _panel(
     )
 
 
-def _called(point: TradeOff) -> str:
+def _full_name(point: TradeOff) -> str:
     name = f"{point.series} {point.name}".strip()
     return f"{name} (collapsed)" if point.collapsed else name
 

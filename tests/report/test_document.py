@@ -21,14 +21,14 @@ from gcig.report.document import (
     VerdictBlock,
     page,
 )
-from gcig.report.tables import Cell, Table
+from gcig.report.tables import Entry, Table
 from support.pages import Page
 
 EVERY_BLOCK = [
     VerdictBlock("concern", "Headline", ["finding"], ["caution"]),
     KeyFigures([KeyFigure("AUC", "0.9", "hint")]),
     Paragraph("words"),
-    TableBlock(("a", "b"), [("x", 1.5), (Cell("y", target="row-1"), 2)], "caption", marks={(0, 1): "best"}),
+    TableBlock(("a", "b"), [("x", 1.5), (Entry("y", target="row-1"), 2)], "caption", marks={(0, 1): "best"}),
     Table(("plain",), [("table",)]),
     FigureBlock(charts.roc_curves({"g": [(0, 0), (1, 1)]}), "a curve"),
     FigureRow([FigureBlock(charts.pareto([]), "nothing")]),
@@ -117,7 +117,7 @@ def test_text_that_was_marked_as_markup_elsewhere_is_the_only_markup():
 
 
 def test_what_is_not_a_block_is_refused():
-    with pytest.raises(TypeError, match="received dict"):
+    with pytest.raises(TypeError, match="received a dict"):
         page("T", [Section("S", [{}])])
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gcig.records import Interval
-from gcig.report.tables import Cell, Table, cell_text, estimate, mean_sd, to_csv, to_latex, to_markdown
+from gcig.report.tables import Entry, Table, entry_text, estimate, mean_sd, to_csv, to_latex, to_markdown
 from support.audit_records import HOSTILE
 
 
@@ -25,7 +25,7 @@ def test_markdown_has_a_line_per_row_and_marks_the_best(table):
     assert lines[0] == "| name | AUC | rows |"
     assert lines[1] == "| :--- | ---: | ---: |"
     assert lines[2] == "| FairX | **0.901** | 1,200 |"
-    assert lines[3] == "| plain | not defined | not defined |"
+    assert lines[3] == "| plain | undefined | undefined |"
     assert lines[-1] == "A note."
 
 
@@ -38,7 +38,7 @@ def test_csv_keeps_full_precision_and_leaves_the_undefined_empty(table):
     "text", ["=cmd|' /C calc'!A0", "+1+1", "-1+1", "@sum", "\t=1", "\r=1", "  =1", "\n=1"]
 )
 def test_csv_never_has_a_formula(text):
-    table = Table((text,), [(text,), (Cell(text),)])
+    table = Table((text,), [(text,), (Entry(text),)])
     cells = [row[0] for row in csv.reader(io.StringIO(to_csv(table), newline=""))]
     assert len(cells) == 3
     assert all(cell.startswith("'") and cell.endswith(text.strip()) for cell in cells)
@@ -74,21 +74,21 @@ def test_markdown_escapes_what_is_markup():
 
 
 def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="row 1 has 1 cells, but the header has 2"):
+    with pytest.raises(ValueError, match="row 1 has 1 entries, but the header has 2"):
         Table(("a", "b"), [(1, 2), (1,)])
 
 
 def test_a_column_is_numeric_when_all_that_it_holds_are_numbers():
-    table = Table(("a", "b", "c", "d"), [(1, "x", None, Cell("1 ± 2", 1.0)), (None, 2, None, 3.5)])
+    table = Table(("a", "b", "c", "d"), [(1, "x", None, Entry("1 ± 2", 1.0)), (None, 2, None, 3.5)])
     assert [table.numeric(j) for j in range(4)] == [True, False, False, True]
 
 
 def test_cells_of_statistics():
-    assert mean_sd([0.1, math.nan, 0.3]) == Cell("0.200 ± 0.141", pytest.approx(0.2))
+    assert mean_sd([0.1, math.nan, 0.3]) == Entry("0.200 ± 0.141", pytest.approx(0.2))
     assert mean_sd([0.1]).text == "0.100"
-    assert mean_sd([]).text == "not defined"
-    assert cell_text(estimate(Interval(0.5, 0.4, 0.6), 2)) == "0.50 (0.40 to 0.60)"
-    assert cell_text(estimate(Interval(0.5))) == "0.500"
-    assert [cell_text(v) for v in (True, False, None, 12345, -0.5)] == [
-        "yes", "no", "not defined", "12,345", "\u22120.500",
+    assert mean_sd([]).text == "undefined"
+    assert entry_text(estimate(Interval(0.5, 0.4, 0.6), 2)) == "0.50 (0.40 to 0.60)"
+    assert entry_text(estimate(Interval(0.5))) == "0.500"
+    assert [entry_text(v) for v in (True, False, None, 12345, -0.5)] == [
+        "yes", "no", "undefined", "12,345", "\u22120.500",
     ]  # fmt: skip

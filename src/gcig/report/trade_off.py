@@ -1,18 +1,23 @@
-"""What fair reasons cost and what they gained, in sentences."""
+"""The trade-off between fairness and ranking, in sentences and figures."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gcig.records import Evaluation
-from gcig.report.numerals import number
+from gcig.records.formatting import number
+from gcig.report import charts
+from gcig.report.blocks import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
 
-__all__ = ["Scores", "bargain"]
+__all__ = ["Scores", "describe_trade_off", "trade_off_figures"]
+
+_LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The numbers of one model that the sentences speak of."""
+    """The numbers of one model that the sentences mention."""
 
     label: str
     auc: float
@@ -24,20 +29,12 @@ class Scores:
 
     @classmethod
     def of(cls, label: str, found: Evaluation) -> "Scores":
-        """Those of one evaluation."""
-        return cls(
-            label,
-            found.auc,
-            found.gcig,
-            found.eo_gap,
-            found.eo_noise_floor,
-            found.effective_columns,
-            found.collapsed,
-        )
+        """Take the numbers of one evaluation."""
+        return cls.mean_of(MethodSummary("", label, label, (found,)))
 
     @classmethod
     def mean_of(cls, summary: MethodSummary) -> "Scores":
-        """The means over folds; collapsed where one fold is."""
+        """Take the means over folds; the model counts as collapsed if one fold has collapsed."""
         return cls(
             summary.label,
             summary.mean("auc"),
@@ -49,27 +46,27 @@ class Scores:
         )
 
 
-def bargain(plain: Scores, fair: Scores) -> tuple[str, list[str], list[str]]:
-    """Headline, findings and cautions: a fair model beside the plain one.
+def describe_trade_off(plain: Scores, fair: Scores) -> tuple[str, list[str], list[str]]:
+    """Return a headline, findings and cautions that compare a fair model with the plain one.
 
     Examples
     --------
     >>> plain = Scores("Plain", 0.907, 0.164, 0.138, 0.02, 9.0, False)
-    >>> print(bargain(plain, Scores("FairX", 0.903, 0.041, 0.07, 0.02, 8.0, False))[0])
-    FairX makes the reasons depend 4.0 times less on the group, for 0.004 of AUC.
+    >>> print(describe_trade_off(plain, Scores("FairX", 0.903, 0.041, 0.07, 0.02, 8.0, False))[0])
+    FairX makes the reasons depend 4.0 times less on the group, at a cost of 0.004 in AUC.
     """
     return _headline(plain, fair), _findings(plain, fair), _cautions(plain, fair)
 
 
 def _headline(plain: Scores, fair: Scores) -> str:
     if fair.collapsed:
-        return f"{fair.label} has collapsed: it no longer tells the outcomes apart, so its fairness is empty."
+        return f"{fair.label} has collapsed: it hardly distinguishes the outcomes, and low gaps mean little."
     if math.isnan(plain.gcig + fair.gcig):
-        return f"GCIG is not defined for {plain.label} or {fair.label}, so their reasons cannot be compared."
+        return f"GCIG is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
     if fair.gcig >= plain.gcig:
         return f"{fair.label} does not make the reasons depend less on the group than {plain.label} does."
     cost = round(plain.auc, 3) - round(fair.auc, 3)
-    price = f"for {number(cost)} of AUC" if cost > 5e-4 else "at no cost in AUC"
+    price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
     times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
     return f"{fair.label} makes the reasons depend {times} on the group, {price}."
 
@@ -84,10 +81,10 @@ def _findings(plain: Scores, fair: Scores) -> list[str]:
 
 def _cautions(plain: Scores, fair: Scores) -> list[str]:
     cautions = []
-    if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
+    if fair.eo_noise_floor >= _LARGE_NOISE_SHARE * fair.eo_gap:
         floor = number(fair.eo_noise_floor)
         cautions.append(
-            f"With so few rows even an exactly fair model shows an EO gap of {floor} on average: "
+            f"With this few rows, even an exactly fair model shows an EO gap of {floor} on average: "
             "differences of that size mean little."
         )
     ratio = fair.effective_columns / plain.effective_columns if plain.effective_columns else math.nan
@@ -101,7 +98,7 @@ def _cautions(plain: Scores, fair: Scores) -> list[str]:
 
 
 def _change(before: float, after: float) -> str:
-    """From one value to another.
+    """Describe the change from one value to another.
 
     >>> _change(0.16, 0.04), _change(0.1, 0.1)
     ('falls from 0.160 to 0.040', 'stays at 0.100')
@@ -111,3 +108,21 @@ def _change(before: float, after: float) -> str:
     if number(before) == number(after):
         return f"stays at {number(after)}"
     return f"{'falls' if after < before else 'rises'} from {number(before)} to {number(after)}"
+
+
+def trade_off_figures(points: Sequence[charts.TradeOff], *, noise_floor: float | None = None) -> FigureRow:
+    """Return the charts of AUC against GCIG and AUC against the EO gap, side by side."""
+    shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
+    return FigureRow(
+        [
+            FigureBlock(
+                charts.trade_off(points, "GCIG"),
+                "Reasons: up and to the left is better. The dashed line joins the models on the Pareto "
+                "front of the two numbers; hollow marks are collapsed models.",
+            ),
+            FigureBlock(
+                charts.trade_off(points, "EO gap", noise_floor=noise_floor),
+                f"Decisions: the same for the EO gap.{shade}",
+            ),
+        ]
+    )

@@ -1,0 +1,159 @@
+"""Charts of disparity: GCIG against chance, and the distribution over the rows of each group."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from gcig.records import Interval
+from gcig.records.formatting import count, estimate, number
+from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
+from gcig.report.charts.marks import colour, marker
+from gcig.report.charts.profiles import whisker
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
+
+__all__ = ["disparity_histogram", "gauge"]
+
+_PANEL, _GAP = 58.0, 22.0  # heights of a group's histogram and of the space above it
+
+
+def gauge(
+    value: Interval,
+    noise_floor: Interval,
+    *,
+    limit: float | None = None,
+    name: str = "GCIG",
+    title: str = "Measured value and value expected by chance",
+) -> Markup:
+    """Draw an estimate with its interval above the range that shuffled group labels give."""
+    if not math.isfinite(value.value):
+        return empty_chart(title)
+    asked = [limit] if limit is not None and math.isfinite(limit) else []
+    numbers = finite(
+        [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high]
+    )
+    x = scale_for([*numbers, *asked], 14.0, WIDTH - 14, include=[0.0], margin=0.1)
+    top, bottom = 18.0 if asked else 4.0, 132.0
+    parts = [x_axis(x, top, bottom)]
+    if asked:
+        at = x(asked[0])
+        rule = element(
+            "line",
+            x1=at,
+            x2=at,
+            y1=top,
+            y2=bottom,
+            stroke="currentColor",
+            stroke_width=1.5,
+            stroke_dasharray="5 3",
+        )
+        parts.append(element("g", rule, _label(f"limit {number(asked[0])}", at, 8.0), class_="limit"))
+    if math.isfinite(noise_floor.value):
+        parts.append(_chance(noise_floor, x, bottom))
+    parts += [
+        element("g", _thick(x(value.low), x(value.high), 46.0), class_=colour(0))
+        if math.isfinite(value.low + value.high)
+        else join(),
+        marker(0, x(value.value), 46.0, size=6.5, label=f"{name}: {estimate(value)}"),
+        _label(f"{name} {number(value.value)}", x(value.value), 26.0, strong=True),
+    ]
+    description = f"{name} {estimate(value)}; by chance alone {estimate(noise_floor)}"
+    if asked:
+        description += f"; limit {number(asked[0])}"
+    return chart(bottom + 26, *parts, title=title, description=description)
+
+
+def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:
+    low, high = (v if math.isfinite(v) else floor.value for v in (floor.low, floor.high))
+    band = element(
+        "rect", x=x(low), y=66.0, width=max(x(high) - x(low), 1.0), height=bottom - 66.0, class_="wash"
+    )
+    return join(
+        band,
+        whisker(x(low), x(high), 84.0),
+        element(
+            "line", x1=x(floor.value), x2=x(floor.value), y1=76.0, y2=92.0, class_="axis", stroke_width=2.0
+        ),
+        _label(f"by chance alone {number(floor.value)}", x(floor.value), 108.0),
+    )
+
+
+def _thick(left: float, right: float, y: float) -> Markup:
+    return element(
+        "line", x1=left, x2=right, y1=y, y2=y, stroke="currentColor", stroke_width=5.0, opacity=0.45
+    )
+
+
+def _label(words: str, x: float, y: float, *, strong: bool = False) -> Markup:
+    anchor = "start" if x < WIDTH / 3 else "end" if x > 2 * WIDTH / 3 else "middle"
+    return text(words, x, y, anchor=anchor, class_="strong" if strong else "label")
+
+
+def disparity_histogram(
+    edges: Sequence[float],
+    counts: Mapping[str, Sequence[int]],
+    *,
+    means: Mapping[str, float] | None = None,
+    title: str = "Disparity of the rows of each group",
+    label: str = "disparity of a row",
+) -> Markup:
+    """Draw one histogram per group on a common axis; heights are shares of the group's rows.
+
+    Parameters
+    ----------
+    edges : edges of the bins, one more than there are counts.
+    counts : group -> rows per bin.
+    means : group -> its mean, drawn as a line.
+    """
+    drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
+    if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
+        return empty_chart(title)
+    scale = Scale(float(edges[0]), float(edges[-1]), 14.0, WIDTH - 14)
+    highest = max(max(c) / sum(c) for c in drawn.values())
+    order = list(counts)
+    panels, descriptions, bottom = [], [], 0.0
+    for group, bins in drawn.items():
+        top = bottom + _GAP
+        bottom = top + _PANEL
+        panels.append(_panel(order.index(group), group, edges, bins, scale, bottom, highest))
+        mean = (means or {}).get(group, math.nan)
+        descriptions.append(f"{group}: mean {number(mean)}")
+        if math.isfinite(mean):
+            panels.append(_mean_line(scale(mean), bottom))
+    return chart(
+        bottom + 40,
+        x_axis(scale, _GAP, bottom, label),
+        *panels,
+        title=title,
+        description="; ".join(descriptions),
+    )
+
+
+def _panel(
+    index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float, highest: float
+) -> Markup:
+    rows = sum(bins)
+    bars = [
+        element(
+            "rect",
+            element("title", f"{number(edges[k])} to {number(edges[k + 1])}: {count(n)} rows"),
+            x=scale(edges[k]) + 0.5,
+            y=base - _PANEL * n / rows / highest,
+            width=max(scale(edges[k + 1]) - scale(edges[k]) - 1, 0.5),
+            height=_PANEL * n / rows / highest,
+            fill="currentColor",
+            opacity=0.72,
+        )
+        for k, n in enumerate(bins)
+        if n
+    ]
+    return join(
+        element("g", *bars, class_=colour(index)),
+        element("line", x1=scale.start, x2=scale.stop, y1=base, y2=base, class_="axis"),
+        marker(index, WIDTH - 20, base - _PANEL - 8),
+        text(fitted(group, WIDTH - 60), WIDTH - 30, base - _PANEL - 8, anchor="end"),
+    )
+
+
+def _mean_line(x: float, base: float) -> Markup:
+    return element("line", x1=x, x2=x, y1=base - _PANEL, y2=base, class_="axis", stroke_dasharray="4 3")
