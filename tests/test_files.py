@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from gcig._files import hash_file, sync_folder, write_new, write_whole, written_whole
+from gcig._files import atomic_path, hash_file, sync_folder, write_atomically, write_new
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX")
@@ -27,7 +27,7 @@ def raising(error):
 def test_a_file_holds_exactly_what_was_written(tmp_path, content):
     path = tmp_path / "file"
     for _ in range(2):  # a new file, and one that is replaced
-        write_whole(str(path), content)
+        write_atomically(str(path), content)
         assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
@@ -35,16 +35,16 @@ def test_a_file_holds_exactly_what_was_written(tmp_path, content):
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
-    with written_whole(path) as beside:
-        beside.write_text("new")
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
         assert path.read_text() == "old"
-        assert beside.parent == path.parent  # a rename between two disks would be a copy
-        assert beside.match(".file.*.tmp")
+        assert temporary.parent == path.parent  # a rename between two disks would be a copy
+        assert temporary.match(".file.*.tmp")
     assert path.read_text() == "new"
 
 
 def test_two_writers_do_not_share_a_place(tmp_path):
-    with written_whole(tmp_path / "file") as one, written_whole(tmp_path / "file") as other:
+    with atomic_path(tmp_path / "file") as one, atomic_path(tmp_path / "file") as other:
         one.write_text("one")
         other.write_text("other")
     assert (tmp_path / "file").read_text() == "one"
@@ -59,14 +59,14 @@ def test_a_failure_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch, ste
         path.write_text(before)
     monkeypatch.setattr(os, step, raising(error))
     with pytest.raises(type(error)):
-        write_whole(path, "new")
+        write_atomically(path, "new")
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == ({"file": "old"} if before else {})
 
 
 def test_an_error_of_the_writer_leaves_the_old_file(tmp_path):
     def write_half(path):
-        with written_whole(path) as beside:
-            beside.write_text("half")
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
             raise ZeroDivisionError
 
     (tmp_path / "file").write_text("old")
@@ -79,7 +79,7 @@ def test_an_error_of_the_writer_leaves_the_old_file(tmp_path):
 def test_places_where_no_file_can_be(tmp_path, place):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"No such file|directory"):
-        write_whole(tmp_path / place, "new")
+        write_atomically(tmp_path / place, "new")
     assert [each.name for each in tmp_path.iterdir()] == ["folder"]
 
 
@@ -96,7 +96,7 @@ def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
 
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, recorded(name, getattr(os, name)))
-    write_whole(tmp_path / "file", "new")
+    write_atomically(tmp_path / "file", "new")
     folder = ["fsync"] if hasattr(os, "O_DIRECTORY") else []
     assert calls == ["fsync", "replace", *folder]
 
@@ -107,16 +107,16 @@ def test_a_file_keeps_its_permissions_and_a_new_one_follows_the_umask(tmp_path):
     private.touch(0o600)
     before = os.umask(0o027)
     try:
-        with written_whole(private) as beside:
-            beside.write_text("secret")
-            assert beside.stat().st_mode & 0o777 == 0o600
-        write_whole(new, "x")
+        with atomic_path(private) as temporary:
+            temporary.write_text("secret")
+            assert temporary.stat().st_mode & 0o777 == 0o600
+        write_atomically(new, "x")
     finally:
         os.umask(before)
     assert private.stat().st_mode & 0o777 == 0o600
     assert new.stat().st_mode & 0o777 == 0o640
     new.chmod(0o444)
-    write_whole(new, "y")
+    write_atomically(new, "y")
     assert (new.read_text(), new.stat().st_mode & 0o777) == ("y", 0o444)
 
 
@@ -126,11 +126,11 @@ def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "elsewhere" / "target", tmp_path / "link"
     target.write_text("old")
     link.symlink_to(target)
-    write_whole(link, "new")
+    write_atomically(link, "new")
     assert link.is_symlink()
     assert target.read_text() == "new"
     target.unlink()
-    write_whole(link, "newer")  # one that points to nothing yet
+    write_atomically(link, "newer")  # one that points to nothing yet
     assert link.is_symlink()
     assert target.read_text() == "newer"
 
@@ -141,7 +141,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
     reader.start()
-    write_whole(pipe, "through")
+    write_atomically(pipe, "through")
     reader.join(10)
     assert received == ["through"]
     assert pipe.is_fifo()
@@ -151,14 +151,14 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
 def test_a_killed_process_leaves_the_old_file(tmp_path):
     (tmp_path / "file").write_text("old")
     code = (
-        "import os, signal, sys; from gcig._files import written_whole\n"
-        "with written_whole(sys.argv[1]) as beside:\n"
-        "    beside.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, sys; from gcig._files import atomic_path\n"
+        "with atomic_path(sys.argv[1]) as temporary:\n"
+        "    temporary.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (tmp_path / "file").read_text() == "old"
-    write_whole(tmp_path / "file", "new")  # what was left behind is in nobody's way
+    write_atomically(tmp_path / "file", "new")  # what was left behind is in nobody's way
     assert (tmp_path / "file").read_text() == "new"
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and their SHA-256."""
+"""Files that are written completely or not at all, and their SHA-256."""
 
 import hashlib
 import os
@@ -8,53 +8,55 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["hash_file", "sync_folder", "write_new", "write_whole", "written_whole"]
+__all__ = ["atomic_path", "hash_file", "sync_folder", "write_atomically", "write_new"]
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file, text in UTF-8: a crash or a full disk leaves the old file or the new one.
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file, text in UTF-8: after a crash or with a full disk, the old or the new file exists.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "notes.txt")
-    >>> write_whole(path, "one")
-    >>> write_whole(path, "two")
+    >>> write_atomically(path, "one")
+    >>> write_atomically(path, "two")
     >>> path.read_text()
     'two'
     """
-    with written_whole(path) as beside:
-        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A place to write to while the block runs, which then is renamed to ``path``.
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path in the same folder, which is renamed to ``path`` when the block ends.
 
-    Where the block raises an error the new file is removed, and the old one is as it was. A killed process
-    may leave a hidden ``.<name>.*.tmp`` beside it. A file keeps its permissions, and a link stays a link to
-    the file that is replaced. What is no file (a pipe, ``/dev/stdout``) is written as it is.
+    If the block raises an error, the temporary file is removed and the old file is unchanged. A killed
+    process may leave a hidden ``.<name>.*.tmp`` behind. A replaced file keeps its permissions, and a link
+    remains a link to the file that is replaced. Anything that is not a regular file (a pipe,
+    ``/dev/stdout``) is written directly.
     """
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
     target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     replaced = target.is_file()
     try:
-        beside.touch(0o600 if replaced else 0o666, exist_ok=False)  # nobody reads what the old file hides
-        yield beside
-        with open(beside, "rb+") as file:
+        # Until the permissions of the old file are copied, nobody else may read the new content.
+        temporary.touch(0o600 if replaced else 0o666, exist_ok=False)
+        yield temporary
+        with open(temporary, "rb+") as file:
             if replaced:
-                shutil.copymode(target, beside)
+                shutil.copymode(target, temporary)
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        os.replace(temporary, target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     sync_folder(target.parent)
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file that must not exist, through to the disk."""
+    """Write a file that must not exist yet, and flush it to disk."""
     with open(path, "xb") as file:
         file.write(content)
         file.flush()
@@ -62,7 +64,7 @@ def write_new(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make renames in a folder last; some systems cannot, and need not."""
+    """Flush renames in a folder to disk, on systems that support it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -73,7 +75,7 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def hash_file(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file of any length, in hexadecimal digits.
+    """Return the SHA-256 of a file of any length, in hexadecimal digits.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "empty")

@@ -78,6 +78,6 @@ def test_names_are_completed():
 def test_the_shell_spells_arguments_in_its_own_way(provoke, expected):
     with pytest.raises(InputError) as caught:
         provoke()
-    code, message = describe(caught.value)
+    code, message = describe(caught.value, {"device"})
     assert code == 2
     assert message.startswith(expected)

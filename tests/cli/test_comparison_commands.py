@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gcig.cli.comparing import failures
+from gcig.cli.compare import describe_failures
 from gcig.records import FoldResult
 from tables import ROLE_FLAGS
 
@@ -27,12 +27,12 @@ def test_compare_writes_results_and_a_page(run):
     assert results["method"].tolist() == ["unconstrained"] * 2
     assert results["dataset"].unique().tolist() == ["loans"]
     page = (run / "report.html").read_text()
-    assert "Methods side by side on loans.csv" in page
+    assert "Comparison of methods on loans.csv" in page
     assert "SHA-256" in page
     assert "the methods&#39; defaults" in page
 
 
-def test_compare_goes_on_where_it_stopped_and_prints_json(shell, loans_csv, run):
+def test_compare_resumes_and_prints_json(shell, loans_csv, run):
     before = {path.name: path.stat().st_mtime_ns for path in (run / "trials").iterdir()}
     arguments = ["--drop", "id", "--out", run, *ONE, "--json"]
     code, out, err = shell("compare", loans_csv, *ROLE_FLAGS, *arguments)
@@ -51,12 +51,12 @@ def test_a_run_of_other_data_is_refused(shell, loans_csv, run):
     assert "cannot be resumed" in err
 
 
-def test_report_draws_a_run_again(shell, run, tmp_path):
+def test_report_redraws_a_run(shell, run, tmp_path):
     page = (run / "report.html").read_text()
     (run / "report.html").unlink()
     code, out, _ = shell("report", run)
     assert (code, out) == (0, f"Report:  {run / 'report.html'}\n")
-    assert "Methods side by side on loans" in (run / "report.html").read_text()
+    assert "Comparison of methods on loans" in (run / "report.html").read_text()
     assert len((run / "report.html").read_text()) > 0.8 * len(page)
     assert shell("report", run, "--out", tmp_path / "other.html")[0] == 0
     assert (tmp_path / "other.html").read_text() == (run / "report.html").read_text()
@@ -121,7 +121,7 @@ def test_report_draws_a_model_again(shell, model):
 
 def test_folds_that_failed_are_named():
     fold = FoldResult("t", "fairx", "", {}, 1, 0, None, 0.0, error="the loss was not finite")
-    assert failures([fold]) == ["fairx, fold 2, seed 0: the loss was not finite"]
+    assert describe_failures([fold]) == ["fairx, fold 2, seed 0: the loss was not finite"]
 
 
 def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):

@@ -35,7 +35,7 @@ def test_parts_give_the_same_as_the_whole(shell, model, loans_csv, rows):
     assert parts["decision"].tolist() == whole["decision"].tolist()
 
 
-def test_a_part_of_digits_or_of_missing_cells_is_read_as_in_training(shell, model, tmp_path):
+def test_a_part_of_digits_or_of_missing_entries_is_read_as_in_training(shell, model, tmp_path):
     lines = ["job,income,owner", "07,?,true", "07,,TRUE", "nurse,31.5,", "nurse,NA,false"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     table = pd.DataFrame(
@@ -54,7 +54,7 @@ def test_a_part_of_digits_or_of_missing_cells_is_read_as_in_training(shell, mode
         assert err.count("\n") == 1
 
 
-def test_cells_are_handed_through_unchanged(shell, model, loans, tmp_path):
+def test_entries_are_passed_through_unchanged(shell, model, loans, tmp_path):
     loans = loans.head(4).assign(id=["0012", " x ", 'say "hi"', "=1+1"])
     loans.to_csv(tmp_path / "new.csv", index=False)
     _, out, err = shell("predict", model, tmp_path / "new.csv", "--keep")
@@ -62,7 +62,7 @@ def test_cells_are_handed_through_unchanged(shell, model, loans, tmp_path):
     given = pd.read_csv(tmp_path / "new.csv", dtype=str, na_filter=False)
     assert found.columns.tolist() == [*given.columns, "probability", "decision"]
     pd.testing.assert_frame_equal(found[given.columns], given)
-    assert "1 cells of column 'id' begin as a formula does" in err
+    assert "Column 'id' has 1 entries that a spreadsheet would evaluate" in err
     assert "1+1" not in err
 
 
@@ -133,10 +133,10 @@ def test_methods_that_need_the_group_get_it(shell, repaired, loans_csv, loans):
     np.testing.assert_allclose(as_frame(out)["probability"], expected, atol=1.1e-6)
 
 
-def test_the_group_is_not_asked_for_where_it_is_not_needed(shell, model, loans_csv):
+def test_the_group_is_optional_if_the_model_does_not_need_it(shell, model, loans_csv):
     code, _, err = shell("predict", model, loans_csv, "--sensitive", "sex")
     assert code == 0
-    assert "does not need the protected attribute" in err
+    assert "predicts without the protected attribute" in err
 
 
 def test_nothing_is_left_behind_when_it_fails(shell, model, tmp_path):

@@ -1,4 +1,4 @@
-"""The shell as a process of its own: pipes, terminals and Ctrl-C."""
+"""The shell as a separate process: pipes, terminals and Ctrl-C."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -18,8 +19,9 @@ GCIG = [sys.executable, "-c", "import sys; from gcig.cli import main; sys.exit(m
 
 
 def on_a_terminal(arguments, seconds=60):
-    """Everything that a command writes to a terminal."""
+    """Return the exit code of a command and everything that it writes to a terminal."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
     process = subprocess.Popen([*GCIG, *map(str, arguments)], stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
     shown, end = b"", time.monotonic() + seconds
@@ -69,7 +71,8 @@ def test_a_terminal_shows_a_bar(model, loans_csv, tmp_path):
         ["predict", model, loans_csv, "--rows-at-once", "60", "--out", tmp_path / "d.csv"]
     )
     assert code == 0
-    assert "240/240" in shown
+    assert "Predicting: " in shown
+    assert "/240 " in shown
     assert "240 rows written" in shown
 
 

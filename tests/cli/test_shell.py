@@ -104,7 +104,7 @@ def test_missing_file_is_bad_input(command, capsys):
 
 
 def test_a_command_returns_its_exit_code(command):
-    command(lambda: ExitCode.ABOVE_LIMIT)
+    command(lambda: ExitCode.FAILED)
     assert main(["probe"]) == 1
 
 

@@ -64,7 +64,7 @@ def test_it_says_how_it_read_every_column(shell, loans_csv, tmp_path, loans):
     assert "true or false" in lines["owner"]
     assert "'female' (120), 'male' (120); not an input" in lines["sex"]
     assert "1 is 'yes'" in lines["approved"]
-    assert "180 rows to train on; 60 held out" in err
+    assert "180 rows for training; 60 held out" in err
     assert not any(cell in err for cell in loans["id"])
     assert not any(f"{cell:.2f}" in err for cell in loans["income"].dropna())
 

@@ -90,7 +90,7 @@ TRAINING = {
     "no such device": (["--device", "quantum"], "--device must be 'auto'"),
     "a device not here": (["--device", "cuda:99"], "--device is 'cuda:99', but torch finds"),
     "no such training method": (["--method", "hart"], "Did you mean 'hardt'?"),
-    "a weight that is FairX's": (["--method", "hardt", "--lambda-ig", "1"], "--lambda-ig: not for"),
+    "a weight that is FairX's": (["--method", "hardt", "--lambda-ig", "1"], "--lambda-ig: not available for"),
     "two characters between cells": (["--separator", ";;"], "one character"),
     "a strange decimal mark": (["--decimal", "x"], "'.' or ','"),
     "no such encoding": (["--encoding", "klingon"], "try 'utf-8'"),
@@ -255,7 +255,7 @@ def test_models_that_are_none(shell, model, loans_csv, tmp_path):
     check(shell("predict", tmp_path / "nowhere", loans_csv), "does not exist")
     check(shell("predict", loans_csv, loans_csv), "is a file, not a folder")
     check(shell("predict", tmp_path, loans_csv), "is missing: this is no saved model")
-    check(shell("report", tmp_path), "is no run")
+    check(shell("report", tmp_path), "is not a run")
     edited = tmp_path / "edited"
     edited.mkdir()
     for file in model.iterdir():
@@ -284,7 +284,7 @@ def test_wrong_configs(shell, loans_csv, tmp_path, text, words):
 
 
 def test_text_without_a_positive_value(shell, loans_csv, tmp_path):
-    words = "has the values 'no' and 'yes': say with --positive which is 1"
+    words = "has the values 'no' and 'yes': choose with --positive which is 1"
     roles = ["--target", "approved", "--sensitive", "sex"]
     check(shell("train", loans_csv, *roles, "--out", tmp_path / "m", "--quiet"), words)
 

@@ -130,7 +130,7 @@ def test_training_page_compares_and_says_how_columns_were_read():
             notes=["A decimal comma."],
         )
     )
-    for words in ("4.0 times less", "Above a limit", "GCIG 0.050 is above --max-gcig 0.01", "0.040 to 0.060",
+    for words in ("4.0 times less", "Failed", "GCIG 0.050 is above --max-gcig 0.01", "0.040 to 0.060",
                   "A decimal comma.", "<b>", "read as", "150 held-out rows"):  # fmt: skip
         assert words in read.text
     assert not read.all("b")

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gcig._files import write_whole
+from gcig._files import write_atomically
 from gcig._validation import InputError
 from gcig.auditing.checking import CheckResult, check_limits
 from gcig.auditing.model_card import model_card
@@ -147,5 +147,5 @@ def _with_interval(figure: Interval) -> str:
 
 def _written(text: str, path: str | Path | None) -> str:
     if path is not None:
-        write_whole(path, text)
+        write_atomically(path, text)
     return text

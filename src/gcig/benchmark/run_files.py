@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gcig._files import write_whole
+from gcig._files import write_atomically
 
 __all__ = [
     "RunError",
@@ -56,7 +56,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
+        write_atomically(path, content)
     except OSError as error:
         raise disk_error(path, error) from error
 

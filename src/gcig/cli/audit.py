@@ -1,4 +1,4 @@
-"""`gcig audit`: measure a model that anybody trained, and judge it against limits."""
+"""`gcig audit`: measure any model, and check it against limits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig.cli.files import check_writable
 from gcig.cli.frame import Command, ExitCode, say
 from gcig.cli.layout import counted, wrapped
 from gcig.cli.options import (
@@ -22,7 +23,7 @@ from gcig.cli.options import (
     table_options,
     target_options,
 )
-from gcig.cli.types import FloatRange, IntRange
+from gcig.cli.types import FloatRange, IntRange, split_names
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -32,7 +33,7 @@ __all__ = ["audit"]
 
 @click.command(
     cls=Command,
-    short_help="Measure anybody's model, and judge it against limits.",
+    short_help="Measure any model, and check it against limits.",
     example="gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
 @click.argument("model", metavar="MODEL", type=PATH)
@@ -42,43 +43,45 @@ __all__ = ["audit"]
     "--drop",
     multiple=True,
     metavar="COLUMNS",
-    help="Columns that are no inputs, for models that do not say which columns they take.",
+    help="Columns that are not inputs, for models that do not record their columns.",
 )
 @click.option(
     "--keep-sensitive", is_flag=True, help="The protected attribute is an input; for the same models."
 )
 @limit_options
 @click.option(
-    "--conservative", is_flag=True, help="Hold the upper end of the 95 % interval against the limits."
+    "--conservative", is_flag=True, help="Compare the upper end of the 95 % interval with the limits."
 )
 @click.option(
     "--threshold",
     type=FloatRange(0, 1, min_open=True, max_open=True),
     metavar="P",
-    help="Probability of a positive decision; the model's own rule by default.",
+    help="Probability from which a decision is positive; the model's own rule by default.",
 )
 @click.option(
     "--columns",
     default="original",
     show_default=True,
     type=click.Choice(["original", "raw"]),
-    help="What GCIG counts: each column of the file once, or each of its categories, as `gcig train` does.",
+    help="Columns that GCIG compares: those of the file, or encoded ones, one per category, as in the paper.",
 )
-@click.option("--html", type=PATH, metavar="FILE", help="Write the report as a page.")
+@click.option("--html", type=PATH, metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--markdown", type=PATH, metavar="FILE", help="Write a section for a model card.")
 @click.option(
-    "--include-rows", is_flag=True, help="Put the reasons of single rows into the report: personal data."
+    "--include-rows",
+    is_flag=True,
+    help="Include the reasons of single rows in the report: this is personal data.",
 )
 @click.option(
     "--trust-pickle",
     is_flag=True,
-    help="Open a pickle, a joblib file or a program of torch, which runs what is in it: know its origin.",
+    help="Open a pickle, a joblib file or a torch program, which runs the code in it: check its origin.",
 )
 @click.option(
     "--max-rows-explained",
     type=IntRange(min=1),
     metavar="N",
-    help="Explain a random sample of so many rows.",
+    help="Explain only a random sample of this many rows.",
 )
 @seed_option
 @table_options
@@ -100,21 +103,19 @@ def audit(
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Measure how far a model's reasons and decisions depend on a group, and how sure that is.
+    """Measure how much a model's reasons and decisions depend on a group, with confidence intervals.
 
     MODEL is a gcig model folder, an .onnx file or, with --trust-pickle, a pickled scikit-learn model or a
-    program of torch; FILE a CSV or Parquet table of any length with rows that the model was not trained on.
+    torch program; FILE is a CSV or Parquet table of any length with rows that the model was not trained on.
 
-    GCIG is on the columns of the file, so that models of every kind stand side by side. `gcig train` reports
-    it on encoded columns, which is another number for the same model: --columns encoded gives that one.
+    GCIG compares the columns of the file, which makes all kinds of models comparable. --columns raw compares
+    encoded columns instead, as the paper does.
 
-    With --max-gcig or --max-eo-gap it is a gate. Exit codes: 0 within the limits (or none given), 1 above
-    one, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
+    --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
+    above a limit, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
     """
-    from gcig._files import write_whole
+    from gcig._files import write_atomically
     from gcig.auditing import audit_file
-    from gcig.cli.files import check_folder_of
-    from gcig.cli.labelled import split_names
     from gcig.core.definition import Definition
     from gcig.report.audit_page import audit_page
 
@@ -123,7 +124,7 @@ def audit(
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
     for path in (html, markdown):
-        check_folder_of(path)
+        check_writable(path)
     watched = sys.stderr.isatty()
     if not quiet and not watched:
         say(f"Auditing {model} on {file} ...")
@@ -138,9 +139,9 @@ def audit(
     )
     check = found.check(**limits, conservative=conservative) if limited else None
     if html is not None:
-        write_whole(html, audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap))
+        write_atomically(html, audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap))
     if markdown is not None:
-        write_whole(markdown, found.to_markdown())
+        write_atomically(markdown, found.to_markdown())
     if as_json:
         click.echo(found.to_json(), nl=False)
         if check is not None and not check.passed:
@@ -149,11 +150,11 @@ def audit(
         _print(found, check, html)
     if check is None or check.passed:
         return ExitCode.OK
-    return ExitCode.INCONCLUSIVE if check.inconclusive else ExitCode.ABOVE_LIMIT
+    return ExitCode.INCONCLUSIVE if check.inconclusive else ExitCode.FAILED
 
 
 def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> None:
-    """The verdict in words; the gate's decision, on one line, comes last."""
+    """Print the verdict in words, and the gate's decision on the last line."""
     subject = found.record.subject
     groups = ", ".join(group.group for group in found.record.groups)
     click.echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")

@@ -1,15 +1,19 @@
-"""`gcig compare`: several methods on the same folds of a user's table."""
+"""`gcig compare`: methods on the same folds of a table, with their summary as text, JSON and a page."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig._version import __version__
 from gcig.cli.frame import Command, ExitCode, say
+from gcig.cli.layout import format_table, number
 from gcig.cli.options import (
     PATH,
     config_option,
@@ -22,7 +26,19 @@ from gcig.cli.options import (
     target_options,
 )
 
-__all__ = ["compare"]
+if TYPE_CHECKING:
+    from gcig.benchmark.comparison_result import ComparisonResult
+    from gcig.records import FoldResult
+
+__all__ = ["compare", "comparison_document", "comparison_table", "describe_failures", "write_page"]
+
+_PAGE = "report.html"
+_TUNED = {
+    False: "the methods' defaults, or as given",
+    True: "chosen by grid search on one split of the rows, some of which are test rows later",
+    "nested": "chosen by grid search inside the training rows of every fold",
+}
+_MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 
 
 @click.command(
@@ -33,13 +49,13 @@ __all__ = ["compare"]
 )
 @file_argument
 @target_options
-@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to leave out, such as identifiers.")
+@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers.")
 @click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
 @click.option(
     "--out",
     type=PATH,
     metavar="FOLDER",
-    help="The folder of the run; named after the file by default. The same command goes on where it stopped.",
+    help="The folder of the run; named after the file by default. Repeat the command to resume a run.",
 )
 @shard_option
 @run_options
@@ -64,15 +80,13 @@ def compare(
 ) -> ExitCode:
     """Compare methods on a CSV or Parquet file by cross-validation, stratified by label and group.
 
-    The folder gets results.csv (a row a fold), summary.csv and report.html. Finished folds are kept there, so
-    that a run that was stopped goes on where it was.
+    Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
+    stored there, and a run that was interrupted resumes with the next fold.
     """
     from gcig._files import hash_file
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
-    from gcig.cli.columns import describe_reading
-    from gcig.cli.comparing import comparison_table, extent, failures, plain_comparison, write_page
-    from gcig.cli.labelled import read_labelled
+    from gcig.cli.labelled_table import describe_reading, read_labelled
 
     table = read_labelled(file, **options)
     out = out or Path(f"{_table_name(file)}-comparison")
@@ -93,15 +107,15 @@ def compare(
     page = write_page(
         out,
         found,
-        title=f"Methods side by side on {file.name}",
+        title=f"Comparison of methods on {file.name}",
         data=f"{file.name}, SHA-256 {hash_file(file)}",
     )
-    for line in failures(found.results):
+    for line in describe_failures(found.results):
         say(f"gcig: warning: failed: {line}")
     if as_json:
-        click.echo(json.dumps(plain_comparison(found, page), indent=2))
+        click.echo(json.dumps(comparison_document(found, page), indent=2))
     else:
-        click.echo(f"Mean and standard deviation over {extent(found)}:")
+        click.echo(f"Mean and standard deviation over {_extent(found)}:")
         click.echo(comparison_table(found))
         click.echo(f"\nReport:  {page}")
     succeeded = any(each.evaluation is not None for each in found.results)
@@ -109,9 +123,98 @@ def compare(
 
 
 def _table_name(file: Path) -> str:
-    """What results call the table: the file's name, as far as it can be part of a name anywhere.
+    """Return the name of the table in results: the file's name, reduced to letters, digits and dots.
 
     >>> _table_name(Path("data/loans 2024 (new).csv"))
     'loans-2024-new'
     """
     return re.sub(r"[^\w.]+", "-", file.stem).strip("-.")[:40] or "table"
+
+
+def comparison_table(found: ComparisonResult) -> str:
+    """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
+    from gcig.methods.registry import METHODS
+
+    best = set(found.pareto()["method"])
+    rows = []
+    for row in found.summary().to_dict("records"):
+        remarks = [f"{row[what]} folds {what}" for what in ("failed", "collapsed") if row[what]]
+        figures = (_spread(row[name], row[f"{name}_sd"]) for name in _MEASURES.values())
+        star = "*" if row["method"] in best else ""
+        seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
+        rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
+    head = ("", *_MEASURES, "seconds", "", "")
+    lines = [format_table(head, rows, right_aligned=range(1, 6))]
+    if best:
+        lines.append("* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once.")
+    floors = found.summary()["eo_noise_floor"].dropna()
+    if len(floors):
+        low, high = number(floors.min()), number(floors.max())
+        floor = low if low == high else f"{low} to {high}"
+        lines.append(f"On test folds of this size even an exactly fair model shows an EO gap of {floor}.")
+    return "\n".join(lines)
+
+
+def _spread(mean: float, deviation: float) -> str:
+    """Format a mean and its standard deviation, which a single fold does not have."""
+    return number(mean) if math.isnan(deviation) else f"{number(mean)} ± {number(deviation)}"
+
+
+def describe_failures(results: Sequence[FoldResult]) -> list[str]:
+    """Return one line per failed fold."""
+    return [
+        f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}"
+        for each in results
+        if each.error is not None
+    ]
+
+
+def comparison_document(found: ComparisonResult, page: Path) -> dict[str, Any]:
+    """Return the summary as plain values for JSON."""
+    return {
+        "schema": 1,
+        "kind": "comparison",
+        "summary": _records(found.summary()),
+        "pareto": found.pareto()["method"].tolist(),
+        "failures": describe_failures(found.results),
+        "page": str(page),
+    }
+
+
+def _records(frame: Any) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in row.items()
+        }
+        for row in records
+    ]
+
+
+def _extent(found: ComparisonResult) -> str:
+    """Describe how many folds the means cover, and how many are unfinished."""
+    asked = found.manifest.configuration
+    partitions = len(asked["seeds"])
+    whole = f"{asked['folds']} folds" + (f" in each of {partitions} partitions" if partitions > 1 else "")
+    done = len(found.results)
+    return whole if done >= found.planned else f"{whole}, unfinished: {done} of {found.planned} fits are done"
+
+
+def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str) -> Path:
+    """Write the page of a comparison into its folder and return its path."""
+    from gcig._files import write_atomically
+    from gcig.methods.registry import METHODS
+    from gcig.report.comparison_page import comparison_page
+
+    labels = {key: method.label for key, method in METHODS.items()}
+    names = ", ".join(dict.fromkeys(each.dataset for each in found.results))
+    page = comparison_page(
+        found.results,
+        labels=labels,
+        title=title,
+        subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
+        foot={**foot, "parameters": _TUNED[found.manifest.configuration["tuned"]], "gcig": __version__},
+    )
+    write_atomically(folder / _PAGE, page)
+    return folder / _PAGE

@@ -1,4 +1,4 @@
-"""`gcig completion`: the script that makes a shell complete commands, options and names."""
+"""`gcig completion`: the script that completes commands, options and names in a shell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["completion"]
 
 @click.command(
     cls=Command,
-    short_help="Print the script for completion with the tab key.",
+    short_help="Print the script for tab completion.",
     example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
     'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
     "gcig completion fish > ~/.config/fish/completions/gcig.fish",
@@ -23,5 +23,5 @@ def completion(ctx: click.Context, kind: str) -> None:
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(kind)
-    assert script is not None  # click knows these three
+    assert script is not None  # click supports these three
     click.echo(script(ctx.find_root().command, {}, "gcig", "_GCIG_COMPLETE").source())

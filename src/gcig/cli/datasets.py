@@ -1,4 +1,4 @@
-"""`gcig datasets`: what is shipped, and what to know about it."""
+"""`gcig datasets`: the list of datasets, and the card of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gcig demo`: the comparison of all methods on shipped data, with its page."""
+"""`gcig demo`: a comparison of all methods on a shipped dataset, with a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from gcig.cli.compare import comparison_document, comparison_table, describe_failures, write_page
 from gcig.cli.frame import Command, say
 from gcig.cli.options import PATH, jobs_option, json_option, quiet_option, seed_option
-from gcig.cli.types import DATASET, METHOD, IntRange, names_of
+from gcig.cli.types import DATASET, METHOD, IntRange, parse_names
 
 __all__ = ["demo"]
 
@@ -24,12 +25,14 @@ __all__ = ["demo"]
     default="german",
     show_default=True,
     type=DATASET,
-    help="One of those that `gcig datasets` lists.",
+    help="A dataset that `gcig datasets` lists.",
 )
 @click.option("--sensitive", metavar="NAME", help="Protected attribute; the dataset's default if not given.")
-@click.option("--methods", metavar="NAMES", callback=names_of(METHOD), help="All by default.")
-@click.option("--folds", default=3, show_default=True, type=IntRange(2, 20), metavar="N", help="Folds.")
-@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Epochs at most.")
+@click.option("--methods", metavar="NAMES", callback=parse_names(METHOD), help="Methods; all by default.")
+@click.option(
+    "--folds", default=3, show_default=True, type=IntRange(2, 20), metavar="N", help="Number of folds."
+)
+@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
 @seed_option
 @jobs_option
 @click.option(
@@ -38,7 +41,7 @@ __all__ = ["demo"]
     show_default=True,
     type=PATH,
     metavar="FOLDER",
-    help="Where the page goes.",
+    help="Folder for the page.",
 )
 @quiet_option
 @json_option
@@ -54,13 +57,12 @@ def demo(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Compare FairX with six other methods on a shipped dataset, and write a page about it.
+    """Compare FairX with the other methods on a shipped dataset, and write a page with the results.
 
     Takes less than two minutes on two cores.
     """
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.table import Table
-    from gcig.cli.comparing import comparison_table, failures, plain_comparison, write_page
     from gcig.data.datasets.card import format_groups
     from gcig.data.datasets.registry import load_dataset
     from gcig.methods.registry import METHODS
@@ -87,16 +89,16 @@ def demo(
         progress=not quiet,
     )
     found.save(out)
-    page = write_page(out, found, title=f"Methods side by side on {spec.title}", data=spec.title)
-    for line in failures(found.results):
+    page = write_page(out, found, title=f"Comparison of methods on {spec.title}", data=spec.title)
+    for line in describe_failures(found.results):
         say(f"gcig: warning: failed: {line}")
     if as_json:
-        click.echo(json.dumps(plain_comparison(found, page.resolve()), indent=2))
+        click.echo(json.dumps(comparison_document(found, page.resolve()), indent=2))
         return
     click.echo(comparison_table(found))
     click.echo(
-        "GCIG is how much the reasons for a decision depend on the group that someone is compared with;\n"
-        "the EO gap is how much error rates do. Small is fair."
+        "GCIG measures how much the reasons for a decision depend on the group that a person is compared "
+        "with;\nthe EO gap measures how much error rates differ between groups. Smaller is fairer."
     )
     click.echo(f"\nReport:  {page.resolve()}")
     click.echo(f"`gcig datasets {dataset}` shows what to know before using these data.")

@@ -1,28 +1,42 @@
-"""What all commands share: exit codes, one line an error, one line a warning, examples in the help."""
+"""The frame of all commands: exit codes, one line per error or warning, examples in the help."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
 import click
 
-from gcig.cli.guessing import did_you_mean
+from gcig._progress import printable
 
-__all__ = ["Command", "ExitCode", "Settings", "Shell", "describe", "say", "warnings_in_one_line"]
+__all__ = [
+    "Command",
+    "ExitCode",
+    "Settings",
+    "Shell",
+    "describe",
+    "did_you_mean",
+    "say",
+    "warnings_in_one_line",
+]
+
+_MAX_NAMES_LISTED = 20
+# Arguments of the library that are no options of the shell, in words that its users know.
+_ROLES = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}
 
 
 class ExitCode(IntEnum):
-    """What the shell and a build server get to see."""
+    """The exit codes that a shell or a build server reacts to."""
 
     OK = 0
-    ABOVE_LIMIT = 1
+    FAILED = 1  # a limit is exceeded, or the model collapsed
     BAD_INPUT = 2
     INCONCLUSIVE = 3
     INTERNAL_ERROR = 4
@@ -38,16 +52,29 @@ class Settings:
 
 
 def say(text: str = "") -> None:
-    """Tell a person something: on standard error, since standard output is for the result alone.
-
-    Names in it may come from a file of anybody: they get no control of the terminal.
-    """
-    shown = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+    """Print a remark on standard error; standard output is for the result alone."""
+    text = printable(text)  # names may come from an untrusted file
     bars = sys.modules.get("tqdm")
     if bars is not None and sys.stderr.isatty():
-        bars.tqdm.write(shown, file=sys.stderr)  # above a bar that is being drawn, not into it
+        bars.tqdm.write(text, file=sys.stderr)  # above the bar that is being drawn
     else:
-        click.echo(shown, err=True)
+        click.echo(text, err=True)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There are") -> str:
+    """Suggest the known name closest to an unknown one, or list the known names.
+
+    >>> did_you_mean("Aproved", ["id", "approved"])
+    "Did you mean 'approved'?"
+    >>> did_you_mean("zzz", ["id", "approved"])
+    'There are: id, approved.'
+    """
+    names = list(known)
+    lowered = {each.lower(): each for each in names}
+    if close := get_close_matches(name.lower(), lowered, n=1):
+        return f"Did you mean '{lowered[close[0]]}'?"
+    more = f" and {len(names) - _MAX_NAMES_LISTED} more" if len(names) > _MAX_NAMES_LISTED else ""
+    return f"{introduction}: {', '.join(names[:_MAX_NAMES_LISTED])}{more}."
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
@@ -72,7 +99,7 @@ class Command(click.Command):
         )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example, as it is typed: it is not wrapped."""
+        """Write the example without wrapping its lines."""
         super().format_epilog(ctx, formatter)
         if self.example:
             with formatter.section("Example"):
@@ -80,24 +107,24 @@ class Command(click.Command):
 
 
 class Shell(click.Group):
-    """A group that lists its commands in the order of the source, and guesses at misspelt ones."""
+    """A group that lists its commands in the order of the source, and suggests a name for misspelt ones."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names in the order in which the commands were added."""
+        """Return the names in the order in which the commands were added."""
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name."""
+        """Return the command that the arguments name."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             ctx.fail(f"No such command '{args[0]}'. {did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
 
 @contextmanager
-def warnings_in_one_line() -> Iterator[None]:
-    """Print warnings of gcig as one line each, and none twice; leave those of libraries to Python."""
+def warnings_in_one_line(options: Collection[str] = ()) -> Iterator[None]:
+    """Print each warning of gcig once, as one line; leave those of libraries to Python."""
     seen: set[str] = set()
 
     def show(
@@ -110,7 +137,7 @@ def warnings_in_one_line() -> Iterator[None]:
         if category.__module__.partition(".")[0] != "gcig":
             otherwise(message, category, *where, **more)
             return
-        line = " ".join(_phrase(message).split())
+        line = " ".join(_phrase(message, options).split())
         if line not in seen:
             seen.add(line)
             say(f"gcig: warning: {line}")
@@ -120,11 +147,11 @@ def warnings_in_one_line() -> Iterator[None]:
         yield
 
 
-def describe(error: Exception) -> tuple[ExitCode, str]:
-    """The exit code and the one line that an error deserves.
+def describe(error: Exception, options: Collection[str] = ()) -> tuple[ExitCode, str]:
+    """Return the exit code and the line of text for an error.
 
-    A ``ValueError`` or ``TypeError`` that gcig raised itself is written for the user. The same from a
-    library is a fault of gcig, and its message may quote cells of the user's table: it is not shown.
+    A ``ValueError`` or ``TypeError`` that gcig raised itself is written for the user. The same error from a
+    library is a bug in gcig, and its message may quote entries of the user's table: it is not shown.
     """
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "gcig"
@@ -136,16 +163,16 @@ def describe(error: Exception) -> tuple[ExitCode, str]:
     if isinstance(error, OSError) and error.filename is not None:
         return ExitCode.BAD_INPUT, f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
-        return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a machine with more"
+        return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a larger machine"
     if isinstance(error, (ValueError, TypeError)) and _raised_by_gcig(error):
-        return ExitCode.BAD_INPUT, _phrase(error)
+        return ExitCode.BAD_INPUT, _phrase(error, options)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("gcig"):
         return (
             ExitCode.BAD_INPUT,
             f"this needs {error.name}, which is not installed: pip install {error.name}",
         )
-    if type(error).__module__.startswith("gcig."):  # such as training that diverged
-        return ExitCode.INCONCLUSIVE, _phrase(error)
+    if type(error).__module__.startswith("gcig."):  # for example training that diverged
+        return ExitCode.INCONCLUSIVE, _phrase(error, options)
     return ExitCode.INTERNAL_ERROR, (
         f"internal error ({type(error).__name__}). `--debug` shows where; please report it"
     )
@@ -156,18 +183,12 @@ def _raised_by_gcig(error: Exception) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gcig"
 
 
-_SPELLING = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}
+def _phrase(message: Exception | str, options: Collection[str]) -> str:
+    """Return a message of gcig, with the argument that it is about as the shell spells it."""
 
+    def spell(argument: str) -> str:
+        option = f"--{argument.replace('_', '-')}" if argument in options else argument
+        return _ROLES.get(argument, option)
 
-def _phrase(message: Exception | str) -> str:
-    """Return a message of gcig with its argument as the shell spells it."""
     phrase = getattr(message, "phrase", None)
-    return str(message) if phrase is None else str(phrase(_spell_argument))
-
-
-def _spell_argument(name: str) -> str:
-    """Return what a user of the shell knows an argument by: its role, or the option of the same name."""
-    from gcig.cli.shell import shell
-
-    options = {parameter.name for command in shell.commands.values() for parameter in command.params}
-    return _SPELLING.get(name) or (f"--{name.replace('_', '-')}" if name in options else name)
+    return str(message) if phrase is None else str(phrase(spell))

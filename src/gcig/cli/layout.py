@@ -1,4 +1,4 @@
-"""Text in columns, and numbers as people read them."""
+"""Text for a terminal: aligned columns, rounded numbers, wrapped lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["counted", "format_table", "number", "wrapped"]
 def format_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[int] = ()
 ) -> str:
-    """Columns of text, as wide as their widest cell.
+    """Align columns of text, each as wide as its widest entry.
 
     Examples
     --------
@@ -23,15 +23,15 @@ def format_table(
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if place in right_aligned else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            entry.rjust(width) if place in right_aligned else entry.ljust(width)
+            for place, (entry, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
 
 
 def number(value: float) -> str:
-    """Three decimals, and a word where the number is not defined.
+    """Format a number with three decimals, or the word "undefined" for NaN.
 
     >>> number(0.04851), number(float("nan"))
     ('0.049', 'undefined')
@@ -40,7 +40,7 @@ def number(value: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count and its noun, in the plural where that is due.
+    """Format a count and its noun, in the plural if needed.
 
     >>> counted(1, "row"), counted(1200, "row"), counted(2, "category")
     ('1 row', '1,200 rows', '2 categories')
@@ -52,10 +52,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def wrapped(line: str) -> str:
-    """A long line as a paragraph for a terminal; as it is in a pipe, where lines are searched.
+    """Wrap a long line for a terminal; leave it unchanged in a pipe, where lines are searched.
 
-    >>> wrapped("- as it is")
-    '- as it is'
+    >>> wrapped("- unchanged")
+    '- unchanged'
     """
     import shutil
     import sys

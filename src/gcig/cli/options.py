@@ -1,15 +1,15 @@
-"""Options that several commands share, so that they are spelt and explained alike."""
+"""Options that several commands share, and the TOML file that can hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from gcig.cli.config import load_config
-from gcig.cli.types import LIMIT, METHOD, IntRange, names_of, shard, whole_numbers
+from gcig.cli.frame import did_you_mean
+from gcig.cli.types import LIMIT, METHOD, IntRange, parse_names, parse_numbers, parse_shard
 
 __all__ = [
     "config_option",
@@ -28,16 +28,72 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+_MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
+
+
+def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    """Use a file's values as the defaults of the command; the command line takes precedence."""
+    if path is None:
+        return
+    options = {name: each for each in ctx.command.params if each is not param for name in _config_names(each)}
+    values: dict[str, Any] = {}
+    for name, value in _read_toml(path).items():
+        option = options.get(name.replace("_", "-"))
+        if option is None:
+            raise click.ClickException(f"{path}: there is no option '{name}'. {did_you_mean(name, options)}")
+        values[option.name or name] = _as_typed(option, value, f"{path}: {name}")
+    ctx.default_map = {**(ctx.default_map or {}), **values}
+
+
+def _config_names(option: click.Parameter) -> list[str]:
+    """Return the names of an option in a file: the long ones, without their dashes."""
+    if isinstance(option, click.Argument):
+        return [str(option.name)]
+    return [name[2:] for name in option.opts if name.startswith("--") and name not in ("--help", "--debug")]
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    import tomllib
+
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise click.ClickException(f"--config {path} {what}: name a TOML file.")
+    if path.stat().st_size > _MAX_CONFIG_BYTES:
+        raise click.ClickException(f"--config {path} is larger than a megabyte: it is not a file of options.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise click.ClickException(f"--config {path} is not UTF-8 text: save it in that encoding.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise click.ClickException(f"--config {path} is not valid TOML: {error}.") from None
+
+
+def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
+    """Convert a value to what click expects of a default: text, numbers, flags, and tuples of them."""
+    if isinstance(value, Mapping):
+        raise click.ClickException(f"{where} is a section: write options as plain lines, name = value.")
+    flag = isinstance(option, click.Option) and option.is_flag
+    if flag != isinstance(value, bool):
+        expected = "true or false" if flag else "a value, not true or false"
+        raise click.ClickException(f"{where} must be {expected}.")
+    if option.multiple if isinstance(option, click.Option) else False:
+        return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks: the result alone.")
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print no progress and no remarks, only the result."
+)
 seed_option = click.option(
     "--seed",
     default=0,
     show_default=True,
     metavar="N",
     type=IntRange(0, 2**32 - 1),
-    help="Seed of all random draws.",
+    help="Seed of all random numbers.",
 )
 file_argument = click.argument("file", metavar="FILE", type=PATH)
 config_option = click.option(
@@ -46,13 +102,13 @@ config_option = click.option(
     type=PATH,
     is_eager=True,
     expose_value=False,
-    callback=load_config,
-    help="Read options from a TOML file, by the names that they have here. The command line wins.",
+    callback=_load_config,
+    help="Read options from a TOML file, under the same names. The command line takes precedence.",
 )
 
 
 def count_cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     import os
 
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -67,7 +123,7 @@ jobs_option = click.option(
     type=IntRange(min=1),
     metavar="N",
     callback=_jobs,
-    help="Processes; as many as there are cores by default. Results do not depend on it.",
+    help="Number of processes; one per core by default. Results do not depend on it.",
 )
 
 
@@ -81,18 +137,16 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 table_options = _stack(
-    click.option(
-        "--separator", metavar="CHAR", help="Between the cells of a CSV file; found out by default."
-    ),
-    click.option("--decimal", metavar="CHAR", help="Mark of fractions in a CSV file: . or ,"),
-    click.option("--encoding", metavar="NAME", help="Of a CSV file, such as utf-8 or latin-1."),
+    click.option("--separator", metavar="CHAR", help="Separator of a CSV file; detected by default."),
+    click.option("--decimal", metavar="CHAR", help="Decimal mark of a CSV file: . or ,"),
+    click.option("--encoding", metavar="NAME", help="Encoding of a CSV file, such as utf-8 or latin-1."),
 )
 target_options = _stack(
     click.option("--target", required=True, metavar="COLUMN", help="The column to predict."),
     click.option(
         "--positive",
         metavar="VALUE",
-        help="The value of the target that counts as 1; not needed where the values are 0 and 1, or true and "
+        help="The value of the target that counts as 1; not needed if the values are 0 and 1, or true and "
         "false.",
     ),
     click.option(
@@ -100,37 +154,39 @@ target_options = _stack(
         required=True,
         multiple=True,
         metavar="COLUMN",
-        help="The protected attribute. Give it several times to cross several, such as sex and race.",
+        help="The protected attribute. Repeat the option to cross several, such as sex and race.",
     ),
 )
 run_options = _stack(
     click.option(
         "--methods",
         metavar="NAMES",
-        callback=names_of(METHOD),
-        help="Such as fairx,unconstrained; all by default.",
+        callback=parse_names(METHOD),
+        help="Methods, such as fairx,unconstrained; all by default.",
     ),
-    click.option("--folds", default=5, show_default=True, type=IntRange(2, 100), metavar="N", help="Folds."),
+    click.option(
+        "--folds", default=5, show_default=True, type=IntRange(2, 100), metavar="N", help="Number of folds."
+    ),
     click.option(
         "--seeds",
         default="0",
         show_default=True,
         metavar="NUMBERS",
-        callback=whole_numbers,
-        help="Such as 0,1,2: one partition into folds for each.",
+        callback=parse_numbers,
+        help="Seeds, such as 0,1,2: one partition into folds per seed.",
     ),
     jobs_option,
-    click.option("--tune", is_flag=True, help="Choose parameters by grid search on one split first."),
-    click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, and stricter."),
-    click.option("--retry-failed", is_flag=True, help="Run the folds again that failed before."),
+    click.option("--tune", is_flag=True, help="First choose parameters by grid search on one split."),
+    click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, but stricter."),
+    click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),
 )
 shard_option = click.option(
     "--shard",
     metavar="I/N",
-    callback=shard,
-    help="Run part I of N only. The parts can share a folder, or be copied together for `gcig report`.",
+    callback=parse_shard,
+    help="Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
 )
 limit_options = _stack(
-    click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 when GCIG is above this."),
-    click.option("--max-eo-gap", type=LIMIT, metavar="X", help="Exit with 1 when the EO gap is above this."),
+    click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 if GCIG is above this."),
+    click.option("--max-eo-gap", type=LIMIT, metavar="X", help="Exit with 1 if the EO gap is above this."),
 )

@@ -1,31 +1,38 @@
-"""`gcig predict`: a probability and a decision for every row of a file, of any length."""
+"""`gcig predict`: a probability and a decision for every row of a file of any length."""
 
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.frame import Command, say
+from gcig.cli.files import open_writer, standard_input_as_file
+from gcig.cli.frame import Command, did_you_mean, say
+from gcig.cli.layout import counted
 from gcig.cli.options import PATH, file_argument, json_option, quiet_option, table_options
 from gcig.cli.types import IntRange
 
 if TYPE_CHECKING:
-    from gcig.data.reading import TableFile
+    import pandas as pd
+
+    from gcig.data.reading import TableFile, TablePart
 
 __all__ = ["predict"]
 
-ADDED = ("probability", "decision")
+_RESULTS = ("probability", "decision")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
 @click.command(
     cls=Command,
-    short_help="A probability and a decision for every row.",
+    short_help="Predict a probability and a decision for every row.",
     example="gcig predict model/ new.csv --id id --out decisions.csv",
 )
 @click.argument("model", metavar="MODEL", type=PATH)
@@ -34,7 +41,7 @@ ADDED = ("probability", "decision")
     "--out",
     type=PATH,
     metavar="FILE",
-    help="Where to write: .csv or .parquet. CSV on standard output by default.",
+    help="Output file, .csv or .parquet. CSV on standard output by default.",
 )
 @click.option("--id", "ids", multiple=True, metavar="COLUMN", help="A column of the input to write as well.")
 @click.option("--keep", is_flag=True, help="Write all columns of the input as well.")
@@ -42,8 +49,8 @@ ADDED = ("probability", "decision")
     "--sensitive",
     multiple=True,
     metavar="COLUMN",
-    help="The protected attribute, for the methods that need it to predict (dir, hardt); in the order of "
-    "training where there are several.",
+    help="The protected attribute, for the methods that need it to predict (dir, hardt); several in the "
+    "order of training.",
 )
 @click.option(
     "--rows-at-once",
@@ -70,47 +77,178 @@ def predict(
 ) -> None:
     """Predict with a model that `gcig train` or save() wrote.
 
-    Writes, for every row of FILE in its order, the columns that --id or --keep name, then probability (of the
-    positive class) and decision (the model's). Columns that the model does not know are ignored. Cells of the
-    input are handed through unchanged; when one could be taken for a formula by a spreadsheet, a warning says
-    so. FILE may be - for standard input. With --out, --json prints where they are and how many rows got each
-    decision.
+    Writes one row per row of FILE, in the same order: the columns that --id or --keep name, then probability
+    (of the positive class) and decision (the model's). Columns that the model does not know are ignored.
+    Entries of the input are passed through unchanged, with a warning if a spreadsheet could evaluate one as a
+    formula. FILE may be - for standard input. With --out, --json prints the location of the predictions and
+    the number of rows per decision.
     """
     import gcig
-    from gcig.cli.predicting import check_plan, predicted_parts
-    from gcig.cli.progress import progress
-    from gcig.cli.table_writing import open_writer
+    from gcig._progress import progress
     from gcig.data.reading import open_table
 
     if as_json and out is None:
         raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
-    with _as_file(file) as path:
-        stream = open_table(path, **how)
-        passed = check_plan(estimator, stream, ids=ids, keep=keep, sensitive=sensitive, out=out)
+    with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
+        table = open_table(path, **how)
+        passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
-            _remark(estimator, stream, sensitive)
-        parts = predicted_parts(estimator, stream, passed, sensitive, rows_at_once)
-        long = stream.n_rows > rows_at_once and not quiet
-        with open_writer(out) as write, progress(stream.n_rows, "Predicting", shown=long) as advance:
-            for part in parts:
+            for note in table.notes:
+                say(f"Note: {note}.")
+            if sensitive and not estimator.needs_groups_to_predict:
+                say("Note: this model predicts without the protected attribute; --sensitive is not used.")
+        shown = table.n_rows > rows_at_once and not quiet
+        with open_writer(out) as write, progress(table.n_rows, "Predicting", shown=shown) as advance:
+            for part in _predict_parts(estimator, table, passed, sensitive, rows_at_once):
                 write(part)
                 decisions.update(part["decision"].tolist())
                 advance(len(part))
     if out is not None and not quiet:
-        say(f"{stream.n_rows:,} rows written to {out}.")
+        say(f"{counted(table.n_rows, 'row')} written to {out}.")
     if as_json:
         click.echo(json.dumps(_summary(estimator, model, file, out, decisions), indent=2))
 
 
-def _as_file(path: Path) -> Any:
-    """The file itself, or standard input as one: it has to be read twice."""
-    if str(path) != "-":
-        return nullcontext(path)
-    from gcig.cli.files import standard_input_as_file
+def _check_request(
+    estimator: Any,
+    table: TableFile,
+    *,
+    ids: Sequence[str],
+    keep: bool,
+    sensitive: Sequence[str],
+    out: Path | None,
+) -> list[str]:
+    """Return the columns to pass through; raise an error if the file or the options do not fit the model."""
+    from gcig._tables import listed
 
-    return standard_input_as_file()
+    inputs = list(estimator.encoder_.feature_names_in_)
+    if absent := [name for name in inputs if name not in table.names]:
+        raise click.ClickException(
+            f"{table.path} lacks {len(absent)} of the {len(inputs)} columns that the model was trained "
+            f"with: {listed(absent)}. It has: {listed(table.names, 20)}."
+        )
+    for option, names in (("--id", ids), ("--sensitive", sensitive)):
+        for name in names:
+            if name not in table.names:
+                hint = did_you_mean(name, table.names, introduction="It has")
+                raise click.ClickException(f"{table.path} has no column '{name}' ({option}). {hint}")
+    if estimator.needs_groups_to_predict and not sensitive:
+        raise click.ClickException(
+            f"This model ({estimator.method_key}) needs the group of every row to predict: name its "
+            f"column with --sensitive. Training had the groups {listed(estimator.groups_)}."
+        )
+    passed = [name for name in table.names if name] if keep else list(dict.fromkeys(ids))
+    if clash := [name for name in passed if name in _RESULTS]:
+        raise click.ClickException(
+            f"{table.path} has a column '{clash[0]}', which is also a column of the result: rename it, or "
+            "choose the columns to keep with --id instead of --keep."
+        )
+    if out is not None and out.exists() and out.samefile(table.path):
+        raise click.ClickException(f"--out {out} is the input itself: choose another name.")
+    return passed
+
+
+def _predict_parts(
+    estimator: Any, table: TableFile, passed: Sequence[str], sensitive: Sequence[str], rows: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the output of each part: columns passed through, probability and decision.
+
+    Warnings that count rows are added up over all parts and issued once at the end.
+    """
+    import pandas as pd
+
+    from gcig._tables import InputWarning
+    from gcig._warnings import warn_caller
+    from gcig.data.encoding import UnseenValuesWarning
+
+    encoder = estimator.encoder_
+    names = encoder.feature_names_in_
+    kinds = dict(zip(names, getattr(encoder, "kinds_", ["number"] * len(names)), strict=True))
+    groups = list(sensitive) if estimator.needs_groups_to_predict else []
+    wanted = [*passed, *(name for name in groups if name not in passed)]
+    unseen: dict[str, Counter[str]] = {}
+    formulas: Counter[str] = Counter()
+    for part in table.parts(kinds, wanted, rows=rows):
+        results, caught = _predict_part(estimator, part, groups)
+        for each in caught:
+            if isinstance(each.message, UnseenValuesWarning):
+                unseen.setdefault(each.message.treatment, Counter()).update(each.message.rows)
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        kept = part.passed[list(passed)]
+        formulas.update(_count_formulas(kept))
+        yield pd.concat([kept, results], axis=1)
+    for treatment, counts in unseen.items():
+        warn_caller(UnseenValuesWarning(treatment, counts))
+    for name, count in formulas.items():
+        if count:
+            warn_caller(
+                InputWarning(
+                    f"has {count} entries that a spreadsheet would evaluate as formulas (they begin with =, "
+                    "+, - or @). They were passed through unchanged: do not open the result in a spreadsheet "
+                    "unless you trust them.",
+                    column=name,
+                )
+            )
+
+
+def _predict_part(
+    estimator: Any, part: TablePart, groups: Sequence[str]
+) -> tuple[pd.DataFrame, list[warnings.WarningMessage]]:
+    """Return probability and decision per row, and the warnings that predicting them caused."""
+    import pandas as pd
+
+    from gcig._tables import level_name
+
+    extra: dict[str, Any] = {}
+    if groups:
+        extra["sensitive_features"] = _match_groups(part.passed[list(groups)], estimator.groups_)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same ones as above
+        decision = [level_name(value) for value in estimator.predict(part.inputs, **extra).tolist()]
+    columns = dict(zip(_RESULTS, (probability, decision), strict=True))
+    return pd.DataFrame(columns, index=part.inputs.index), caught
+
+
+def _match_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Rename groups to those of training: a CSV file has "1.0" or "true" if training had 1 or True."""
+    import pandas as pd
+
+    from gcig._tables import level_name
+
+    known = {level for name in names for level in (name, *name.split(" & "))}
+    several = frame.shape[1] > 1
+
+    def rename(attribute: str, entry: Any) -> Any:
+        if not isinstance(entry, str):
+            return entry
+        text = entry.strip()
+        forms = [text, text.capitalize()]
+        if _NUMBER.fullmatch(text):
+            forms.append(level_name(float(text.replace(",", "."))))
+        found = (form for form in forms if (f"{attribute}={form}" if several else form) in known)
+        return next(found, text or None)
+
+    columns = {
+        name: frame[name].map({entry: rename(str(name), entry) for entry in frame[name].dropna().unique()})
+        for name in frame.columns
+    }
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _count_formulas(frame: pd.DataFrame) -> Mapping[str, int]:
+    """Return the number of text entries per column that a spreadsheet would evaluate."""
+    import pandas as pd
+
+    from gcig._tables import is_formula
+
+    texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
+    return {str(name): sum(map(is_formula, frame[name].dropna().astype(str))) for name in texts}
 
 
 def _summary(
@@ -130,10 +268,3 @@ def _summary(
         "positive": classes[1],
         "decisions": {name: decisions.get(name, 0) for name in classes},
     }
-
-
-def _remark(estimator: Any, stream: TableFile, sensitive: Sequence[str]) -> None:
-    for note in stream.notes:
-        say(f"Note: {note}.")
-    if sensitive and not estimator.needs_groups_to_predict:
-        say("Note: this model does not need the protected attribute to predict; --sensitive is not used.")

@@ -1,4 +1,4 @@
-"""`gcig report`: the page of a finished run, drawn again from what is stored."""
+"""`gcig report`: the page of a run, redrawn from its stored results."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gcig.cli.options import PATH, json_option
 __all__ = ["report"]
 
 
-@click.command(cls=Command, short_help="Draw the page of a run again.", example="gcig report run/")
+@click.command(cls=Command, short_help="Redraw the page of a run.", example="gcig report run/")
 @click.argument("path", metavar="PATH", type=PATH)
 @click.option(
-    "--out", type=PATH, metavar="FILE.html", help="Write the page there instead of into the folder."
+    "--out", type=PATH, metavar="FILE.html", help="Write the page to this file instead of into the folder."
 )
 @json_option
 def report(path: Path, out: Path | None, as_json: bool) -> None:
-    """Draw the page of a run again, without running anything.
+    """Redraw the page of a run, without running anything.
 
-    PATH is the folder of `gcig compare` or `gcig reproduce` (also one that is not finished, or whose shards
-    were copied together), a model of `gcig train`, or the JSON of `gcig audit`. --json prints where the page
-    is, and as "result" what that command prints with --json.
+    PATH is the folder of `gcig compare` or `gcig reproduce` (also an unfinished one, or one whose shards were
+    copied together), a model of `gcig train`, or the JSON of `gcig audit`. --json prints the location of the
+    page and, as "result", the JSON of that command.
     """
     if not path.exists():
         raise click.ClickException(
-            f"There is no {path}: name the folder of a run, a model or an audit's JSON."
+            f"There is no {path}: name the folder of a run, a model, or the JSON of an audit."
         )
     if path.is_file():
         drawn = _draw_audit(path, out)
@@ -46,16 +46,16 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
 
 
 class _Drawn(NamedTuple):
-    """A page, and what the command that it is about prints with ``--json``."""
+    """A page, and the JSON of the command that it is about."""
 
     page: Path
     result: Callable[[], Mapping[str, Any]]
 
 
-def _written(text: str, path: Path) -> Path:
-    from gcig._files import write_whole
+def _write(text: str, path: Path) -> Path:
+    from gcig._files import write_atomically
 
-    write_whole(path, text)
+    write_atomically(path, text)
     return path
 
 
@@ -67,11 +67,11 @@ def _draw_audit(path: Path, out: Path | None) -> _Drawn:
     if "verdict" not in data:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
     page = audit_page(AuditRecord.from_dict(data))
-    return _Drawn(_written(page, out or path.with_suffix(".html")), lambda: data)
+    return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: data)
 
 
 def _draw_training(folder: Path, out: Path | None) -> _Drawn:
-    from gcig.cli.train_report import report_page
+    from gcig.cli.training_report import report_page
 
     path = folder / "report.json"
     if not path.is_file():
@@ -82,28 +82,28 @@ def _draw_training(folder: Path, out: Path | None) -> _Drawn:
     try:
         page = report_page(document)
     except (KeyError, TypeError, IndexError) as error:
-        raise click.ClickException(
-            f"{path} is not as `gcig train` wrote it: {error!r} is missing."
-        ) from error
-    return _Drawn(_written(page, out or folder / "report.html"), lambda: document)
+        raise click.ClickException(f"{path} is not what `gcig train` wrote: {error!r} is missing.") from error
+    return _Drawn(_write(page, out or folder / "report.html"), lambda: document)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        raise click.ClickException(f"{path} is not JSON: it is damaged, or another kind of file.") from None
+        raise click.ClickException(
+            f"{path} is not JSON: it is damaged, or a different kind of file."
+        ) from None
     if not isinstance(data, dict):
-        raise click.ClickException(f"{path} holds no JSON object: it is not of gcig.")
+        raise click.ClickException(f"{path} holds no JSON object: gcig did not write it.")
     return data
 
 
 def _draw_run(folder: Path, out: Path | None) -> _Drawn:
-    """The page and the tables of a comparison or of a reproduction."""
+    """Redraw the page and the tables of a comparison or of a reproduction."""
     from gcig.benchmark.comparison_result import ComparisonResult
     from gcig.benchmark.store import RunStore
-    from gcig.cli.comparing import plain_comparison, write_page
-    from gcig.cli.reproducing import plain_reproduction
+    from gcig.cli.compare import comparison_document, write_page
+    from gcig.cli.reproduce import reproduction_document
     from gcig.experiments.reproduce import report as draw
 
     if (folder / "manifest.json").is_file():
@@ -111,16 +111,18 @@ def _draw_run(folder: Path, out: Path | None) -> _Drawn:
         if store.manifest.configuration.get("kind") == "comparison":
             found = ComparisonResult.from_store(store)
             if not found.results:
-                raise click.ClickException(f"{folder}: no fold is finished yet, so there is nothing to draw.")
+                raise click.ClickException(f"{folder}: no fold is finished yet: there is nothing to draw.")
             found.save(folder)
             names = ", ".join(sorted({result.dataset for result in found.results}))
-            page = _copied(write_page(folder, found, title=f"Methods side by side on {names}"), out)
-            return _Drawn(page, lambda: plain_comparison(found, page))
+            page = _copy(write_page(folder, found, title=f"Comparison of methods on {names}"), out)
+            return _Drawn(page, lambda: comparison_document(found, page))
     elif not (folder / "request.json").is_file():
-        raise click.ClickException(f"{folder} is no run: name a folder that `gcig compare` or another wrote.")
-    page = _copied(draw(folder), out)
-    return _Drawn(page, lambda: plain_reproduction(folder, page))
+        raise click.ClickException(
+            f"{folder} is not a run: name a folder that `gcig compare` or `gcig reproduce` wrote."
+        )
+    page = _copy(draw(folder), out)
+    return _Drawn(page, lambda: reproduction_document(folder, page))
 
 
-def _copied(page: Path, out: Path | None) -> Path:
-    return page if out is None else _written(page.read_text("utf-8"), out)
+def _copy(page: Path, out: Path | None) -> Path:
+    return page if out is None else _write(page.read_text("utf-8"), out)

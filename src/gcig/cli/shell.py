@@ -1,6 +1,9 @@
-"""The commands of `gcig`, in the order in which its help lists them."""
+"""The shell: the group of all commands, in the order in which its help lists them, and its entry point."""
 
 from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
 
 import click
 
@@ -10,13 +13,13 @@ from gcig.cli.compare import compare
 from gcig.cli.completion import completion
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
-from gcig.cli.frame import Settings, Shell
+from gcig.cli.frame import ExitCode, Settings, Shell, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
 from gcig.cli.train import train
 
-__all__ = ["shell"]
+__all__ = ["main", "shell"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -26,9 +29,10 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def shell(ctx: click.Context, debug: bool) -> None:
-    """Procedural fairness: train, measure and compare classifiers by their reasons.
+    """Train, measure and compare classifiers by the fairness of their reasons.
 
-    Exit codes: 0 done or passed, 1 above a limit, 2 bad input, 3 inconclusive, 4 internal error.
+    Exit codes: 0 done or passed, 1 a limit is exceeded or the model collapsed, 2 bad input, 3 inconclusive,
+    4 internal error.
     """
     ctx.ensure_object(Settings).debug = debug
     if ctx.invoked_subcommand is None:
@@ -37,3 +41,34 @@ def shell(ctx: click.Context, debug: bool) -> None:
 
 for command in (demo, datasets, train, predict, audit, compare, reproduce, report, completion):
     shell.add_command(command)
+
+_OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the shell and return its exit code.
+
+    >>> main(["--version"])  # doctest: +ELLIPSIS
+    gcig, version ...
+    0
+    """
+    settings = Settings()
+    try:
+        with warnings_in_one_line(_OPTIONS):
+            code = shell.main(arguments, prog_name="gcig", standalone_mode=False, obj=settings)
+        return int(code or ExitCode.OK)
+    except SystemExit as leaving:
+        # Commands return their codes. click itself exits with 1 if the reader of a pipe is gone, which would
+        # be taken for a failed check.
+        if leaving.code == 1:
+            return ExitCode.BROKEN_PIPE
+        raise
+    except (click.Abort, KeyboardInterrupt):
+        say("gcig: stopped")
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        if settings.debug:
+            traceback.print_exception(error)
+        code, message = describe(error, _OPTIONS)
+        say(f"gcig: error: {' '.join(message.split())}")
+        return code

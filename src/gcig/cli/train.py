@@ -1,14 +1,17 @@
-"""`gcig train`: from a file to a fair model, and a report on rows that it has not seen."""
+"""`gcig train`: a fair model from a file, and a report on held-out rows."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig.cli.files import check_writable
 from gcig.cli.frame import Command, ExitCode, say
 from gcig.cli.options import (
     PATH,
@@ -23,7 +26,15 @@ from gcig.cli.options import (
 )
 from gcig.cli.types import METHOD, THRESHOLD, FloatRange, IntRange
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gcig.cli.labelled_table import LabelledTable
+    from gcig.cli.training_report import TrainedModel
+
 __all__ = ["train"]
+
+_PLAIN = "unconstrained"
 
 _WEIGHT = FloatRange(min=0)
 
@@ -35,7 +46,7 @@ _WEIGHT = FloatRange(min=0)
 )
 @file_argument
 @target_options
-@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to leave out, such as identifiers.")
+@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers.")
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The model's folder.")
 @click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
 @click.option(
@@ -44,15 +55,20 @@ _WEIGHT = FloatRange(min=0)
     show_default=True,
     type=FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="The share of the rows that is held out for the report.",
+    help="Share of the rows that is held out for the report.",
 )
 @click.option("--save-test", type=PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
-@click.option("--method", default="fairx", show_default=True, type=METHOD, help="How to train.")
+@click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
 @limit_options
-@click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of fair reasons.")
-@click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of fair outcomes.")
-@click.option("--threshold", type=THRESHOLD, metavar="P", help="Probability of a positive decision, or f1.")
-@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Epochs at most.")
+@click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
+@click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
+@click.option(
+    "--threshold",
+    type=THRESHOLD,
+    metavar="P",
+    help="Probability from which a decision is positive, or f1 for the best F1.",
+)
+@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
 @seed_option
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @table_options
@@ -73,76 +89,142 @@ def train(
 ) -> ExitCode:
     """Train a fair classifier on a CSV or Parquet file, and report on held-out rows.
 
-    Trains FairX, and a plain network beside it to compare with. The folder holds the model and two reports,
-    report.html and report.json. FairX keeps to --max-gcig and --max-eo-gap in training where it can; when the
-    held-out rows are above them, the exit code is 1.
+    Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
+    and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
+    held-out rows exceed a limit or the model collapsed.
     """
-    from gcig._files import written_whole
-    from gcig.cli.columns import describe_reading
-    from gcig.cli.files import check_folder_of
-    from gcig.cli.held_out import (
-        PLAIN,
-        check_parameters,
-        hold_out_rows,
-        train_and_measure,
-        warning_of_few,
-    )
-    from gcig.cli.labelled import read_labelled
-    from gcig.cli.trade_off import broken_limits
-    from gcig.cli.train_report import print_summary, write_report
+    import numpy as np
+
+    from gcig._files import atomic_path
+    from gcig.cli.labelled_table import describe_reading, read_labelled
+    from gcig.cli.training_report import find_failures, print_summary, write_report
     from gcig.persistence import check_replaceable
     from gcig.training.runtime import resolve_device
 
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
-    if save_test is not None and save_test.parent != out:  # that folder will be made
-        check_folder_of(save_test)
+    if save_test is not None and save_test.parent != out:  # that folder is created below
+        check_writable(save_test)
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
     training = {name: options.pop(name) for name in ("lambda_ig", "lambda_fair", "threshold")}
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
-    # Other methods know no limits: for them these are checked at the end alone.
-    parameters = check_parameters(method, training | (limits if method == "fairx" else {}))
+    # Only FairX trains towards limits; for the other methods they are only checked at the end.
+    parameters = _check_parameters(method, training | (limits if method == "fairx" else {}))
     if (threshold := training["threshold"]) is not None:
-        shared["threshold"] = threshold  # of the plain network as well: F1 and rates are compared
+        shared["threshold"] = threshold  # also of the plain network, because F1 and rates are compared
 
     table = read_labelled(file, **options)
     remark(describe_reading(table))
-    rows = hold_out_rows(table, test_size, seed)
+    rows = _hold_out_rows(table, test_size, seed)
     remark(
-        f"{len(rows[0]):,} rows to train on; {len(rows[1]):,} held out for the report, stratified by "
+        f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, stratified by "
         f"{table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
-    if (few := warning_of_few(table, rows[1])) is not None:
-        say(f"gcig: warning: {few}")
-    trained = train_and_measure(
+    _warn_of_small_cells(table, rows[1])
+    trained = _train_and_measure(
         table,
         rows,
-        {PLAIN: shared, method: shared | parameters},
+        {_PLAIN: shared, method: shared | parameters},
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
     )
     chosen = trained[-1]
-    # The estimators learned 0 and 1; whoever predicts wants the words of the table.
-    chosen.estimator.classes_ = _as_array(table.classes)
+    # The estimators were trained on 0 and 1; predictions should use the values of the table.
+    chosen.estimator.classes_ = np.asarray(table.classes)
     chosen.estimator.save(out)
     if save_test is not None:
-        with written_whole(save_test) as beside:
-            table.reading.frame.iloc[rows[1]].to_csv(beside, index=False)
-    reasons = broken_limits(chosen.evaluation, **limits)
-    document = write_report(out, table, rows, trained, seed=seed, limits=limits, reasons=reasons)
+        with atomic_path(save_test) as temporary:
+            table.reading.frame.iloc[rows[1]].to_csv(temporary, index=False)
+    failures = find_failures(chosen.evaluation, **limits)
+    document = write_report(out, table, rows, trained, seed=seed, limits=limits, failures=failures)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         remark("")
         limited = any(limit is not None for limit in limits.values())
-        print_summary(out, table, trained, reasons, saved_test=save_test, limited=limited)
-    return ExitCode.ABOVE_LIMIT if reasons else ExitCode.OK
+        print_summary(out, table, trained, failures, saved_test=save_test, limited=limited)
+    return ExitCode.FAILED if failures else ExitCode.OK
 
 
-def _as_array(classes: tuple[Any, Any]) -> Any:
-    import numpy as np
+def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that were given; raise an error for one that the method does not have.
 
-    return np.asarray(classes)
+    ``given`` maps names of parameters to values, None if the option was not used.
+    """
+    from gcig.methods.registry import METHODS
+
+    own = METHODS[method].estimator().get_params()
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if unknown := [name for name in chosen if name not in own]:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in unknown)
+        raise click.ClickException(
+            f"{options}: not available for --method {method}. Omit it, or use --method fairx."
+        )
+    return chosen
+
+
+def _hold_out_rows(
+    table: LabelledTable, test_size: float, seed: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the positions of the training rows and of the held-out rows, stratified by label and group."""
+    from gcig._validation import Labels, check_cells, check_groups
+    from gcig.data.splitting import hold_out
+
+    groups = check_groups(table.sensitive, n_rows=len(table.labels))
+    check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=2)
+    return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
+
+
+def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any]) -> None:
+    """Warn if a (label, group) cell has so few held-out rows that its rates are mostly chance."""
+    from gcig.records.audit import SMALLEST_CELL
+
+    groups = table.sensitive.iloc[held_out].astype(str).agg(" & ".join, axis=1)
+    cells = Counter(zip(table.class_names.iloc[held_out], groups, strict=True))
+    (label, group), count = min(cells.items(), key=lambda cell: cell[1])
+    if count < SMALLEST_CELL:
+        say(
+            f"gcig: warning: {count} of the held-out rows have label '{label}' in group '{group}': rates of "
+            f"fewer than {SMALLEST_CELL} people are mostly chance. Add rows, or use a larger --test-size."
+        )
+
+
+def _train_and_measure(
+    table: LabelledTable,
+    rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+    methods: Mapping[str, Mapping[str, Any]],
+    *,
+    announce: Callable[[str], None],
+    progress: bool,
+) -> list[TrainedModel]:
+    """Fit each method in turn with its parameters, and evaluate it on the held-out rows."""
+    from time import perf_counter
+
+    import gcig
+    from gcig.cli.training_report import TrainedModel
+    from gcig.methods.registry import METHODS
+
+    train, test = rows
+    trained = []
+    for key, parameters in methods.items():
+        method = METHODS[key]
+        announce(f"Training {'a plain network for comparison' if key == _PLAIN else method.label} ...")
+        began = perf_counter()
+        estimator = method.estimator(**parameters, verbose=progress)
+        estimator.fit(
+            table.inputs.iloc[train],
+            table.labels.iloc[train],
+            sensitive_features=table.sensitive.iloc[train],
+        )
+        announce(f"... done in {perf_counter() - began:.0f} s.")
+        evaluation = gcig.evaluate(
+            estimator,
+            table.inputs.iloc[test],
+            table.labels.iloc[test],
+            sensitive_features=table.sensitive.iloc[test],
+        )
+        trained.append(TrainedModel(key, method.label, estimator, evaluation))
+    return trained

@@ -1,4 +1,4 @@
-"""Kinds of values that options take: checked where they are typed, and completed by the shell."""
+"""Types of option values: checked when they are typed, and completed by the shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.guessing import did_you_mean
+from gcig.cli.frame import did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -21,21 +21,22 @@ __all__ = [
     "FloatRange",
     "IntRange",
     "Name",
-    "names_of",
-    "shard",
-    "whole_numbers",
+    "parse_names",
+    "parse_numbers",
+    "parse_shard",
+    "split_names",
 ]
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """One of a list of names that is looked up when it is needed: others can be registered."""
+    """A name from a list that is looked up when it is needed, because others can be registered."""
 
     def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
         self.name = kind
         self.known = known
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, or an error with a guess."""
+        """Return the name, or fail with a suggestion."""
         known = list(self.known())
         if value in known:
             return str(value)
@@ -48,25 +49,25 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """The names that begin so."""
+        """Return the names that start with the incomplete one."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(each) for each in self.known() if each.startswith(incomplete)]
 
 
 class IntRange(click.IntRange):
-    """A whole number in a range; click's own calls what is none "not a valid integer range"."""
+    """A whole number in a range; click's own messages say "integer range" for a word."""
 
     name = "integer"
 
 
 class FloatRange(click.FloatRange):
-    """A finite number in a range; click's own lets NaN pass."""
+    """A finite number in a range; click's own accepts NaN."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, or an error."""
+        """Return the number, or fail."""
         if isinstance(value, bool):
             self.fail(f"{value} is not a number.", param, ctx)
         found = float(super().convert(value, param, ctx))
@@ -79,7 +80,7 @@ class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since cl
     name = "probability or f1"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """A probability, or the word for the one with the best F1 on validation rows."""
+        """Return a probability, or "f1" for the threshold with the best F1 on validation rows."""
         if value == "f1":
             return "f1"
         return FloatRange(0, 1, min_open=True, max_open=True).convert(value, param, ctx)
@@ -103,30 +104,35 @@ LIMIT = FloatRange(min=0, min_open=True)
 THRESHOLD = _Threshold()
 
 
-def names_of(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
-    """A callback for an option with several names, such as ``--methods fairx,dir``."""
+def split_names(text: str) -> list[str]:
+    """Split names at commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_names(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
+    """Return a callback for an option with several names, such as ``--methods fairx,dir``."""
 
     def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
         if text is None:
             return None
-        parts = [part.strip() for part in text.split(",") if part.strip()]
+        parts = split_names(text)
         if not parts:
-            kind.fail(f"no {kind.name} was named. There are: {', '.join(kind.known())}.", param, ctx)
+            kind.fail(f"no {kind.name} is named. There are: {', '.join(kind.known())}.", param, ctx)
         return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
 
     return callback
 
 
-def whole_numbers(ctx: click.Context, param: click.Parameter, text: str) -> list[int]:
-    """A callback for an option with several numbers, such as ``--seeds 0,1,2``."""
-    parts = [part.strip() for part in str(text).split(",") if part.strip()]
+def parse_numbers(ctx: click.Context, param: click.Parameter, text: str) -> list[int]:
+    """Parse an option with several whole numbers, such as ``--seeds 0,1,2``."""
+    parts = split_names(str(text))
     if not parts or not all(part.isdecimal() and int(part) < 2**32 for part in parts):
         raise click.BadParameter(f"'{text}' is not a list of whole numbers such as 0,1,2.", ctx, param)
     return list(dict.fromkeys(map(int, parts)))
 
 
-def shard(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """A callback for ``--shard i/n``."""
+def parse_shard(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """Parse ``--shard i/n``."""
     if text is None:
         return None
     first, _, last = text.partition("/")

@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from gcig._files import write_whole
+from gcig._files import write_atomically
 from gcig._validation import InputError, InputTypeError
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.randomised import RandomisedClassifier
@@ -62,7 +62,7 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
         raise ImportError(
             "ONNX files are written with onnx, which is not installed: pip install 'gcig[onnx]'."
         ) from error
-    write_whole(path, classifier_graph(model, opset=opset).SerializeToString())
+    write_atomically(path, classifier_graph(model, opset=opset).SerializeToString())
 
 
 def _check_exportable(model: NetworkClassifier) -> None:

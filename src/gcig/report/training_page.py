@@ -81,7 +81,7 @@ def _verdict(evaluations: Mapping[str, Evaluation], reasons: Sequence[str], limi
         headline = f"{label} has a GCIG of {number(chosen.gcig)} and an AUC of {number(chosen.auc)}."
         findings, cautions = [f"The EO gap is {number(chosen.eo_gap)}."], []
     if reasons:
-        return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Above a limit")
+        return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Failed")
     if chosen.collapsed:
         return VerdictBlock("concern", headline, findings, cautions)
     status, word = ("clear", "Within the limits") if limited else ("neutral", "")

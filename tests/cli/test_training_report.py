@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.cli.trade_off import broken_limits, cost_and_gain, measures_table
+from gcig.cli.training_report import cost_and_gain, find_failures, measures_table
 from gcig.records import Evaluation
 
 PLAIN = Evaluation(
@@ -40,7 +40,7 @@ def test_cost_and_gain_in_words():
     assert "somewhat less" in outcome
 
 
-def test_a_gain_that_is_none_is_not_called_one():
+def test_a_loss_is_not_reported_as_a_gain():
     _, _, gain, outcome = cost_and_gain(PLAIN, replace(PLAIN, gcig=0.3), "FairX")
     assert "0.100 higher" in gain
     assert "more, not less," in gain
@@ -48,14 +48,14 @@ def test_a_gain_that_is_none_is_not_called_one():
     assert "as much" in outcome
 
 
-def test_noise_and_collapse_are_said():
+def test_noise_and_collapse_are_reported():
     fair = replace(PLAIN, eo_noise_floor=0.2, collapsed=True)
     lines = cost_and_gain(PLAIN, fair, "FairX")
     assert "even an exactly fair model shows an EO gap of 0.200" in lines[-2]
     assert lines[-1].startswith("But FairX has collapsed")
 
 
-def test_what_is_undefined_is_said_to_be():
+def test_undefined_values_are_reported_as_such():
     fair = replace(PLAIN, gcig=float("nan"))
     gain = cost_and_gain(PLAIN, fair, "FairX")[2]
     assert gain == "Gain:  GCIG 0.200 to undefined."
@@ -72,22 +72,27 @@ def test_what_is_undefined_is_said_to_be():
     ],
 )
 def test_limits(limits, reasons):
-    found = broken_limits(PLAIN, **limits)
+    found = find_failures(PLAIN, **limits)
     assert len(found) == len(reasons)
     assert all(line.startswith(reason) for line, reason in zip(found, reasons, strict=True))
 
 
-def test_what_is_undefined_is_above_every_limit():
-    assert broken_limits(replace(PLAIN, gcig=float("nan")), max_gcig=9.0, max_eo_gap=None)
+def test_an_undefined_value_exceeds_every_limit():
+    assert find_failures(replace(PLAIN, gcig=float("nan")), max_gcig=9.0, max_eo_gap=None)
 
 
-def test_decisions_that_got_worse_though_the_ranking_did_not_have_a_remedy():
+def test_worse_decisions_with_an_equal_ranking_come_with_a_hint():
     worse = replace(PLAIN, f1=0.6)
     assert "--threshold f1" in cost_and_gain(PLAIN, worse, "FairX")[1]
     for other in (replace(worse, auc=0.8), replace(worse, threshold=0.3), replace(worse, f1=0.68)):
         assert "--threshold" not in cost_and_gain(PLAIN, other, "FairX")[1]
 
 
-def test_columns_used_are_said_with_how_many_there_are():
+def test_used_columns_are_shown_with_their_total():
     assert "9.0 of 3" in measures_table({"Plain": replace(PLAIN, gcig_columns={"a": 1, "b": 2, "c": 3})})
     assert "undefined" in measures_table({"Plain": replace(PLAIN, effective_columns=float("nan"))})
+
+
+def test_a_collapse_is_a_failure_without_any_limit():
+    failures = find_failures(replace(PLAIN, collapsed=True), max_gcig=None, max_eo_gap=None)
+    assert failures == ["the model collapsed"]

@@ -1,0 +1,238 @@
+"""A file as a table to learn from: the roles of its columns, and a description of how it was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gcig.cli.frame import did_you_mean
+from gcig.cli.layout import counted, format_table
+from gcig.cli.types import split_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gcig.data.reading import TableReading
+
+__all__ = ["LabelledTable", "column_readings", "describe_reading", "read_labelled"]
+
+_MAX_GROUPS = 50
+_MAX_GROUPS_LISTED = 6
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """A table whose columns have roles.
+
+    Attributes
+    ----------
+    path, reading : the file, and how it was read.
+    inputs : the columns to predict from.
+    labels : 0 or 1 per row.
+    classes : the values of the target that 0 and 1 represent.
+    sensitive : the protected columns, one or several.
+    target, dropped : names of columns.
+    keep_sensitive : whether the protected columns are among the inputs.
+    """
+
+    path: Path
+    reading: TableReading
+    inputs: pd.DataFrame
+    labels: pd.Series[Any]
+    classes: tuple[Any, Any]
+    sensitive: pd.DataFrame
+    target: str
+    dropped: tuple[str, ...]
+    keep_sensitive: bool
+
+    @property
+    def class_names(self) -> pd.Series[Any]:
+        """Return the label of each row in words, for messages about (label, group) cells."""
+        return self.labels.map({0: str(self.classes[0]), 1: str(self.classes[1])})
+
+
+def read_labelled(
+    path: Path,
+    *,
+    target: str,
+    positive: str | None,
+    sensitive: Sequence[str],
+    drop: Sequence[str] = (),
+    keep_sensitive: bool = False,
+    **how: str | None,
+) -> LabelledTable:
+    """Read a file and assign a role to every column; ``how`` is passed on to `open_table`."""
+    from gcig.data.reading import open_table
+
+    drop = [name for each in drop for name in split_names(each)]
+    roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
+    reading = open_table(path, **how).read()
+    frame = reading.frame
+    _check_roles(roles, list(frame.columns), path)
+    labels, classes = _labels(frame[target], positive, path)
+    for name in sensitive:
+        _check_group_column(frame[name], path)
+    left_out = {target, *drop, *(() if keep_sensitive else sensitive)}
+    inputs = frame[[name for name in frame.columns if name not in left_out]]
+    if inputs.shape[1] == 0:
+        raise click.ClickException(
+            f"{path}: no column is left to predict from: {_listed(left_out)} are not inputs."
+        )
+    return LabelledTable(
+        path=path,
+        reading=reading,
+        inputs=inputs,
+        labels=labels,
+        classes=classes,
+        sensitive=frame[list(sensitive)],
+        target=target,
+        dropped=tuple(drop),
+        keep_sensitive=keep_sensitive,
+    )
+
+
+def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], path: Path) -> None:
+    for option, names in roles.items():
+        for name in names:
+            if name not in columns:
+                guess = did_you_mean(name, columns, introduction="It has")
+                raise click.ClickException(f"{path} has no column '{name}' ({option}). {guess}")
+    for name, count in Counter(name for names in roles.values() for name in names).items():
+        if count > 1:
+            options = " and ".join(option for option, names in roles.items() if name in names)
+            raise click.ClickException(f"Column '{name}' is named twice ({options}): assign one role to it.")
+
+
+def _listed(names: Any, limit: int = 20) -> str:
+    from gcig._tables import listed
+
+    return listed(names, limit)
+
+
+def _labels(
+    column: pd.Series[Any], positive: str | None, path: Path
+) -> tuple[pd.Series[Any], tuple[Any, Any]]:
+    """Return the target as 0 and 1, and the values that they represent."""
+    import pandas as pd
+
+    from gcig._tables import checked_column, factorise, level_name
+
+    name = str(column.name)
+    where = f"{path}: the target '{name}'"
+    codes, values = factorise(checked_column(column, {"column": name}))
+    names = [level_name(value) for value in values]
+    if len(values) != 2:
+        few = f": {_listed(names)}" if len(values) <= 10 else ""
+        hint = (
+            "With one value there is nothing to learn" if len(values) == 1 else "Keep the rows of two values"
+        )
+        raise click.ClickException(f"{where} must have two values, but has {len(values)}{few}. {hint}.")
+    if missing := int(column.isna().sum()):
+        raise click.ClickException(
+            f"{where} is empty in {missing} of {len(column)} rows: fill in a value, or drop those rows."
+        )
+    if positive is None:
+        if values[0] not in (0, -1) or values[1] != 1:
+            raise click.ClickException(
+                f"{where} has the values '{names[0]}' and '{names[1]}': choose with --positive which is 1."
+            )
+        positive = names[1]
+    if positive not in names:
+        raise click.ClickException(
+            f"{where} has no value '{positive}' (--positive): it has '{names[0]}' and '{names[1]}'."
+        )
+    one = names.index(positive)
+    labels = pd.Series((codes == one).astype("int64"), index=column.index, name=name)
+    return labels, (values[1 - one], values[one])
+
+
+def _check_group_column(column: pd.Series[Any], path: Path) -> None:
+    """Raise an error in the words of the shell for the most common faults of protected columns."""
+    where = f"{path}: the protected attribute '{column.name}'"
+    if missing := int(column.isna().sum()):
+        raise click.ClickException(
+            f"{where} is empty in {missing} of {len(column)} rows: drop those rows, or fill in a word such "
+            "as 'unknown', which becomes a separate group."
+        )
+    n_groups = int(column.nunique())
+    if n_groups == 1:
+        raise click.ClickException(f"{where} has one value only: fairness compares at least two groups.")
+    if n_groups > _MAX_GROUPS:
+        raise click.ClickException(
+            f"{where} has {n_groups} different values (at most {_MAX_GROUPS}): it is probably an identifier "
+            "or a measurement. Name a column of categories, or add one with ranges such as 'under 30'."
+        )
+
+
+def describe_reading(table: LabelledTable) -> str:
+    """Describe the file, each column on one line, and the decisions that were made while reading."""
+    reading = table.reading
+    size = f"{counted(len(reading.frame), 'row')}, {counted(reading.frame.shape[1], 'column')}"
+    if reading.separator is None:
+        how = "Parquet"
+    else:
+        between = _SEPARATORS.get(reading.separator, repr(reading.separator))
+        mark = "commas" if reading.decimal == "," else "points"
+        how = f"CSV in {reading.encoding}, {between} between entries, decimal {mark}"
+    rows = list(column_readings(table))
+    lines = [f"{table.path}: {size} ({how}).", "", format_table(("column", "role", "read as"), rows), ""]
+    lines += [f"Note: {note}." for note in reading.notes]
+    return "\n".join(lines)
+
+
+def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, role and type of every column in the order of the file, without quoting any input."""
+    frame = table.reading.frame
+    for name in frame.columns:
+        column = frame[name]
+        if name == table.target:
+            yield name, "target", _describe_target(table)
+        elif name in table.dropped:
+            yield name, "dropped", "not used"
+        elif name in table.sensitive:
+            kept = "also an input" if table.keep_sensitive else "not an input"
+            yield name, "protected", f"{_describe_groups(column)}; {kept}"
+        else:
+            yield name, "input", _describe_input(column)
+
+
+def _describe_target(table: LabelledTable) -> str:
+    counts = table.labels.value_counts()
+    return "; ".join(
+        f"{label} is {str(table.classes[label])!r} ({counted(int(counts[label]), 'row')})" for label in (1, 0)
+    )
+
+
+def _describe_groups(column: pd.Series[Any]) -> str:
+    from gcig._tables import level_name
+
+    counts = column.value_counts()
+    shown = [f"{level_name(group)!r} ({n:,})" for group, n in counts.head(_MAX_GROUPS_LISTED).items()]
+    more = f" and {len(counts) - _MAX_GROUPS_LISTED} more" if len(counts) > _MAX_GROUPS_LISTED else ""
+    return f"groups {', '.join(shown)}{more}"
+
+
+def _describe_input(column: pd.Series[Any]) -> str:
+    from pandas.api import types as pt
+
+    missing, distinct = int(column.isna().sum()), int(column.nunique())
+    if pt.is_bool_dtype(column.dtype):
+        kind = "true or false"
+    elif pt.is_numeric_dtype(column.dtype):
+        kind = "number"
+    else:
+        kind = f"text, {counted(distinct, 'category')}"
+    remarks = [kind]
+    if missing:
+        remarks.append(f"{missing:,} missing")
+    if distinct <= 1:
+        remarks.append("one value only: no information")
+    elif distinct == len(column) > 20 and not pt.is_float_dtype(column.dtype):
+        remarks.append("different in every row: if it is an identifier, use --drop")
+    return ", ".join(remarks)
