@@ -110,12 +110,12 @@ def test_the_folder_of_a_comparison_is_named_after_its_file(shell, loans_csv, tm
     assert "Report:  loans-comparison/report.html" in printed
 
 
-def test_report_draws_a_model_again(shell, model):
+def test_report_redraws_a_model(shell, model):
     page = (model / "report.html").read_text()
     (model / "report.html").unlink()
     assert shell("report", model)[0] == 0
     assert (model / "report.html").read_text() == page
-    for words in ("FairX on loans.csv", "held-out rows", "how each column was read"):
+    for words in ("FairX on loans.csv", "held-out rows", "how was each column read"):
         assert words in page
 
 
