@@ -141,4 +141,4 @@ def test_suppressed_cells_and_proxies_are_named():
     text = Page(audit_page(record)).text
     assert "1 cell suppressed" in text
     assert "fewer than 20 rows: >50K, Male." in text
-    assert "determine the group: relationship." in text
+    assert "can use them in its place: relationship." in text

@@ -27,7 +27,7 @@ from gcig.report.blocks import (
 )
 from gcig.report.document import page
 from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, estimate
+from gcig.report.tables import estimate, number_entry
 from gcig.report.trade_off import trade_off_figures
 
 __all__ = ["audit_page"]
@@ -140,7 +140,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
             estimate(audit.procedural.gcig),
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
-            Entry(number(audit.procedural.effective_columns, 1), audit.procedural.effective_columns),
+            number_entry(audit.procedural.effective_columns, 1),
             "collapsed" if point.collapsed else "on the front" if on else "dominated",
         )
         for name, audit, point, on in zip(names, audits, points, on_front, strict=True)

@@ -7,7 +7,7 @@ from gcig.records.formatting import count, number, percent
 from gcig.report import charts
 from gcig.report.blocks import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, Value, estimate, rows_entry
+from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
 
 __all__ = ["columns_section", "histogram_figure", "profiles_figure", "reasons_section", "stability_section"]
 
@@ -105,21 +105,25 @@ def _measures_table(record: AuditRecord) -> TableBlock:
             estimate(found.excess),
             "GCIG (with references from the audited rows) minus the noise floor: the part due to the model",
         ),
-        ("p-value", number(found.p_value), "share of shuffles with a GCIG at least as large"),
+        ("p-value", number_entry(found.p_value, 3), "share of shuffles with a GCIG at least as large"),
         *_other_definitions(record),
         (
             "Effective columns",
             number(found.effective_columns, 1),
             "columns that the reasons rest on",
         ),
-        ("Completeness", number(found.completeness, 4), "relative error of the attributions; 0 is exact"),
+        (
+            "Completeness",
+            number_entry(found.completeness, 4),
+            "relative error of the attributions; 0 is exact",
+        ),
         ("Rows without reasons", found.undefined_rows, "left out of every mean above"),
     ]
     if math.isfinite(found.standard_error):
         rows.append(
             (
                 "Sampling error",
-                number(found.standard_error, 4),
+                number_entry(found.standard_error, 4),
                 "of GCIG, due to sampled Shapley values",
             )
         )
@@ -127,7 +131,7 @@ def _measures_table(record: AuditRecord) -> TableBlock:
         rows.append(
             (
                 "Clipped probabilities",
-                percent(found.clipped, 1),
+                Entry(percent(found.clipped, 1), found.clipped),
                 "those closer than 0.001 to 0 or 1",
             )
         )
@@ -146,10 +150,10 @@ def _columns_counted(record: AuditRecord) -> str:
 def _other_definitions(record: AuditRecord) -> list[tuple[Value, ...]]:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
-        ("GCIG with the l2 norm", number(found.gcig_l2), "on another scale than GCIG"),
+        ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on another scale than GCIG"),
         (
             "GCIG on encoded columns",
-            number(found.gcig_raw),
+            number_entry(found.gcig_raw, 3),
             "the paper's: each category is a column",
         ),
     ]
@@ -194,7 +198,7 @@ def columns_section(record: AuditRecord) -> Section:
         "column",
         "share",
         "contribution",
-        "favours most when compared with",
+        "highest under",
         "difference",
         *(f"under {group}" for group in groups),
     )
@@ -222,7 +226,11 @@ def _proxy_note(record: AuditRecord) -> list[Block]:
     if not record.proxy_columns:
         return []
     names = ", ".join(record.proxy_columns)
-    return [Callout("caution", f"These columns of the table determine the group: {names}.")]
+    return [
+        Callout(
+            "caution", f"These columns determine the group, and a model can use them in its place: {names}."
+        )
+    ]
 
 
 def stability_section(record: AuditRecord) -> Section:

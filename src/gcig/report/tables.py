@@ -23,6 +23,7 @@ __all__ = [
     "entry_text",
     "estimate",
     "mean_sd",
+    "number_entry",
     "rows_entry",
     "sort_value",
     "to_csv",
@@ -109,6 +110,11 @@ def sort_value(value: Value) -> float | None:
     if found is None or isinstance(found, str) or math.isnan(found):
         return None
     return float(found)
+
+
+def number_entry(value: float, digits: int) -> Entry:
+    """Return a number with its own number of decimals as an entry."""
+    return Entry(formatting.number(value, digits), value)
 
 
 def mean_sd(values: Sequence[float], digits: int = 3) -> Entry:

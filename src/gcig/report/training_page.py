@@ -12,7 +12,7 @@ from gcig.report.comparison_page import groups_table
 from gcig.report.document import page
 from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary, pooled_rates
-from gcig.report.tables import Entry, Value
+from gcig.report.tables import Entry, Value, number_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
 
 __all__ = ["training_page"]
@@ -97,6 +97,7 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     rows: list[tuple[Value, ...]] = [
         (name, *(_measured(e, field) for e in evaluations.values()), hint)
         for name, (field, hint) in _MEASURES.items()
+        if field != "gcig_raw" or any(math.isfinite(e.gcig_raw) for e in evaluations.values())
     ]
     return [
         trade_off_figures(points, noise_floor=chosen.eo_noise_floor),
@@ -144,8 +145,7 @@ def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
     )
     profiles = {label: [part.get(name, math.nan) for name in names] for label, part in parts.items()}
     rows: list[tuple[Value, ...]] = [
-        (name, *(Entry(number(values[i], 4), values[i]) for values in profiles.values()))
-        for i, name in enumerate(names)
+        (name, *(number_entry(values[i], 4) for values in profiles.values())) for i, name in enumerate(names)
     ]
     chart = charts.attribution_profiles(
         names[:_CHART_COLUMNS],

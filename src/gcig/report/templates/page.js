@@ -1,8 +1,8 @@
 (function () {
   "use strict";
 
-  // Tables sort by the column whose header is pressed: numbers by data-value, text by the alphabet,
-  // what is not defined always last.
+  // A click on a column header sorts the table: numbers by data-value, text alphabetically, undefined
+  // values always last.
   function sortKey(row, column) {
     var cell = row.cells[column];
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
@@ -83,7 +83,7 @@
     window.addEventListener("afterprint", function () { show(select.selectedIndex); });
   });
 
-  // Paper cannot be opened: print what the explanations hold.
+  // Open all explanations before printing, and close them afterwards.
   var closed = [];
   window.addEventListener("beforeprint", function () {
     closed = Array.from(document.querySelectorAll("details:not([open])"));
