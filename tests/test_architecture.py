@@ -1,0 +1,106 @@
+"""Architecture pages: folders, layers, and every file that a fit, an audit and a reproduction reach."""
+
+import inspect
+import re
+import sys
+import threading
+import tomllib
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import gcig
+from gcig.cli import main
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "gcig"
+PATHS = {name: DOCS / "architecture" / f"{name}.rst" for name in ("fit", "audit", "reproduction")}
+
+
+def files_on(page):
+    """Return the files of the package that a page names, such as ``core/disparity.py``."""
+    return set(re.findall(r"``([\w/]+\.(?:py|html))``", page.read_text("utf-8")))
+
+
+@contextmanager
+def traced_files():
+    """Collect the files of the package whose functions are called.
+
+    Module and class bodies do not count, nor do ``__init__.py`` files, which only import names.
+    """
+    reached = set()
+    folder = str(Path(gcig.__file__).parent) + "/"
+
+    def profile(frame, event, _argument):
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(folder):
+            reached.add(code.co_filename.removeprefix(folder))
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield reached
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        reached -= {file for file in reached if file.endswith("__init__.py")}
+
+
+@pytest.fixture(scope="module")
+def table():
+    data = gcig.load_dataset("german")
+    return data.X[:400], data.y[:400], data.sensitive_features[:400]
+
+
+@pytest.fixture(scope="module")
+def reached(table, tmp_path_factory):
+    """Return the files that a fit with an evaluation and an audit with a report reach."""
+    X, y, groups = table
+    folder = tmp_path_factory.mktemp("audit")
+    model = gcig.FairXClassifier(max_epochs=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two epochs are too few for a good model
+        with traced_files() as fit:
+            model.fit(X, y, sensitive_features=groups)
+            gcig.evaluate(model, X, y, sensitive_features=groups, n_bootstrap=20)
+        with traced_files() as audit:
+            found = gcig.audit(model, X, y, sensitive_features=groups, n_bootstrap=20, n_shuffles=19)
+            found.to_html(folder / "audit.html")
+            found.check(max_gcig=0.3)
+    return {"fit": fit, "audit": audit}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_files_on_the_pages_exist(name):
+    missing = {file for file in files_on(PATHS[name]) if not (PACKAGE / file).is_file()}
+    assert not missing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fit", "audit"])
+def test_path_names_every_file_that_it_reaches(name, reached):
+    assert not sorted(reached[name] - files_on(PATHS[name]))
+
+
+@pytest.mark.slow
+def test_reproduction_names_every_file_that_it_reaches(tmp_path):
+    options = "--datasets german --methods unconstrained,fairx --folds 2 --jobs 1"
+    with traced_files() as reached:
+        assert main(["reproduce", *options.split(), "--out", str(tmp_path / "run")]) == 0
+    assert not sorted(reached - files_on(PATHS["fit"]) - files_on(PATHS["reproduction"]))
+
+
+def test_map_lists_every_folder_and_the_layers():
+    page = (DOCS / "architecture.rst").read_text("utf-8")
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("*/__init__.py")}
+    listed = set(re.findall(r"^   \* - ``(\w+)/``$", page, re.MULTILINE))
+    assert listed == folders
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    layers = [re.sub(r"[()]", "", layer) for layer in contract["layers"]]
+    (shown,) = re.findall(r"code-block:: text\n\n((?:   .*\n)+)", page)
+    assert [line.strip() for line in shown.strip().splitlines()] == layers[:-1]  # the last one is private
