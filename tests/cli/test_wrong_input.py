@@ -53,7 +53,10 @@ ARGUMENTS = {
     "one fold": (["demo", "--folds", "1"], "2<=x"),
     "no such dataset": (["demo", "--dataset", "adlt"], "Did you mean 'adult'?"),
     "no such card": (["datasets", "adlt"], "Did you mean 'adult'?"),
-    "no such attribute": (["demo", "--dataset", "bank", "--sensitive", "sex"], "on offer: age, marital"),
+    "no such attribute": (
+        ["demo", "--dataset", "bank", "--sensitive", "sex"],
+        "--sensitive 'sex' is not a protected attribute of dataset 'bank'. Available: age, marital",
+    ),
     "no such method": (["demo", "--methods", "fairy"], "Did you mean 'fairx'?"),
     "an empty list of methods": (["demo", "--methods", ","], "There are: unconstrained"),
     "seeds that are none": (["reproduce", "--out", "r", "--seeds", "a,b"], "numbers such as 0,1,2"),

@@ -153,7 +153,7 @@ class TableFile:
 
     @property
     def _may_have_commas(self) -> bool:
-        """Whether decimal commas are possible and the caller did not choose the decimal mark."""
+        """Return whether decimal commas are possible and the caller did not choose the decimal mark."""
         return self.layout is not None and self.decimal is None and self.layout.separator != ","
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:

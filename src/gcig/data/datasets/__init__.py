@@ -1,1 +1,1 @@
-"""The shipped datasets: one file each, with their declaration, registry and cards."""
+"""Datasets: one file each for the shipped ones, and their declaration, registry and cards."""

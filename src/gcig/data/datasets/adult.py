@@ -1,4 +1,4 @@
-"""Adult: does a person earn more than 50,000 dollars a year? US census, 1994."""
+"""Adult: prediction of an income above 50,000 dollars a year. US census, 1994."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ ADULT = DatasetSpec(
         "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     },
     traps=(
-        "The FairX paper prints 4522 rows. It is 45,222: the 48,842 rows of the two raw files, less the "
-        "3,620 with a missing value. Both files are used, in the order adult.data, adult.test.",
-        "relationship holds Husband and Wife, so sex can be read off X after include_sensitive=False.",
-        "education and education-num say the same thing twice, and attributions are shared out between "
+        "The FairX paper prints 4522 rows. The table has 45,222: the 48,842 rows of the two raw files, less "
+        "the 3,620 with a missing value. Both files are used, in the order adult.data, adult.test.",
+        "relationship has the values Husband and Wife, so X reveals sex even with include_sensitive=False.",
+        "education and education-num carry the same information, and attributions are divided between "
         "them. fnlwgt is a sampling weight of the census, not a fact about the person.",
     ),
     harms=(
         "The threshold of 50,000 dollars is arbitrary, and measured disparities depend on it "
         "(Ding, Hardt, Miller and Schmidt 2021, Retiring Adult).",
-        "Incomes and occupations are those of 1994: nothing learnt here should decide about anyone today.",
+        "Incomes and occupations are those of 1994: no model of them should decide about anyone today.",
         "Sex has two values and race five, as the census form had them; others are not represented.",
     ),
 )

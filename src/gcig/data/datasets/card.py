@@ -1,4 +1,4 @@
-"""The card of a dataset: what is declared about it beside what is counted in it."""
+"""The card of a dataset: its declaration, and counts from its table."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from gcig.data.datasets.dataset import group_names, input_columns, labels
 from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
+from gcig.records.audit import SMALLEST_CELL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# A mean over fewer rows says too much about the persons in it.
-SMALLEST_PUBLISHED = 11
-
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """Size and base rate of one group; the rate is None where the group is too small to publish it."""
+    """Size and base rate of one group; the rate of a suppressed (too small) group is None."""
 
     group: str
     rows: int
@@ -29,18 +27,18 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """What to know before using a dataset. Renders as text, as HTML and as a dictionary.
+    """The facts to know before using a dataset, as text, as HTML and as a dictionary.
 
     Attributes
     ----------
     spec
-        What is declared.
+        The declaration.
     inputs
         Names of the columns to predict from.
     rows, base_rate
-        Number of rows, and the share of them with label 1.
+        Number of rows, and the share of rows with label 1.
     groups
-        Name of a protected attribute -> facts of its groups, the largest first.
+        Name of a protected attribute -> facts about its groups, the largest first.
     """
 
     spec: DatasetSpec
@@ -51,7 +49,7 @@ class DatasetCard:
 
     @classmethod
     def from_frame(cls, spec: DatasetSpec, frame: pd.DataFrame) -> DatasetCard:
-        """Count a table that ``check_frame`` has passed."""
+        """Build the card of a table that passed ``check_frame``."""
         y = labels(spec, frame)
         return cls(
             spec=spec,
@@ -62,7 +60,7 @@ class DatasetCard:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything on the card, ready for JSON."""
+        """Return the card as plain values for JSON."""
         counted = {
             "rows": self.rows,
             "columns": len(self.inputs),
@@ -125,16 +123,16 @@ class DatasetCard:
 
 
 def group_facts(y: pd.Series[int], groups: pd.Series[str]) -> tuple[GroupFacts, ...]:
-    """Size and base rate of every group, the largest first."""
+    """Return size and base rate of every group, the largest first."""
     table = y.groupby(groups).agg(["size", "mean"]).sort_values("size", ascending=False, kind="stable")
     return tuple(
-        GroupFacts(str(group), int(size), float(mean) if size >= SMALLEST_PUBLISHED else None)
+        GroupFacts(str(group), int(size), float(mean) if size >= SMALLEST_CELL else None)
         for group, size, mean in table.itertuples()
     )
 
 
 def format_groups(groups: Sequence[GroupFacts]) -> list[str]:
-    """One aligned line of text per group.
+    """Return one aligned line of text per group.
 
     Examples
     --------
@@ -145,7 +143,7 @@ def format_groups(groups: Sequence[GroupFacts]) -> list[str]:
     return [f"  {each.group:<{width}}  {each.rows:>7,} rows  {_rate(each)}" for each in groups]
 
 
-# A hash, a DOI or a column name stays in one piece.
+# Keep hashes, DOIs and column names unbroken.
 _WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -157,5 +155,5 @@ def _title(attribute: ProtectedAttribute, spec: DatasetSpec) -> str:
 
 def _rate(facts: GroupFacts) -> str:
     if facts.base_rate is None:
-        return f"rate not shown: fewer than {SMALLEST_PUBLISHED} rows"
+        return f"rate suppressed: fewer than {SMALLEST_CELL} rows"
     return f"{facts.base_rate:>6.1%} with label 1"

@@ -1,4 +1,4 @@
-"""A dataset's rows: the table that a declaration's loader returns, cut into inputs, labels and groups."""
+"""A loaded dataset: the table of a declaration, split into inputs, labels and groups."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Dataset:
     name
         Name in the registry.
     X
-        The inputs: numbers as numbers, texts as categories.
+        The inputs: numbers, and text as categories.
     y
         The labels, 0 or 1, named after the target.
     sensitive_features
-        The name of each row's group: a Series, or a DataFrame when several attributes were asked for.
+        The group name of each row: a Series, or a DataFrame if several attributes were requested.
     card
-        What there is to know about the data before using it.
+        The card: facts to know before using the data.
 
     Examples
     --------
@@ -64,20 +64,21 @@ class Dataset:
         sensitive: str | Sequence[str] | None = None,
         include_sensitive: bool = True,
     ) -> Dataset:
-        """Cut a table that ``check_frame`` has passed into inputs, labels and groups.
+        """Split a table that passed ``check_frame`` into inputs, labels and groups.
 
         The result shares no memory with ``frame``.
         """
         import pandas as pd
 
-        from gcig._validation import InputError
+        from gcig._tables import InputError
 
         if sensitive is None:
             sensitive = spec.default
         names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
         if not names or len(set(names)) < len(names):
             raise InputError(
-                f"sensitive: got {names}; name each attribute once, of: {', '.join(spec.offered)}"
+                f"must name each attribute once, got {names}. Available: {', '.join(spec.offered)}.",
+                argument="sensitive",
             )
         attributes = [spec.attribute(name) for name in names]
         groups = pd.DataFrame({each.name: group_names(each, frame) for each in attributes})
@@ -88,7 +89,8 @@ class Dataset:
         kept = [column for column in input_columns(spec, frame) if column not in dropped]
         if not kept:
             raise InputError(
-                f"include_sensitive: without {sorted(dropped)} dataset {spec.name!r} has no inputs left"
+                f"must be True: without {sorted(dropped)}, dataset {spec.name!r} has no inputs.",
+                argument="include_sensitive",
             )
         return cls(
             name=spec.name,
@@ -116,54 +118,56 @@ class Dataset:
 
 
 def input_columns(spec: DatasetSpec, frame: pd.DataFrame) -> list[str]:
-    """The names of the inputs: the declared ones, or all columns but the target."""
+    """Return the names of the inputs: the declared ones, or all columns except the target."""
     if spec.inputs is not None:
         return list(spec.inputs)
     return [column for column in frame.columns if column != spec.target]
 
 
 def labels(spec: DatasetSpec, frame: pd.DataFrame) -> pd.Series[int]:
-    """The target as 0 and 1, where 1 is the declared positive value."""
+    """Return the target as 0 and 1; the declared positive value is 1."""
     return (frame[spec.target] == spec.positive).astype("int64")
 
 
 def group_names(attribute: ProtectedAttribute, frame: pd.DataFrame) -> pd.Series[str]:
-    """The name of each row's group, as text; a missing group is an error, not a group called "nan"."""
+    """Return the group name of each row; a missing group is an error, not a group called "nan"."""
     import pandas as pd
 
     if attribute.groups is None:
         groups = frame[attribute.columns[0]]
     else:
-        # A shallow copy, so that the function cannot add columns to the table.
+        # A shallow copy, to which the function may add columns without changing the table.
         groups = pd.Series(attribute.groups(frame.copy(deep=False)), index=frame.index)
     n_missing = int(groups.isna().sum())
     if n_missing:
         raise ValueError(
-            f"protected attribute {attribute.name!r}: {n_missing:,} of {len(groups):,} rows have no group; "
-            f"drop these rows in the loader, or give them a group of their own such as 'unknown'"
+            f"Protected attribute {attribute.name!r}: {n_missing:,} of {len(groups):,} rows have no group. "
+            f"Drop these rows in the loader, or assign a separate group such as 'unknown'."
         )
     return groups.astype(str).rename(attribute.name)
 
 
 def check_frame(spec: DatasetSpec, frame: object) -> pd.DataFrame:
-    """The table that a loader returned, if it is what its declaration says."""
+    """Return the table of a loader; raise an error unless it matches its declaration."""
     import pandas as pd
 
-    where = f"the loader of dataset {spec.name!r}"
+    loader = f"The loader of dataset {spec.name!r}"
     if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"{where} returned {type(frame).__name__}; it has to return a pandas DataFrame")
+        raise ValueError(f"{loader} returned {type(frame).__name__}. It must return a pandas DataFrame.")
     unnamed = [column for column in frame.columns if not isinstance(column, str)]
     if unnamed:
-        raise ValueError(f"{where} returned columns whose names are not texts: {unnamed}; name them")
+        raise ValueError(f"{loader} returned columns whose names are not text: {unnamed}. Rename them.")
     repeated = frame.columns[frame.columns.duplicated()].unique().tolist()
     if repeated:
-        raise ValueError(f"{where} returned columns that occur twice: {repeated}; rename or drop one of each")
+        raise ValueError(
+            f"{loader} returned columns that occur twice: {repeated}. Rename or drop one of each."
+        )
     derived = [column for attribute in spec.protected for column in attribute.columns]
     absent = {spec.target, *derived, *(spec.inputs or ())} - set(frame.columns)
     if absent:
-        raise ValueError(f"{where} returned no column {sorted(absent)}; it has {frame.columns.tolist()}")
+        raise ValueError(f"{loader} returned no column {sorted(absent)}. It has {frame.columns.tolist()}.")
     if spec.rows is not None and len(frame) != spec.rows:
-        raise ValueError(f"{where} returned {len(frame):,} rows where {spec.rows:,} are declared")
+        raise ValueError(f"{loader} returned {len(frame):,} rows, but {spec.rows:,} are declared.")
     _check_target(spec, frame[spec.target])
     return frame
 
@@ -173,13 +177,12 @@ def _check_target(spec: DatasetSpec, target: pd.Series[Any]) -> None:
     n_positive = int((target == spec.positive).sum())
     if n_missing:
         raise ValueError(
-            f"target: {n_missing:,} of {len(target):,} rows of dataset {spec.name!r} have no "
-            f"{spec.target!r}; drop them in the loader"
+            f"{n_missing:,} of {len(target):,} rows of dataset {spec.name!r} have no target "
+            f"{spec.target!r}. Drop them in the loader."
         )
     if n_values != 2 or n_positive == 0:
         raise ValueError(
-            f"target: column {spec.target!r} ({target.dtype}) of dataset {spec.name!r} has {n_values} "
-            f"values in {len(target):,} rows, and {n_positive:,} rows equal "
-            f"positive={spec.positive!r} ({type(spec.positive).__name__}); two values are needed, "
-            f"and `positive` has to be one of them"
+            f"The target {spec.target!r} ({target.dtype}) of dataset {spec.name!r} has {n_values} values in "
+            f"{len(target):,} rows, and {n_positive:,} rows equal positive={spec.positive!r} "
+            f"({type(spec.positive).__name__}). It must have two values, one of them `positive`."
         )

@@ -1,4 +1,4 @@
-"""German Credit: is an applicant a good credit risk? A bank in southern Germany, 1973 to 1975."""
+"""German Credit: prediction of good credit risks. A bank in southern Germany, 1973 to 1975."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
 if TYPE_CHECKING:
     import pandas as pd
 
-# The repository's codebook, in short words. The raw file has the codes; A47 and A95 do not occur in it.
+# The repository's codebook, abbreviated. The raw file holds the codes; A47 and A95 do not occur in it.
 CODEBOOK = {
     "checking_status": {
         "A11": "below 0 DM",
@@ -80,7 +80,7 @@ CODEBOOK = {
 
 
 def read_german() -> pd.DataFrame:
-    """The table with the codebook's words in place of its codes."""
+    """Return the table with the codebook's words in place of its codes."""
     frame = read_shipped("german")
     for column, words in CODEBOOK.items():
         frame[column] = frame[column].cat.rename_categories(words)
@@ -88,12 +88,12 @@ def read_german() -> pd.DataFrame:
 
 
 def sex(frame: pd.DataFrame) -> pd.Series[str]:
-    """Female or male, the first word of attribute 9."""
+    """Return female or male, the first word of attribute 9."""
     return frame["personal_status_sex"].astype(str).str.partition(":")[0]
 
 
 def age_over_25(frame: pd.DataFrame) -> pd.Series[str]:
-    """Two age groups, cut at 25 years."""
+    """Return two age groups, split at 25 years."""
     return two_groups(frame["age"] > 25, "over 25", "25 or younger")
 
 
@@ -134,7 +134,7 @@ GERMAN = DatasetSpec(
             columns=("personal_status_sex",),
             groups=sex,
         ),
-        ProtectedAttribute("age", "Over 25 years, or not.", groups=age_over_25),
+        ProtectedAttribute("age", "Over 25 years old or not.", groups=age_over_25),
     ),
     source="UCI Machine Learning Repository, https://doi.org/10.24432/C5NC77 (german.data)",
     licence="CC BY 4.0",
@@ -142,17 +142,17 @@ GERMAN = DatasetSpec(
     sha256={"german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"},
     traps=(
         "Predicting good credit for everyone gives F1 0.824 with an equalized odds gap of 0 (700 of 1,000 "
-        "rows are good). Read AUC and balanced accuracy beside F1.",
-        "A test fold of 200 rows has (label, group) cells of 22 to 100 rows: an exactly fair model shows an "
-        "equalized odds gap there as well.",
+        "rows are good). Read AUC and balanced accuracy along with F1.",
+        "A test fold of 200 rows has (label, group) cells of 22 to 100 rows: even an exactly fair model "
+        "shows an equalized odds gap there.",
         "The codebook is known to be wrong in places. Groemping (2019, South German Credit Data: Correcting "
         "a Widely Used Data Set) traced the codes back: A92 also holds single men and A93 is married or "
-        "widowed men, so attribute 9 does not tell the sexes apart. `sex` here is the reading that the "
-        "literature uses, and the words in X are the repository's, right or wrong.",
+        "widowed men, so attribute 9 does not separate the sexes. `sex` here follows the literature, and "
+        "the words in X are the repository's, right or wrong.",
     ),
     harms=(
         "Conclusions about women and men from this table are doubtful, see the trap on attribute 9.",
         "The credits were granted in the 1970s, bad ones are over-represented by design, and foreign_worker "
-        "is an input: nothing learnt here should decide about anyone today.",
+        "is an input: no model trained on them should decide about anyone today.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The one list of datasets: the shipped ones, and those that users register."""
+"""The registry of datasets: the shipped ones, and those that users register."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _SPECS: dict[str, DatasetSpec] = {spec.name: spec for spec in (ADULT, GERMAN, COMPAS, COMPAS_PAPER, BANK)}
 
-# Tables that were loaded in this process; callers get copies.
+# Tables loaded in this process; callers get copies.
 _LOADED: dict[str, tuple[pd.DataFrame, DatasetCard]] = {}
 
 
 def list_datasets() -> list[str]:
-    """Names of the datasets that ``load_dataset`` knows.
+    """Return the names of all registered datasets.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def list_datasets() -> list[str]:
 
 
 def dataset_spec(name: str) -> DatasetSpec:
-    """The declaration of a dataset; nothing is read.
+    """Return the declaration of a dataset, without reading its table.
 
     Examples
     --------
@@ -47,9 +47,11 @@ def dataset_spec(name: str) -> DatasetSpec:
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)
     guess = f" Did you mean {close[0]!r}?" if close else ""
-    from gcig._validation import InputError  # with pandas, which listing the datasets can do without
+    from gcig._tables import InputError  # imports pandas, which listing the datasets does not need
 
-    raise InputError(f"name: there is no dataset {name!r}.{guess} On offer: {', '.join(_SPECS)}")
+    raise InputError(
+        f"{name!r} is not a registered dataset.{guess} Available: {', '.join(_SPECS)}.", argument="name"
+    )
 
 
 def load_dataset(
@@ -64,10 +66,10 @@ def load_dataset(
     name
         One of ``list_datasets()``.
     sensitive
-        A protected attribute on offer (the card names them), or a list of several; the default one if None.
+        A protected attribute (the card lists them), or a list of several; the default one if None.
     include_sensitive
-        False drops the columns from ``X`` that the chosen attributes are derived from. Other columns
-        may still give them away.
+        False drops the columns from ``X`` that the chosen attributes are derived from. Other columns may
+        still reveal them.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def load_dataset(
 
     spec = dataset_spec(name)
     if name not in _LOADED:
-        # The copy parts the cache from a table that the loader may still hold.
+        # The copy separates the cache from a table that the loader may still hold.
         frame = check_frame(spec, spec.load()).copy()
         _LOADED[name] = frame, DatasetCard.from_frame(spec, frame)
     frame, card = _LOADED[name]
@@ -92,7 +94,7 @@ def load_dataset(
 
 
 def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSpec:
-    """Add a dataset to those that ``load_dataset`` knows, for this process.
+    """Register a dataset for this process.
 
     Parameters
     ----------
@@ -116,11 +118,11 @@ def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSp
     [0, 1]
     """
     if not isinstance(spec, DatasetSpec):
-        raise TypeError(f"spec: got {type(spec).__name__}; give a DatasetSpec")
+        raise TypeError(f"spec must be a DatasetSpec, got {type(spec).__name__}.")
     if spec.name in _SPECS and not overwrite:
         raise ValueError(
-            f"name: a dataset {spec.name!r} is registered already; choose another name, "
-            f"or replace it with overwrite=True"
+            f"A dataset called {spec.name!r} is already registered. Choose another name, or replace it with "
+            "overwrite=True."
         )
     _SPECS[spec.name] = spec
     _LOADED.pop(spec.name, None)

@@ -1,4 +1,4 @@
-"""The data files that come with the package. Every read checks the file's SHA-256 first."""
+"""The data files that ship with the package. Every read checks the SHA-256 of the file first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANIFEST = "manifest.json"
 
 
 def read_shipped(name: str) -> pd.DataFrame:
-    """The shipped table of that name: numbers as integers, texts as categories, nothing missing."""
+    """Read a shipped table: numbers as integers, text as categories, nothing missing."""
     import pandas as pd
 
     # Without na_filter=False pandas would read the category "None" as a missing value.
@@ -25,19 +25,19 @@ def read_shipped(name: str) -> pd.DataFrame:
 
 
 def shipped_bytes(name: str) -> bytes:
-    """The compressed file as it lies in the package, if it is the one that the manifest names."""
+    """Return the compressed file of a table; raise an error unless its hash is that of the manifest."""
     file = f"{name}.csv.gz"
     content = files(__package__).joinpath("files", file).read_bytes()
     found, expected = sha256(content).hexdigest(), manifest()[file]["sha256"]
     if found != expected:
         raise ValueError(
-            f"data file {file} is damaged: its sha256 is {found}, the manifest says {expected}; "
-            f"install gcig again"
+            f"data file {file} is damaged: its sha256 is {found}, but the manifest says {expected}. "
+            f"Reinstall gcig."
         )
     return content
 
 
 def manifest() -> dict[str, Any]:
-    """File name -> SHA-256 of the file and of the table in it, and its number of rows."""
+    """Return the manifest: file name -> SHA-256 of the file and of its table, and its number of rows."""
     loaded: dict[str, Any] = json.loads(files(__package__).joinpath("files", MANIFEST).read_text("utf-8"))
     return loaded

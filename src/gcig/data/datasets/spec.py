@@ -1,6 +1,6 @@
-"""The declaration of a dataset: facts that are known before a row is read.
+"""The declaration of a dataset: facts that are known before any row is read.
 
-pandas is not imported here: listing the declarations must stay quick.
+This module does not import pandas: listing the declarations must stay fast.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-# Names become parts of file names in results, so nothing that a path could trip over.
+# Names become parts of file names in results, so they contain only characters that are safe in paths.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class ProtectedAttribute:
-    """A protected attribute on offer: what it is called, and how the groups follow from the table.
+    """A protected attribute of a dataset: its name, and how its groups are derived from the table.
 
     Parameters
     ----------
     name
-        What users ask for with ``sensitive=``.
+        The name that users pass as ``sensitive=``.
     description
         One sentence for the card.
     columns
-        The columns it is derived from, which ``include_sensitive=False`` drops from the inputs.
-        Empty means the column called ``name``.
+        The columns that it is derived from, which ``include_sensitive=False`` drops from the inputs. Empty
+        means the column called ``name``.
     groups
-        Table -> one group name per row (a Series, or an array in the order of the rows). None takes
-        the values of the only column as they are.
+        Function from the table to one group name per row (a Series, or an array in the order of the rows).
+        None uses the values of the only column.
 
     Examples
     --------
@@ -50,43 +50,43 @@ class ProtectedAttribute:
             object.__setattr__(self, "columns", (self.name,))
         if self.groups is None and len(self.columns) != 1:
             raise ValueError(
-                f"protected attribute {self.name!r}: {len(self.columns)} columns need a function "
-                f"`groups` that says how they make groups"
+                f"Protected attribute {self.name!r} has {len(self.columns)} columns: pass a function "
+                "`groups` that derives the groups from them."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-    """The declaration of a dataset: where it comes from, what is predicted, and whom it can hurt.
+    """The declaration of a dataset: its origin, its target, its protected attributes and its known harms.
 
-    Only the first five parameters are needed; the others fill the card.
+    Only the first five parameters are required; the others complete the card.
 
     Parameters
     ----------
     name
         Lower-case letters, digits, ``.``, ``_`` and ``-``.
     load
-        Function without arguments that returns a pandas DataFrame: inputs and target. It is called once.
+        Function without arguments that returns a pandas DataFrame of inputs and target. It is called once.
     target
         The column to predict. It has two values.
     positive
         The value of the target that becomes 1; the other becomes 0.
     protected
-        The attributes on offer.
+        The protected attributes to choose from.
     default
-        Name of the attribute taken when the user names none; the first one if empty.
+        Name of the attribute that is used if the user names none; the first one if empty.
     inputs
         The columns to predict from; all but the target if None.
     rows
-        The declared number of rows. Loading fails when the table has another.
+        The declared number of rows. Loading fails if the table has a different number.
     title, positive_means, source, licence, citation
-        Words for the card.
+        Texts for the card.
     sha256
         Name of a raw file -> its SHA-256.
     traps
-        What misleads those who do not know the data.
+        Properties of the data that mislead analysts who do not know them.
     harms
-        What is known to be wrong with using it.
+        Known harms of using the data.
 
     Examples
     --------
@@ -122,14 +122,14 @@ class DatasetSpec:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"name: {self.name!r} does not serve as a file name; use lower-case letters, digits, "
-                f"'.', '_' and '-', such as 'loans-2024'"
+                f"name {self.name!r} cannot be part of a file name: use lower-case letters, digits, '.', '_' "
+                "and '-', such as 'loans-2024'."
             )
         names = [attribute.name for attribute in self.protected]
         if not names or len(set(names)) < len(names):
             raise ValueError(
-                f"protected: dataset {self.name!r} offers {names}; give at least one ProtectedAttribute, "
-                f"each with a name of its own"
+                f"protected: dataset {self.name!r} has the protected attributes {names}. Pass at least one "
+                "ProtectedAttribute, each with a unique name."
             )
         for missing, words in (("default", names[0]), ("title", self.name)):
             if not getattr(self, missing):
@@ -138,27 +138,30 @@ class DatasetSpec:
             object.__setattr__(self, "positive_means", f"{self.target} is {self.positive}")
         self.attribute(self.default)
         if self.inputs is not None and self.target in self.inputs:
-            raise ValueError(f"inputs: dataset {self.name!r} has its target {self.target!r} among its inputs")
+            raise ValueError(
+                f"inputs of dataset {self.name!r} include its target {self.target!r}: remove it."
+            )
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """Names of the protected attributes on offer."""
+        """Return the names of the protected attributes."""
         return tuple(attribute.name for attribute in self.protected)
 
     def attribute(self, name: str) -> ProtectedAttribute:
-        """The protected attribute of that name."""
+        """Return the protected attribute with the given name."""
         for attribute in self.protected:
             if attribute.name == name:
                 return attribute
-        from gcig._validation import InputError  # with pandas, which listing the datasets can do without
+        from gcig._tables import InputError  # imports pandas, which listing the datasets does not need
 
         raise InputError(
-            f"sensitive: dataset {self.name!r} has no protected attribute {name!r}; "
-            f"on offer: {', '.join(self.offered)}"
+            f"{name!r} is not a protected attribute of dataset {self.name!r}. Available: "
+            f"{', '.join(self.offered)}.",
+            argument="sensitive",
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What is declared, ready for JSON."""
+        """Return the declaration as plain values for JSON."""
         return {
             "name": self.name,
             "title": self.title,
@@ -179,7 +182,7 @@ class DatasetSpec:
 
 
 def two_groups(member: pd.Series[bool], inside: str, outside: str) -> pd.Series[str]:
-    """Two named groups from a condition on the rows.
+    """Return two named groups from a condition on the rows.
 
     Examples
     --------
