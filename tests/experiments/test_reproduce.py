@@ -15,7 +15,6 @@ from gcig.benchmark.run_files import RunError
 from gcig.data.datasets.dataset import ProtectedAttribute
 from gcig.experiments import (
     ablation,
-    baseline_kinds,
     comparison,
     cost,
     design_choices,
@@ -25,9 +24,8 @@ from gcig.experiments import (
 )
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
-from gcig.experiments.documentation import restructured_text, write_documentation
-from gcig.experiments.drawing import draw
-from gcig.experiments.publishing import publish
+from gcig.experiments.figures import draw
+from gcig.experiments.publishing import publish, restructured_text, write_documentation
 from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.request import Request
 
@@ -65,7 +63,7 @@ def draw_one(figure, kind):
 def patched():
     """The experiments on the small dataset, with fewer settings."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ablation, sensitivity, design_choices, pareto, baseline_kinds):
+        for module in (ablation, sensitivity, design_choices, pareto):
             patch.setattr(module, "DATASETS", (NAME,))
         patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
         patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"norm": "l2"}}})
@@ -103,7 +101,7 @@ def test_results_have_a_row_a_fold_and_the_columns_that_are_promised(run):
 def test_every_table_and_figure_is_written_in_every_format(run):
     tables = {file.stem for file in (run / "tables").iterdir()}
     assert {"comparison", "wins", "differences", "pooled", "correlation", "ablation"} <= tables
-    assert {"sensitivity", "design_choices", "baseline_kinds", "cost", "pareto", "contradictions"} <= tables
+    assert {"sensitivity", "design_choices", "references", "cost", "pareto", "contradictions"} <= tables
     assert {"datasets", "t_tests", "chosen_parameters"} <= tables
     assert {file.suffix for file in (run / "tables").iterdir()} == {".md", ".csv", ".tex"}
     figures = {file.name for file in (run / "figures").iterdir()}
@@ -185,20 +183,20 @@ def test_other_parameters_are_another_run(run, patched):
 
 
 def test_what_another_process_measures_is_not_measured_twice(tmp_path):
-    from gcig.experiments.reproduce import _once
+    from gcig.experiments.reproduce import _measure_once
 
     def wait_for_it():
         thread.join(timeout=0.5)
         assert thread.is_alive()  # waits for us
         return [{"by": "first"}]
 
-    thread = Thread(target=_once, args=(tmp_path, "cost", lambda: [{"by": "second"}]))
+    thread = Thread(target=_measure_once, args=(tmp_path, "cost", lambda: [{"by": "second"}]))
 
     def first():
         thread.start()
         return wait_for_it()
 
-    _once(tmp_path, "cost", first)
+    _measure_once(tmp_path, "cost", first)
     thread.join()
     assert json.loads((tmp_path / "measured" / "cost.json").read_text()) == [{"by": "first"}]
 
@@ -214,7 +212,7 @@ def test_shards_together_are_the_whole(tmp_path, patched):
     pd.testing.assert_frame_equal(one, other)
 
 
-def test_failed_cells_are_said_so(tmp_path, patched, monkeypatch):
+def test_failed_trials_are_reported(tmp_path, patched, monkeypatch):
     from gcig.methods.registry import METHODS
 
     def fail(self, X, y, **other):
@@ -252,7 +250,7 @@ def test_the_documentation_page_is_made_from_the_run(run, tmp_path):
     page = write_documentation(run, tmp_path / "docs" / "reproduction.rst")
     text = page.read_text()
     assert text.startswith("The paper reproduced\n====")
-    assert "RQ1: the methods compared" in text
+    assert "RQ1: comparison of methods" in text
     assert "figures/comparison.svg" in text
     docutils = pytest.importorskip("docutils.core")
     made = docutils.publish_string(

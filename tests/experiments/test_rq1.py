@@ -42,12 +42,12 @@ def test_settings_are_every_method_with_its_parameters_on_every_dataset():
 
 def test_the_paper_stands_below_ours(tables):
     table = tables["comparison"]
-    (ours,) = rows_of(table, dataset="adult", metric="GCIG")
-    (theirs,) = rows_of(table, dataset="adult", metric="GCIG, paper")
+    (ours,) = rows_of(table, dataset="adult", metric="GCIG (raw)")
+    (theirs,) = rows_of(table, dataset="adult", metric="GCIG (raw), paper")
     assert table.rows.index(theirs) == table.rows.index(ours) + 1
     assert entry_text(theirs[-1]) == "0.054 ± 0.005"
     assert entry_text(ours[-1]).startswith("0.04")
-    assert not rows_of(table, dataset="compas", metric="GCIG, paper")  # not in the paper
+    assert not rows_of(table, dataset="compas", metric="GCIG (raw), paper")  # not in the paper
     assert not rows_of(table, dataset="adult", metric="AUC, paper")
 
 
@@ -70,7 +70,7 @@ def test_a_model_that_lives_on_fewer_columns_is_named():
 
 def test_the_best_mean_is_marked(tables):
     table = tables["comparison"]
-    row = table.rows.index(rows_of(table, dataset="german", metric="GCIG")[0])
+    row = table.rows.index(rows_of(table, dataset="german", metric="GCIG (raw)")[0])
     assert [column for (r, column) in table.marks if r == row] == [len(table.header) - 1]
 
 
@@ -107,22 +107,22 @@ def test_an_unfinished_run_has_tables_all_the_same():
 def test_differences_carry_a_reason(tables):
     table = tables["differences"]
     found = {(row[0], row[1], row[2]): row for row in table.rows}
-    assert ("bank", "GCIG", "DIR") not in found  # 0.170 against 0.169 +- 0.014
+    assert ("bank", "GCIG (raw)", "DIR") not in found  # 0.170 against 0.169 +- 0.014
     row = found["adult", "F1", "Unconstrained"]
     assert row[5] == pytest.approx(0.7 - 0.669, abs=0.002)
     assert "threshold" in row[6]
-    assert f"{len(table.rows)} of 84 means" in table.notes[0]
+    assert f"{len(table.rows)} of the 84 means" in table.notes[0]
 
 
 def test_wins_are_counted_on_unrounded_means():
     rows = [fold_row(d, m, 0) for d in ("german", "bank") for m in ("dir", "fairx")]
     frame = frame_of(rows)
-    frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig"] -= 1e-6
-    made = comparison.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], expected=1)
+    frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig_raw"] -= 1e-6
+    made = significance.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2)
     by = {(row[0], row[1]): row for row in made["wins"].rows}
-    assert by["GCIG", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
-    assert by["GCIG", "FairX"][2] == "1 / 0 / 2"
-    assert by["GCIG", "FairX"][4] == "4 / 0 / 4"  # the paper's
+    assert by["GCIG (raw)", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
+    assert by["GCIG (raw)", "FairX"][2] == "1 / 0 / 2"
+    assert by["GCIG (raw)", "FairX"][4] == "4 / 0 / 4"  # the paper's
     assert by["F1", "FairX"][4:6] == ("2 / 2 / 1", "1 / 2 / 2")
 
 
@@ -145,26 +145,26 @@ def test_the_figure_has_a_panel_a_dataset_and_outlines_for_the_paper(frame):
 def test_ranks_and_tests_say_what_they_cannot_show(frame):
     made = significance.tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
-    assert ranks[0] == "GCIG"
+    assert ranks[0] == "GCIG (raw)"
     assert entry_text(ranks[-1]) == "1.00"
     assert "4.03 apart" in made["ranks"].notes[0]
     assert "0.0625" in made["t_tests"].notes[1]
-    gcig = rows_of(made["t_tests"], dataset="adult", metric="GCIG")[0]
+    gcig = rows_of(made["t_tests"], dataset="adult", metric="GCIG (raw)")[0]
     assert entry_text(gcig[2]).endswith("(p <0.001)")
     assert gcig[2].value == pytest.approx(-0.12, abs=0.005)
 
 
 def test_differences_are_paired_by_fold(frame):
     shuffled = frame.sample(frac=1, random_state=1)
-    expected = significance.paired_differences(frame, "german", "dir", "gcig")
-    found = significance.paired_differences(shuffled, "german", "dir", "gcig")
+    expected = significance.paired_differences(frame, "german", "dir", "gcig_raw")
+    found = significance.paired_differences(shuffled, "german", "dir", "gcig_raw")
     assert found.tolist() == expected.tolist()
     lacking = frame[~((frame["method"] == "dir") & (frame["fold"] == 3))]
-    assert len(significance.paired_differences(lacking, "german", "dir", "gcig")) == 4
+    assert len(significance.paired_differences(lacking, "german", "dir", "gcig_raw")) == 4
 
 
 def test_summary_keeps_the_order_asked_for(frame):
-    table = means(frame, "gcig", datasets=["bank", "german"], methods=["fairx", "dir"])
+    table = means(frame, "gcig_raw", datasets=["bank", "german"], methods=["fairx", "dir"])
     assert list(table.index) == ["bank", "german"]
     assert list(table.columns) == ["fairx", "dir"]
     assert ordered(["x", "bank", "x"], first=("german", "bank")) == ["bank", "x"]

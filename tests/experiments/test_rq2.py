@@ -14,9 +14,9 @@ def frame() -> pd.DataFrame:
     return comparison_frame()
 
 
-def test_the_papers_cells_are_140(frame):
+def test_the_papers_datasets_have_140_trials(frame):
     parts = correlation.populations(frame)
-    assert len(parts["the paper's cells"]) == 140
+    assert len(parts["the paper's datasets"]) == 140
     assert set(parts["compas instead of compas-paper"]["dataset"]) == {"german", "compas", "adult", "bank"}
     assert len(parts["all datasets"]) == 175
     assert len(parts["adult"]) == 35
@@ -27,15 +27,15 @@ def test_within_datasets_the_means_are_gone():
     rng = np.random.default_rng(0)
     rows = [
         fold_row(
-            name, f"m{i}", fold, eo_gap=base + rng.normal(scale=0.01), gcig=base + rng.normal(scale=0.01)
+            name, f"m{i}", fold, eo_gap=base + rng.normal(scale=0.01), gcig_raw=base + rng.normal(scale=0.01)
         )
         for name, base in (("german", 0.1), ("bank", 0.5))
         for i in range(8)
         for fold in range(5)
     ]
     parts = correlation.populations(frame_of(rows))
-    pooled = correlation.associate(parts["the paper's cells"], draws=50)["pearson"].r
-    within = correlation.associate(parts["the paper's cells, within datasets"], draws=50)["pearson"].r
+    pooled = correlation.associate(parts["the paper's datasets"], draws=50)["pearson"].r
+    within = correlation.associate(parts["the paper's datasets, within datasets"], draws=50)["pearson"].r
     assert pooled > 0.99
     assert abs(within) < 0.3
 
@@ -43,26 +43,26 @@ def test_within_datasets_the_means_are_gone():
 def test_the_numbers_are_those_of_scipy(frame):
     rows = frame[frame["dataset"] == "adult"]
     found = correlation.associate(rows, draws=100)
-    assert found["pearson"].r == pytest.approx(stats.pearsonr(rows["eo_gap"], rows["gcig"]).statistic)
-    assert found["fit"].slope == pytest.approx(stats.linregress(rows["eo_gap"], rows["gcig"]).slope)
+    assert found["pearson"].r == pytest.approx(stats.pearsonr(rows["eo_gap"], rows["gcig_raw"]).statistic)
+    assert found["fit"].slope == pytest.approx(stats.linregress(rows["eo_gap"], rows["gcig_raw"]).slope)
     assert found["interval"].n_clusters == 5
     assert found["interval"].low < found["pearson"].r < found["interval"].high
 
 
-def test_the_table_has_the_papers_numbers_and_counts_missing_cells(frame):
+def test_the_table_has_the_papers_numbers_and_counts_missing_trials(frame):
     table = correlation.tables(frame, expected=5, draws=20)["correlation"]
     by = {row[0]: row for row in table.rows}
-    assert entry_text(by["the paper's cells"][4]) == "0.244 (p 0.0037)"
+    assert entry_text(by["the paper's datasets"][4]) == "0.244 (p 0.0037)"
     assert entry_text(by["german"][4]) == "0.383 (p 0.0231)"
     assert entry_text(by["compas"][4]) == "-"
-    assert entry_text(by["the paper's cells"][1]) == "140"
+    assert entry_text(by["the paper's datasets"][1]) == "140"
     part = correlation.tables(frame[frame["fold"] < 3], expected=5, draws=20)["correlation"]
     assert entry_text(part.rows[0][1]) == "84 of 140"
 
 
 def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
     falling = [
-        fold_row(name, "fairx", fold, eo_gap=fold / 10, gcig=0.5 - fold / 10)
+        fold_row(name, "fairx", fold, eo_gap=fold / 10, gcig_raw=0.5 - fold / 10)
         for name in PAPER_DATASETS
         for fold in range(5)
     ]
@@ -70,7 +70,7 @@ def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
     fit = correlation.tables(frame, expected=5, draws=20)["linear_fit"].rows[0]
     assert entry_text(fit[1]) == "0.500 \u2212 1.000 EO"
     assert entry_text(fit[3]) == "0.059"
-    assert "is \u22121.000, which has the other sign than the paper's 0.244" in correlation.answer(frame)
+    assert "is \u22121.000, which has the opposite sign of the paper's 0.244" in correlation.answer(frame)
     assert correlation.answer(frame_of([])) == ""
 
 
@@ -78,7 +78,7 @@ def test_nothing_finished_is_an_empty_table():
     assert not correlation.tables(frame_of([]), expected=5)["correlation"].rows
 
 
-def test_the_scatter_plots_show_every_cell(frame):
+def test_the_scatter_plots_show_every_trial(frame):
     made = correlation.figures(frame)
     pooled = made["correlation"].panels[0]
     assert sum(len(series.x) for series in pooled.series) == 140

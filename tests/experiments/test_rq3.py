@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.experiments import ablation, baseline_kinds, cost, design_choices, pareto, sensitivity
+from gcig.experiments import ablation, cost, design_choices, pareto, sensitivity
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
@@ -60,13 +60,13 @@ def test_ablation_takes_weights_away_one_by_one():
         "ablation prediction": (0.0, 0.0),
         "ablation prediction+eo": (0.0, 0.1),
         "ablation prediction+gcig": (0.3, 0.0),
-        "": (0.3, 0.1),  # the cell of the comparison
+        "": (0.3, 0.1),  # shared with the comparison
     }
 
 
 def test_ablation_shows_changes_in_percent_beside_the_papers():
-    frame = rows_for(ablation.settings(chosen), gcig=0.2)
-    frame.loc[frame["variant"] == "", "gcig"] = 0.05
+    frame = rows_for(ablation.settings(chosen), gcig_raw=0.2)
+    frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
     table = ablation.tables(frame, expected=2)["ablation"]
     changes = {(row[0], row[1]): entry_text(row[-1]) for row in table.rows}
     assert changes["compas", "Full model"] == "\u221275 %"
@@ -74,7 +74,10 @@ def test_ablation_shows_changes_in_percent_beside_the_papers():
     assert changes["compas-paper", "Full model, paper"] == "\u221224 %"
     assert changes["compas-paper", "Prediction + EO, paper"] == "+14 %"
     assert ("compas", "Full model, paper") not in changes
-    assert "has a GCIG of 0.200 here, of 0.193 in the paper's main table and of 0.030" in table.notes[1]
+    assert (
+        "has a GCIG (raw) of 0.200 in this run, 0.193 in the paper's main table and 0.030 in"
+        in table.notes[1]
+    )
     empty = ablation.tables(frame_of([]), expected=2)["ablation"]
     assert entry_text(empty.rows[2][-1]) == "missing"
 
@@ -110,10 +113,13 @@ def test_design_choices_share_the_default_and_change_one_thing():
     assert "missing" not in {entry_text(cell) for row in table.rows for cell in row}
 
 
-def test_baselines_of_every_kind():
+def test_typical_members_of_every_kind():
     inputs = np.array([[0.0, 0], [1, 0], [5, 1], [2, 2], [9, 9], [3, 3]])
     labels, groups = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 0, 1])
-    found = {kind: baseline_kinds.baselines(inputs, labels, groups, kind) for kind in baseline_kinds.KINDS}
+    found = {
+        kind: design_choices.typical_members(inputs, labels, groups, kind)
+        for kind in design_choices.REFERENCES
+    }
     assert all(values.shape == (2, 2, 2) for values in found.values())
     assert found["mean"][0, 0].tolist() == [2.0, pytest.approx(1 / 3)]
     assert found["median"][0, 0].tolist() == [1.0, 0.0]
@@ -124,19 +130,19 @@ def test_baselines_of_every_kind():
 def test_the_medoid_is_that_of_brute_force():
     rows = np.random.default_rng(0).normal(size=(40, 3))
     sums = [sum(math.dist(a, b) for b in rows) for a in rows]
-    assert baseline_kinds.medoid(rows).tolist() == rows[int(np.argmin(sums))].tolist()
+    assert design_choices.medoid(rows).tolist() == rows[int(np.argmin(sums))].tolist()
 
 
-def test_baseline_kinds_are_compared_as_ratios():
+def test_references_are_compared_as_ratios():
     measured = [
-        {"dataset": "german", "method": m, "fold": f, "seed": 0, "baseline": kind, "gcig": value}
-        for kind in baseline_kinds.KINDS
+        {"dataset": "german", "method": m, "fold": f, "seed": 0, "reference": kind, "gcig_raw": value}
+        for kind in design_choices.REFERENCES
         for f in (0, 1)
         for m, value in (("unconstrained", 0.2), ("fairx", 0.05))
     ]
-    table = baseline_kinds.tables(measured)["baseline_kinds"]
+    table = design_choices.reference_tables(measured)["references"]
     assert [row[-1] for row in table.rows] == [pytest.approx(4.0)] * 3
-    assert baseline_kinds.tables([]) == {}
+    assert design_choices.reference_tables([]) == {}
 
 
 def test_cost_stands_beside_the_papers_statements():

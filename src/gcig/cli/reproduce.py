@@ -89,7 +89,7 @@ def reproduce(
 
 def reproduction_document(folder: Path, page: Path) -> dict[str, Any]:
     """Return the request of a run, the claims it checked and the folds that failed, as plain values."""
-    from gcig.experiments.checks import asked_checks
+    from gcig.experiments.checks import requested_checks
     from gcig.experiments.collection import read
 
     found = read(folder)
@@ -101,6 +101,6 @@ def reproduction_document(folder: Path, page: Path) -> dict[str, Any]:
         "request": asdict(found.request),
         "finished": finished,
         "failed": failed,
-        "checks": [asdict(check) for check in asked_checks(found)],
+        "checks": [asdict(check) for check in requested_checks(found)],
         "page": str(page),
     }

@@ -1,4 +1,4 @@
-"""RQ3, ablation: the objective's terms one by one, beside the paper's table."""
+"""Ablation (RQ3): the objective's terms one by one, alongside the paper's table."""
 
 import math
 from collections.abc import Sequence
@@ -7,28 +7,28 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.paper import paper, printed
-from gcig.experiments.setting import Chosen, Setting
-from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
-from gcig.experiments.sweep import of_variant, variant_row
+from gcig.experiments.settings import Chosen, Setting, select_setting
+from gcig.experiments.summary import COLLAPSED_NOTE, DEFINITION_NOTE, LABELS, finished, spreads
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["CONFIGURATIONS", "DATASETS", "settings", "tables"]
 
 DATASETS = ("compas-paper", "compas")
-# name -> the paper's name, and which weights are kept
+# key -> the paper's name, and the weights that are kept
 CONFIGURATIONS = {
     "prediction": ("Prediction only", ()),
     "prediction+eo": ("Prediction + EO", ("lambda_fair",)),
     "prediction+gcig": ("Prediction + GCIG", ("lambda_ig",)),
     "full": ("Full model", ("lambda_ig", "lambda_fair")),
 }
-_METRICS = ("auc", "f1", "eo_gap", "gcig")
+_PRINTED = ("auc", "f1", "eo_gap", "gcig_raw")
+_OWN = ("gcig", "eo_noise_floor", "effective_columns")
 _WEIGHTS = ("lambda_ig", "lambda_fair")
 
 
 def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS) -> list[Setting]:
-    """FairX with the chosen weights, each set to zero or kept."""
+    """Return FairX with the chosen weights, each either kept or set to zero."""
     found = []
     for name in datasets:
         parameters = dict(chosen(name, "fairx"))
@@ -39,34 +39,34 @@ def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS) -> list[Sett
 
 
 def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected: int) -> dict[str, Table]:
-    """A row a configuration, with the change of GCIG in percent; the paper's row follows."""
+    """Return one row per configuration with the change of GCIG in percent, followed by the paper's row."""
     published = paper()["ablation"]["values"]
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
-        plain = _mean(of_variant(frame, name, _variant("prediction")))
+        plain = _mean(select_setting(frame, name, _variant("prediction")))
         for key, (label, _) in CONFIGURATIONS.items():
-            own = of_variant(frame, name, _variant(key))
-            cells = variant_row(own, (*_METRICS, "eo_noise_floor", "effective_columns"), expected=expected)
+            own = select_setting(frame, name, _variant(key))
+            entries = spreads(own, (*_PRINTED, *_OWN), expected=expected)
             change = Entry("") if key == "prediction" else _percent(100 * (_mean(own) / plain - 1))
-            rows.append((name, label, *cells, change))
+            rows.append((name, label, *entries, change))
             if name == "compas-paper":
                 theirs = published[key]
                 change = Entry("") if theirs["change"] is None else _percent(theirs["change"])
-                rows.append(
-                    (name, f"{label}, paper", *(theirs[m] for m in _METRICS), Entry("-"), Entry("-"), change)
-                )
-    names = [LABELS[metric] for metric in (*_METRICS, "eo_noise_floor", "effective_columns")]
+                absent = [Entry("-")] * len(_OWN)
+                rows.append((name, f"{label}, paper", *(theirs[m] for m in _PRINTED), *absent, change))
+    names = [LABELS[metric] for metric in (*_PRINTED, *_OWN)]
     return {
         "ablation": Table(
-            ("dataset", "configuration", *names, "change of GCIG"),
+            ("dataset", "configuration", *names, "change of GCIG (raw)"),
             rows,
-            caption="Ablation: which term does what",
+            caption="Ablation: the effect of each term",
             notes=(
-                "Changes are against Prediction only. Ours uses the weights that tuning chose, the paper's "
-                "are not named.",
+                "Changes are relative to Prediction only. Ours uses the weights that tuning chose; the paper "
+                "does not name its own.",
                 *_plain_notes(frame, datasets),
-                "The paper's AUC of 0.800 for Prediction + EO stands beside the same F1 as the other rows; "
-                "it is listed among the contradictions.",
+                "The paper's AUC of 0.800 for Prediction + EO comes with the same F1 as the other rows; it "
+                "is listed among the contradictions.",
+                DEFINITION_NOTE,
                 COLLAPSED_NOTE,
             ),
         )
@@ -74,26 +74,26 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
 
 
 def _plain_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
-    """Our plain GCIG beside the two that the paper prints for the same model."""
-    theirs = printed("compas-paper", "unconstrained", "gcig")
+    """Compare our plain GCIG with the two values that the paper prints for the same model."""
+    theirs = printed("compas-paper", "unconstrained", "gcig_raw")
     if theirs is None or "compas-paper" not in datasets:
         return []
-    ours = _mean(of_variant(frame, "compas-paper", _variant("prediction")))
-    here = paper()["ablation"]["values"]["prediction"]["gcig"]
+    ours = _mean(select_setting(frame, "compas-paper", _variant("prediction")))
+    in_ablation = paper()["ablation"]["values"]["prediction"]["gcig_raw"]
     return [
-        f"Prediction only on compas-paper has a GCIG of {formatting.number(ours)} here, of "
-        f"{formatting.number(theirs[0])} in the paper's main table and of {formatting.number(here)} in its "
-        "ablation. These two contradict each other, so that changes in percent cannot be compared."
+        f"Prediction only on compas-paper has a GCIG (raw) of {formatting.number(ours)} in this run, "
+        f"{formatting.number(theirs[0])} in the paper's main table and {formatting.number(in_ablation)} in "
+        "its ablation. The two printed values contradict each other; changes in percent cannot be compared."
     ]
 
 
 def _variant(key: str) -> str:
-    """The full model is that of the comparison: one cell serves both."""
+    """Return the variant of a configuration; the full model shares its trials with the comparison."""
     return "" if key == "full" else f"ablation {key}"
 
 
 def _mean(rows: pd.DataFrame) -> float:
-    return float(finished(rows)["gcig"].mean()) if len(rows) else math.nan
+    return float(finished(rows)["gcig_raw"].mean()) if len(rows) else math.nan
 
 
 def _percent(value: float) -> Entry:

@@ -1,4 +1,4 @@
-"""The reproduction as chapters: the words, tables and figures of each experiment."""
+"""Chapters of the reproduction: text, tables and figures of each experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,6 @@ from gcig.benchmark.selection import RULE
 from gcig.benchmark.trials import COMMON
 from gcig.experiments import (
     ablation,
-    baseline_kinds,
     checks,
     comparison,
     correlation,
@@ -19,7 +18,7 @@ from gcig.experiments import (
     significance,
 )
 from gcig.experiments.collection import Collected
-from gcig.experiments.figure import Figure
+from gcig.experiments.figures import Figure
 from gcig.experiments.paper import contradictions, paper
 from gcig.experiments.summary import finished, spread
 from gcig.methods.registry import METHODS
@@ -28,10 +27,10 @@ from gcig.report.tables import Table
 __all__ = ["Chapter", "chapters"]
 
 _TUNING = {
-    "shipped": "Parameters were chosen once by the rule below and came with the package.",
-    "split": "Parameters were chosen anew by the rule below.",
-    "nested": "In RQ1 parameters were chosen inside the training rows of every fold; the other experiments "
-    "use those that came with the package.",
+    "shipped": "Parameters come with the package, where they were chosen once by the rule below.",
+    "split": "Parameters were tuned in this run by the rule below.",
+    "nested": "In RQ1 parameters were tuned inside the training rows of every fold; the other experiments "
+    "use those that come with the package.",
 }
 
 
@@ -46,7 +45,7 @@ class Chapter:
 
 
 def chapters(found: Collected) -> list[Chapter]:
-    """All chapters for which there is something to show."""
+    """Return all chapters that have content."""
     listed = [
         _checks(found),
         _protocol(found),
@@ -54,7 +53,7 @@ def chapters(found: Collected) -> list[Chapter]:
         _comparison(found),
         _correlation(found),
         _ablation(found),
-        *(_on_request(found) if found.request.everything else ()),
+        *(_long_experiments(found) if found.request.everything else ()),
         _failures(found),
         _contradictions(found),
     ]
@@ -62,14 +61,14 @@ def chapters(found: Collected) -> list[Chapter]:
 
 
 def _checks(found: Collected) -> Chapter:
-    asked = checks.asked_checks(found)
-    if not asked:
-        return Chapter("What was reached", ())
-    unmet = sum(check.met is False for check in asked)
-    text = f"{sum(check.met is True for check in asked)} of {len(asked)} claims are met" + (
-        f", {unmet} are not, and the table says why where it is known." if unmet else "."
+    requested = checks.requested_checks(found)
+    if not requested:
+        return Chapter("Claims", ())
+    unmet = sum(check.met is False for check in requested)
+    text = f"{sum(check.met is True for check in requested)} of {len(requested)} claims are met" + (
+        f"; {unmet} are not, and the table gives the reason if it is known." if unmet else "."
     )
-    return Chapter("What was reached", (text,), checks.tables(asked, found.explanations))
+    return Chapter("Claims", (text,), checks.tables(requested, found.explanations))
 
 
 def _protocol(found: Collected) -> Chapter:
@@ -77,14 +76,14 @@ def _protocol(found: Collected) -> Chapter:
     seeds = f"seed{'s' * (len(request.seeds) > 1)} {', '.join(map(str, request.seeds))}"
     text = [
         f"{request.n_folds} folds stratified by label and group, {seeds}; one network (64-32, SiLU) "
-        "for all methods; each fit on one thread. Early stopping and thresholds see the training rows alone.",
-        f"{_TUNING[request.tuning]} The rule: {RULE[0].lower()}{RULE[1:]}",
+        "for all methods; one thread per fit. Early stopping and thresholds use training rows only.",
+        f"{_TUNING[request.tuning]} Rule: {RULE}",
         "Tuning on one split, as in the paper's protocol, sees rows that are later in test folds; nested "
-        "tuning does not. Grids, the rule of the threshold and FairX's training are the same for all "
-        "datasets; they were settled while results of earlier versions on these folds were known.",
+        "tuning does not. Grids, the threshold rule and FairX's training are the same for all datasets; they "
+        "were fixed when results of earlier versions on these folds were known.",
     ]
     rows = [
-        (dataset, METHODS[method].label if method in METHODS else method, _words(parameters))
+        (dataset, METHODS[method].label if method in METHODS else method, _describe(parameters))
         for dataset, methods in found.parameters.chosen.items()
         for method, parameters in methods.items()
     ]
@@ -92,7 +91,7 @@ def _protocol(found: Collected) -> Chapter:
     return Chapter("Protocol", text, {"chosen_parameters": table} if rows else {})
 
 
-def _words(parameters: Mapping[str, object]) -> str:
+def _describe(parameters: Mapping[str, object]) -> str:
     words = ", ".join(f"{name} = {value}" for name, value in sorted(parameters.items())) or "defaults"
     return words if set(parameters) - set(COMMON) else f"{words} (not tuned)"
 
@@ -108,16 +107,16 @@ def _comparison(found: Collected) -> Chapter:
     made = comparison.tables(frame, **shown, expected=request.expected, pooled=found.pooled)
     made |= significance.tables(frame, **shown, n_folds=request.n_folds)
     text = (
-        "Does FairX make reasons depend less on the group, and what does it cost? Every number of the "
-        "paper's main table stands below ours.",
+        "Does FairX make a model's reasons depend less on the group, and at what cost? Every number of the "
+        "paper's main table is shown below ours.",
     )
-    return Chapter("RQ1: the methods compared", text, made, comparison.figures(frame, **shown))
+    return Chapter("RQ1: comparison of methods", text, made, comparison.figures(frame, **shown))
 
 
 def _correlation(found: Collected) -> Chapter:
     frame = found.frames["comparison"]
     text = (
-        "Do fair outcomes and fair reasons go together? One point is one method on one fold.",
+        "Do fair outcomes and fair reasons go together? Each point is one method on one fold.",
         *filter(None, [correlation.answer(frame)]),
     )
     made = correlation.tables(frame, expected=found.request.expected)
@@ -125,24 +124,26 @@ def _correlation(found: Collected) -> Chapter:
 
 
 def _ablation(found: Collected) -> Chapter:
-    names = found.request.among(ablation.DATASETS)
+    names = found.request.requested(ablation.DATASETS)
     made = ablation.tables(found.frames["ablation"], datasets=names, expected=found.request.expected)
     return Chapter("RQ3: ablation", (), made if names else {})
 
 
-def _on_request(found: Collected) -> list[Chapter]:
+def _long_experiments(found: Collected) -> list[Chapter]:
     request, frames = found.request, found.frames
-    swept = request.among(sensitivity.DATASETS)
-    changed = request.among(design_choices.DATASETS)
-    fronts = request.among(pareto.DATASETS)
+    swept = request.requested(sensitivity.DATASETS)
+    changed = request.requested(design_choices.DATASETS)
+    fronts = request.requested(pareto.DATASETS)
+    pareto_folds = min(pareto.FOLDS, request.n_folds) * len(request.seeds)
     on_front = {"datasets": fronts, "methods": request.methods}
     return [
         Chapter(
             "RQ3: sensitivity to the weights",
             (
-                "Each weight in turn, the other at 1. As published: trained on labels, the weights act to "
-                "the last epoch. Taught, our default: the network keeps the predictions of a plain one, and "
-                "weights are lowered where AUC is lost on training rows held out.",
+                "Each weight in turn, with the other at 1. As published: training on labels, with the "
+                "weights in force until the last epoch. Distilled, our default: the network keeps the "
+                "predictions of a plain one, and the weights are reduced if AUC is lost on the held-out part "
+                "of the training rows.",
             ),
             sensitivity.tables(frames["sensitivity"], datasets=swept, expected=request.expected),
             sensitivity.figures(frames["sensitivity"], datasets=swept),
@@ -154,51 +155,44 @@ def _on_request(found: Collected) -> list[Chapter]:
                 **design_choices.tables(
                     frames["design_choices"], datasets=changed, expected=request.expected
                 ),
-                **baseline_kinds.tables(found.measured.get("baseline_kinds", [])),
+                **design_choices.reference_tables(found.measured.get("references", [])),
             },
         ),
         Chapter("Cost", (), cost.tables(found.measured.get("cost", []))),
         Chapter(
-            "The trade-off over all weights",
+            "Trade-off over all settings",
             (),
-            pareto.tables(
-                frames["pareto"], **on_front, expected=_pareto_folds(request.n_folds, len(request.seeds))
-            ),
+            pareto.tables(frames["pareto"], **on_front, expected=pareto_folds),
             pareto.figures(frames["pareto"], **on_front),
         ),
     ]
 
 
-def _pareto_folds(n_folds: int, n_seeds: int) -> int:
-    return min(pareto.FOLDS, n_folds) * n_seeds
-
-
 def _failures(found: Collected) -> Chapter:
-    """Fits that ended with an error; they are in no mean."""
+    """List the fits that ended with an error; means leave them out."""
     rows = [
         (row["dataset"], row["method"], row["variant"], int(row["fold"]), row["error"])
         for frame in found.frames.values()
         for _, row in frame[frame["error"].notna()].iterrows()
     ]
-    distinct = list(dict.fromkeys(rows))  # a cell may be in several experiments
+    distinct = list(dict.fromkeys(rows))  # a trial may belong to several experiments
     table = Table(("dataset", "method", "variant", "fold", "error"), distinct, caption="Fits that failed")
     return Chapter("Failed fits", (), {"failures": table} if rows else {})
 
 
 def _contradictions(found: Collected) -> Chapter:
     rows = [(each.where, each.what, each.read) for each in contradictions(_facts(found))]
-    table = Table(("where", "the paper", "how we read it"), rows, caption="The paper against itself")
-    text = (f"Numbers and statements of {paper()['source']} that cannot all be so.",)
+    table = Table(("place", "the paper", "our reading"), rows, caption="Contradictions in the paper")
+    text = (f"Numbers and statements of {paper()['source']} that cannot all hold.",)
     return Chapter("The paper's contradictions", text, {"contradictions": table})
 
 
 def _facts(found: Collected) -> dict[str, str]:
-    """Figures of the run that our reading of the paper names."""
+    """Return values of the run that our reading of the paper quotes."""
     frame = finished(found.frames["comparison"])
     plain = frame[(frame["dataset"] == "compas-paper") & (frame["method"] == "unconstrained")]
     swept = found.frames.get("sensitivity", frame.iloc[:0])
     return {
-        "plain_gcig": spread(plain, "gcig").text,
-        "plain_gcig_l2": spread(plain, "gcig_l2").text,
-        "collapsed": sensitivity.collapsed_at_one(swept),
+        **{f"plain_{metric}": spread(plain, metric).text for metric in ("gcig_raw", "gcig", "gcig_l2")},
+        "collapsed": sensitivity.describe_collapse(swept),
     }

@@ -1,7 +1,6 @@
-"""The results of a reproduction as files: written from what is in the store, and read back to be shown.
+"""Collected results of a reproduction: files written from the store, and read back for rendering.
 
-What is shown is made from these files alone, so that it can be made again without the store and its
-predictions, which are not kept with published results.
+Rendering uses these files alone. It therefore works without the store, whose predictions are not published.
 """
 
 import json
@@ -17,8 +16,7 @@ from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_fra
 from gcig.benchmark.run_files import RunError, exclusive_claim, write_file
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.trials import Trial
-from gcig.experiments.parameters import Parameters
-from gcig.experiments.request import Request
+from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult
 
 __all__ = [
@@ -39,14 +37,14 @@ MEASURED = "measured"
 
 @dataclass(frozen=True)
 class Collected:
-    """All that is known of a reproduction.
+    """The collected results of a reproduction.
 
     Attributes
     ----------
-    request : what was asked for.
-    frames : experiment -> a row a fold; empty where nothing is finished.
-    pooled : figures of pooled out-of-fold predictions of RQ1.
-    measured : "cost", "baseline_kinds" and "datasets" -> rows.
+    request : the request of the run.
+    frames : experiment -> frame with one row per fold; empty if nothing is finished.
+    pooled : metrics of the pooled out-of-fold predictions of RQ1.
+    measured : "cost", "references" and "datasets" -> rows.
     provenance, parameters : as written with the results.
     explanations : key of a check -> why it was not met.
     """
@@ -61,10 +59,7 @@ class Collected:
 
 
 def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -> None:
-    """Write the finished results of every experiment, and where they come from.
-
-    Trials that are not finished are in neither.
-    """
+    """Write the finished results of every experiment with their provenance; leave out unfinished trials."""
     done: dict[Trial, FoldResult] = {}
     for name, own in trials.items():
         found = {
@@ -74,42 +69,45 @@ def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -
         results = list(found.values())
         write_file(out / _file(name), csv_text(results_frame(results)))
         if name == "comparison":
-            figures = pooled([result for result in results if result.predictions])
-            write_file(out / POOLED, csv_text(figures))
+            metrics = pooled([result for result in results if result.predictions])
+            write_file(out / POOLED, csv_text(metrics))
     write_provenance(out / PROVENANCE, done, store.manifest)
 
 
-def add_request(out: Path, asked: Request) -> Request:
-    """Add what is asked for to what was asked for in the folder before, and return all of it."""
+def add_request(out: Path, request: Request) -> Request:
+    """Add a request to the earlier requests of the folder, and return their union."""
     with exclusive_claim(out / "claims" / "request"):
-        whole = read_request(out).together(asked) if (out / REQUEST).is_file() else asked
+        whole = read_request(out).union(request) if (out / REQUEST).is_file() else request
         write_file(out / REQUEST, whole.to_json())
         return whole
 
 
 def add_parameters(out: Path, chosen: Parameters) -> Parameters:
-    """Add parameters to those that are in the folder, and return all of them."""
+    """Add parameters to those in the folder, and return all of them."""
     with exclusive_claim(out / "claims" / "parameters"):
-        whole = Parameters.read(out).together(chosen)
+        whole = Parameters.read(out).union(chosen)
         whole.write(out)
         return whole
 
 
 def read_request(out: Path) -> Request:
-    """What was asked for in a folder; an error where that is not known."""
+    """Read the request of a folder; raise a `RunError` if there is none."""
     file = out / REQUEST
     if not file.is_file():
-        raise RunError(f"there is no reproduction in {str(out)!r}: it has no {REQUEST}.")
+        raise RunError(
+            f"there is no reproduction in {str(out)!r}: it has no {REQUEST}. Name the folder of one."
+        )
     try:
         return Request.from_json(file.read_bytes())
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(
-            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__})."
+            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__}). Restore the file, or "
+            "name another folder."
         ) from error
 
 
 def read(out: Path) -> Collected:
-    """What `collect` and `reproduce` wrote; files that are not there are empty."""
+    """Read the files that `collect` and `reproduce` wrote; missing files count as empty."""
     request = read_request(out)
     return Collected(
         request=request,
@@ -117,10 +115,8 @@ def read(out: Path) -> Collected:
         pooled=_csv(out / POOLED),
         measured={
             **{name: read_measured(out, name) for name in ("datasets", "cost")},
-            "baseline_kinds": [
-                row
-                for each in sorted((out / MEASURED).glob("baseline_kinds-*.json"))
-                for row in _json(each, [])
+            "references": [
+                row for each in sorted((out / MEASURED).glob("references-*.json")) for row in _json(each, [])
             ],
         },
         provenance=_json(out / PROVENANCE, {}),
@@ -130,12 +126,12 @@ def read(out: Path) -> Collected:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values, whole or not at all."""
+    """Write plain values as JSON, atomically."""
     write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def read_measured(out: Path, name: str) -> list[dict[str, Any]]:
-    """Rows that were measured outside the store; empty where they are not there."""
+    """Read rows that were measured outside the store; empty if there are none."""
     found: list[dict[str, Any]] = _json(out / MEASURED / f"{name}.json", [])
     return found
 
@@ -148,7 +144,8 @@ def _frame(path: Path) -> pd.DataFrame:
     frame = _csv(path)
     if not len(frame):
         return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
-    return frame.assign(variant=frame["variant"].fillna(""))
+    known = frame.reindex(columns=list(RESULT_COLUMNS))  # results of another version may lack a column
+    return known.assign(variant=known["variant"].fillna(""))
 
 
 def _csv(path: Path) -> pd.DataFrame:
@@ -157,8 +154,8 @@ def _csv(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"variant": "object", "error": "object"})
 
 
-def _json(path: Path, otherwise: Any) -> Any:
+def _json(path: Path, default: Any) -> Any:
     try:
-        return json.loads(path.read_bytes()) if path.is_file() else otherwise
+        return json.loads(path.read_bytes()) if path.is_file() else default
     except ValueError as error:
-        raise RunError(f"{str(path)!r} is not JSON: {error}.") from None
+        raise RunError(f"{str(path)!r} is not JSON: {error}. Restore or remove the file.") from None

@@ -1,4 +1,4 @@
-"""RQ1: seven methods on every dataset, beside the paper's main table."""
+"""Comparison (RQ1): all methods on every dataset, alongside the paper's main table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,33 +6,34 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.experiments.figure import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel, Series
 from gcig.experiments.paper import printed, reason
-from gcig.experiments.setting import Chosen, Setting
+from gcig.experiments.settings import Chosen, Setting, parameter
 from gcig.experiments.summary import (
     COLLAPSED_NOTE,
-    HIGHER,
+    DEFINITION_NOTE,
+    HIGHER_IS_BETTER,
     LABELS,
+    UNRANKED,
     finished,
     means,
     method_label,
     spread,
 )
-from gcig.experiments.sweep import parameter
-from gcig.experiments.wins import COUNTED, FAIRX, wins_table
 from gcig.records import formatting
 from gcig.report.tables import Entry, Mark, Table, Value
 
-__all__ = ["DATASETS", "SHOWN", "figures", "settings", "tables"]
+__all__ = ["DATASETS", "FAIRX", "PLAIN", "PRINTED", "SHOWN", "figures", "settings", "tables"]
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
-PLAIN = "unconstrained"
-SHOWN = ("eo_gap", "f1", "auc", "balanced_accuracy", "gcig")  # measured, the paper's three among them
-_BESIDE = ("eo_noise_floor", "effective_columns")  # what one must know to read them
+FAIRX, PLAIN = "fairx", "unconstrained"
+PRINTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's main table
+SHOWN = ("eo_gap", "f1", "auc", "balanced_accuracy", "gcig_raw", "gcig")
+_CONTEXT = ("eo_noise_floor", "effective_columns")  # needed to interpret the others; no best value
 
 
 def settings(chosen: Chosen, *, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
-    """Every method with its chosen parameters on every dataset."""
+    """Return every method with its chosen parameters on every dataset."""
     return [Setting(name, method, chosen(name, method)) for name in datasets for method in methods]
 
 
@@ -44,44 +45,41 @@ def tables(
     expected: int,
     pooled: pd.DataFrame | None = None,
 ) -> dict[str, Table]:
-    """The main table, where it differs from the paper's, and the count of wins.
+    """Return the main table, its differences from the paper's, and the pooled EO gaps.
 
     Parameters
     ----------
-    frame : a row a fold.
-    datasets, methods : what is shown, in this order; what has no results is shown as missing.
-    expected : folds times seeds.
+    frame : one row per fold.
+    datasets, methods : what to show, in this order; entries without results are shown as missing.
+    expected : number of folds times number of seeds.
     pooled : dataset, method, eo_gap and eo_noise_floor of pooled out-of-fold predictions.
     """
     made = {
         "comparison": _comparison(frame, datasets, methods, expected),
         "differences": _differences(frame, datasets, methods),
     }
-    if FAIRX in methods:
-        made["wins"] = wins_table(frame, datasets, methods)
     if pooled is not None and len(pooled):
         made["pooled"] = _pooled(pooled, datasets, methods)
     return made
 
 
 def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> dict[str, Figure]:
-    """Outcome against procedural fairness by method, a panel a dataset."""
-    averages = {
-        metric: means(frame, metric, datasets=datasets, methods=methods) for metric in ("eo_gap", "gcig")
-    }
+    """Plot outcome against procedural fairness by method, one panel per dataset."""
+    axes = ("eo_gap", "gcig_raw")
+    averages = {metric: means(frame, metric, datasets=datasets, methods=methods) for metric in axes}
     panels = []
     for name in datasets:
         series = []
         for method in methods:
-            ours = tuple(_entry(averages[metric], name, method) for metric in ("eo_gap", "gcig"))
-            published = [printed(name, method, metric) for metric in ("eo_gap", "gcig")]
+            ours = tuple(_entry(averages[metric], name, method) for metric in axes)
+            published = [printed(name, method, metric) for metric in axes]
             theirs = tuple(math.nan if each is None else each[0] for each in published)
             drawn = [(p, h) for p, h in ((ours, False), (theirs, True)) if not math.isnan(sum(p))]
             x, y = ([p[axis] for p, _ in drawn] for axis in (0, 1))
             series.append(Series(method_label(method), x, y, hollow=[hollow for _, hollow in drawn]))
-        panels.append(Panel(name, "EO gap", "GCIG", series))
+        panels.append(Panel(name, LABELS[axes[0]], LABELS[axes[1]], series))
     caption = (
-        "Means over the folds; lower left is better. Outlines are the paper's, where it has the dataset."
+        "Means over the folds; lower left is better. Outlines are the paper's numbers, if it has the dataset."
     )
     return {"comparison": Figure("Outcome and procedural fairness", caption, panels, columns=3)}
 
@@ -92,20 +90,20 @@ def _entry(table: pd.DataFrame, row: str, column: str) -> float:
 
 
 def _comparison(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int) -> Table:
-    """Ours and the paper's in lines of their own, a column a method; the best mean of a line is marked."""
+    """Return ours and the paper's in separate lines, one column per method, with the best means marked."""
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
         of_dataset = frame[frame["dataset"] == name]
-        for metric in (*SHOWN, *_BESIDE):
+        for metric in (*SHOWN, *_CONTEXT):
             digits = 1 if metric == "effective_columns" else 3
-            cells = [
+            entries = [
                 spread(of_dataset[of_dataset["method"] == method], metric, expected=expected, digits=digits)
                 for method in methods
             ]
             if metric in SHOWN:
-                marks |= {(len(rows), 2 + column): "best" for column in _best(cells, metric)}
-            rows.append((name, LABELS[metric], *cells))
+                marks |= {(len(rows), 2 + column): "best" for column in _best(entries, metric, methods)}
+            rows.append((name, LABELS[metric], *entries))
             theirs = [printed(name, method, metric) for method in methods]
             if any(theirs):
                 rows.append((name, f"{LABELS[metric]}, paper", *map(_published, theirs)))
@@ -115,10 +113,12 @@ def _comparison(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[
         caption="RQ1: mean and standard deviation over the folds, ours and the paper's",
         notes=(
             "Lower is better for EO gap and GCIG, higher for F1, AUC and balanced accuracy. Best means are "
-            "bold.",
-            "EO gap of a fair model: what an exactly fair model with the same rates and cell sizes scores on "
-            "average; a gap below it is chance. Effective columns: a model that lives on few columns has a "
-            "low GCIG whatever it does.",
+            "bold. Hardt has no rank in GCIG: its group thresholds are not part of the logit that is "
+            "explained.",
+            "EO gap of a fair model: the average of an exactly fair model with the same rates and cell "
+            "sizes; a gap below it is chance. Effective columns: a model that relies on few columns has a "
+            "low GCIG regardless of its fairness.",
+            DEFINITION_NOTE,
             *_column_notes(frame, datasets),
             COLLAPSED_NOTE,
         ),
@@ -127,7 +127,7 @@ def _comparison(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[
 
 
 def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
-    """Where FairX uses half as many columns as the plain network, or twice as many."""
+    """Name the datasets on which FairX uses under half or over twice the plain network's columns."""
     columns = means(frame, "effective_columns", datasets=datasets, methods=(PLAIN, FAIRX))
     changed = [
         f"{name} ({formatting.number(own, 1)} against {formatting.number(plain, 1)})"
@@ -137,13 +137,18 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     if not changed:
         return []
     return [
-        f"FairX's effective columns are less than half or more than twice those of the plain network on "
-        f"{', '.join(changed)}: part of the fall in GCIG there is another choice of columns."
+        "FairX has fewer than half or more than twice the effective columns of the plain network on "
+        f"{', '.join(changed)}: part of the drop in GCIG there comes from a different choice of columns."
     ]
 
 
-def _best(cells: Sequence[Entry], metric: str) -> list[int]:
-    values = [cell.value if metric in HIGHER else -cell.value for cell in cells]
+def _best(entries: Sequence[Entry], metric: str, methods: Sequence[str]) -> list[int]:
+    unranked = UNRANKED.get(metric, frozenset())
+    sign = 1 if metric in HIGHER_IS_BETTER else -1
+    values = [
+        math.nan if method in unranked else sign * entry.value
+        for method, entry in zip(methods, entries, strict=True)
+    ]
     known = [value for value in values if not math.isnan(value)]
     return [i for i, value in enumerate(values) if known and max(known) - value <= 1e-9]
 
@@ -153,12 +158,12 @@ def _published(numbers: tuple[float, float] | None) -> Entry:
 
 
 def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    """The means that differ from the paper's by more than the larger standard deviation of the two."""
+    """Return the means that differ from the paper's by more than the larger standard deviation."""
     rows: list[tuple[Value, ...]] = []
     compared = 0
     grouped = finished(frame).groupby(["dataset", "method"])
     for name in datasets:
-        for metric in COUNTED:
+        for metric in PRINTED:
             for method in methods:
                 theirs = printed(name, method, metric)
                 if theirs is None or (name, method) not in grouped.groups:
@@ -174,15 +179,15 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
                         (name, LABELS[metric], method_label(method), mean, theirs[0], mean - theirs[0], why)
                     )
     return Table(
-        ("dataset", "metric", "method", "ours", "paper", "difference", "why they may differ"),
+        ("dataset", "metric", "method", "ours", "paper", "difference", "possible reason"),
         rows,
-        caption="Where ours and the paper's means differ by more than the larger standard deviation",
-        notes=(f"{len(rows)} of {compared} means that both have.",),
+        caption="Means that differ from the paper's by more than the larger standard deviation",
+        notes=(f"{len(rows)} of the {compared} means that both have.",),
     )
 
 
 def _facts(own: pd.DataFrame) -> dict[str, str]:
-    """Figures of one method on one dataset that reasons may name."""
+    """Return values of one method on one dataset that reasons may quote."""
     objectives = {str(parameter(row, "objective")) for row in own.to_dict("records")}
     return {
         "noise_floor": formatting.number(float(own["eo_noise_floor"].mean())),
@@ -191,13 +196,13 @@ def _facts(own: pd.DataFrame) -> dict[str, str]:
 
 
 def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    by_cell: Mapping[Any, Any] = pooled.set_index(["dataset", "method"])[
+    by_method: Mapping[Any, Any] = pooled.set_index(["dataset", "method"])[
         ["eo_gap", "eo_noise_floor"]
     ].to_dict("index")
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
         for metric in ("eo_gap", "eo_noise_floor"):
-            values = [by_cell.get((name, method), {}).get(metric) for method in methods]
+            values = [by_method.get((name, method), {}).get(metric) for method in methods]
             rows.append(
                 (name, LABELS[metric], *(Entry("missing") if v is None else float(v) for v in values))
             )
@@ -206,7 +211,8 @@ def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
         rows,
         caption="EO gap of the pooled out-of-fold predictions",
         notes=(
-            "Every row is predicted once, by a model that has not seen it; one gap over all rows has a lower "
-            "noise floor than the mean of the folds' gaps, which small folds inflate. The paper has none.",
+            "Every row is predicted once, by a model that was not trained on it. One gap over all rows has a "
+            "lower noise floor than the mean of the folds' gaps, which small folds inflate. The paper has no "
+            "such numbers.",
         ),
     )

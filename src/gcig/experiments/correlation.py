@@ -1,4 +1,4 @@
-"""RQ2: do outcome fairness and procedural fairness go together over models and datasets?"""
+"""Correlation (RQ2): the association of outcome and procedural fairness over models and datasets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,40 +14,40 @@ from gcig.benchmark.association import (
     pearson,
     spearman,
 )
-from gcig.experiments.figure import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel, Series
 from gcig.experiments.paper import PAPER_DATASETS, paper
-from gcig.experiments.summary import finished, method_label, ordered
+from gcig.experiments.summary import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["POPULATIONS", "answer", "associate", "figures", "populations", "tables"]
 
-# Which datasets' cells are pooled.
+# name -> datasets whose trials are pooled
 POPULATIONS: Mapping[str, tuple[str, ...]] = {
-    "the paper's cells": PAPER_DATASETS,
+    "the paper's datasets": PAPER_DATASETS,
     "compas instead of compas-paper": ("german", "compas", "adult", "bank"),
     "all datasets": ("german", "compas-paper", "compas", "adult", "bank"),
 }
-X, Y, GIVEN = "eo_gap", "gcig", "f1"
+POOLED, WITHIN = "the paper's datasets", "the paper's datasets, within datasets"
+X, Y, GIVEN = "eo_gap", "gcig_raw", "f1"
 
 
 def populations(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The frames that are analysed: pooled ones, one with the datasets' means taken out, one a dataset."""
+    """Return the frames to analyse: pooled ones, one with the datasets' means removed, one per dataset."""
     rows = finished(frame)
     found = {name: rows[rows["dataset"].isin(chosen)] for name, chosen in POPULATIONS.items()}
-    pooled = found["the paper's cells"]
+    pooled = found[POOLED]
     if len(pooled):
         centred = pooled[[X, Y, GIVEN]] - pooled.groupby("dataset")[[X, Y, GIVEN]].transform("mean")
-        found["the paper's cells, within datasets"] = pooled.assign(**{c: centred[c] for c in (X, Y, GIVEN)})
-    everything = POPULATIONS["all datasets"]
-    for name in ordered(rows["dataset"], first=everything):
+        found[WITHIN] = pooled.assign(**{c: centred[c] for c in (X, Y, GIVEN)})
+    for name in ordered(rows["dataset"], first=POPULATIONS["all datasets"]):
         found[name] = rows[rows["dataset"] == name]
     return {name: part for name, part in found.items() if len(part)}
 
 
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
-    """All measures of association of EO gap and GCIG over some cells."""
+    """Compute all measures of association of EO gap and GCIG over some trials."""
     fit = linear_fit(rows[X], rows[Y])
     known = rows.dropna(subset=[X, Y])
     clusters = known.groupby(["dataset", "fold"]).ngroup()
@@ -62,7 +62,7 @@ def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
 
 
 def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str, Table]:
-    """Correlations, fits and intervals, the paper's in columns beside; `expected` is folds times seeds."""
+    """Return correlations, fits and intervals alongside the paper's; `expected` is folds times seeds."""
     plain: list[tuple[Value, ...]] = []
     fitted: list[tuple[Value, ...]] = []
     for name, part in populations(frame).items():
@@ -81,48 +81,48 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
         fitted.append((name, line, fit.r_squared, theirs["r_squared"], given, theirs["partial"]))
     return {
         "correlation": Table(
-            ("cells", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper"),
+            ("trials", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper"),
             plain,
-            caption="RQ2: EO gap and GCIG over models, folds and datasets",
+            caption="RQ2: EO gap and GCIG (raw) over models, folds and datasets",
             notes=(
-                "p-values in brackets take every cell for independent, as the paper's do. They are not: "
-                "methods on one fold share rows. The interval is of a bootstrap that resamples whole "
+                "p-values in brackets treat all trials as independent, as the paper does. They are not: "
+                "methods on one fold share rows. The interval comes from a bootstrap that resamples whole "
                 "(dataset, fold) clusters.",
                 "Pooling datasets mixes differences between datasets into the correlation; 'within datasets' "
-                "takes every dataset's means out first. No interval covers the choice of the datasets "
+                "first subtracts every dataset's means. No interval covers the choice of the datasets "
                 "themselves.",
-                "Differences from the paper follow from those of the main table.",
+                "Differences from the paper follow from those in the main table.",
             ),
         ),
         "linear_fit": Table(
-            ("cells", "fit: GCIG =", "R²", "R², paper", "partial, given F1", "partial, paper"),
+            ("trials", "fit: GCIG (raw) =", "R²", "R², paper", "partial, given F1", "partial, paper"),
             fitted,
             caption="RQ2: the linear fit, and the correlation given F1",
             notes=(
-                "The paper's partial correlation equals its raw one to three digits, which is listed among "
-                "its contradictions. It does not print the coefficients of its fit.",
+                "The paper's partial correlation equals its plain correlation to three digits, which is "
+                "listed among its contradictions. It does not print the coefficients of its fit.",
             ),
         ),
     }
 
 
 def answer(frame: pd.DataFrame) -> str:
-    """What was found over the paper's cells, in words; empty where there are none."""
-    found = {name: part for name, part in populations(frame).items() if name.startswith("the paper's")}
-    if not found:
+    """Describe the correlation over the paper's datasets; empty without results."""
+    found = populations(frame)
+    if POOLED not in found:
         return ""
-    pooled, within = (pearson(part[X], part[Y]).r for part in found.values())
+    pooled, within = (pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
     theirs = float(paper()["correlation"]["pearson"]["r"])
-    same = "the same sign as" if pooled * theirs > 0 else "the other sign than"
+    sign = "the same sign as" if pooled * theirs > 0 else "the opposite sign of"
     return (
-        f"Over the paper's cells Pearson's r is {formatting.number(pooled)}, which has {same} the paper's "
-        f"{formatting.number(theirs)}; with every dataset's means taken out it is "
-        f"{formatting.number(within)}. Pooling mixes in how the datasets differ."
+        f"Over the paper's datasets Pearson's r is {formatting.number(pooled)}, which has {sign} the paper's "
+        f"{formatting.number(theirs)}; with every dataset's means subtracted it is "
+        f"{formatting.number(within)}. Pooling mixes in the differences between datasets."
     )
 
 
 def figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Every cell as a point: all of the paper's cells by dataset, and each dataset by method."""
+    """Plot every trial as a point: pooled trials by dataset, and each dataset by method."""
     rows = finished(frame)
     pooled = [
         _panel(name, rows[rows["dataset"].isin(chosen)], by="dataset")
@@ -131,10 +131,10 @@ def figures(frame: pd.DataFrame) -> dict[str, Figure]:
     ]
     names = ordered(rows["dataset"], first=POPULATIONS["all datasets"])
     single = [_panel(name, rows[rows["dataset"] == name], by="method") for name in names]
-    caption = "One point a method and fold. Lines are least squares fits."
+    caption = "One point per method and fold. Lines are least-squares fits."
     return {
-        "correlation": Figure("EO gap and GCIG over all methods and datasets", caption, pooled),
-        "correlation_datasets": Figure("EO gap and GCIG on each dataset", caption, single, columns=3),
+        "correlation": Figure("EO gap and GCIG (raw) over all methods and datasets", caption, pooled),
+        "correlation_datasets": Figure("EO gap and GCIG (raw) on each dataset", caption, single, columns=3),
     }
 
 
@@ -147,12 +147,12 @@ def _panel(title: str, rows: pd.DataFrame, *, by: str) -> Panel:
         series.append(Series(label, tuple(part[X]), tuple(part[Y])))
     fit = linear_fit(rows[X], rows[Y])
     line = None if math.isnan(fit.slope) else (fit.intercept, fit.slope)
-    return Panel(title, "EO gap", "GCIG", series, fit=line)
+    return Panel(title, LABELS[X], LABELS[Y], series, fit=line)
 
 
 def _paper_row(name: str) -> dict[str, Value]:
     theirs = paper()["correlation"]
-    if name == "the paper's cells":
+    if name == POOLED:
         found: dict[str, Value] = {
             k: _r(theirs[k]["r"], theirs[k]["p"]) for k in ("pearson", "spearman", "partial")
         }
@@ -164,8 +164,8 @@ def _paper_row(name: str) -> dict[str, Value]:
 
 
 def _counted(name: str, found: int, each: int) -> Entry:
-    """How many cells there are, and of how many; `each` is what one dataset has."""
-    datasets = PAPER_DATASETS if "within" in name else POPULATIONS.get(name, (name,))
+    """Count the trials, and those expected if some are missing; `each` is the number per dataset."""
+    datasets = POPULATIONS.get(POOLED if name == WITHIN else name, (name,))
     wanted = each * len(datasets)
     return Entry(str(found) if found >= wanted else f"{found} of {wanted}", found)
 

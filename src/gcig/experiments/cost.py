@@ -1,7 +1,7 @@
-"""What the GCIG term costs in training, beside the paper's two statements about it.
+"""Cost of the GCIG term in training, alongside the paper's two statements about it.
 
-Times mean nothing between machines, so every figure is a ratio to plain training that was measured in turn
-with it, in one process on one thread.
+Times do not carry over between machines. Every number is therefore a ratio to plain training, measured in
+alternation with it in one process on one thread.
 """
 
 import gc
@@ -23,7 +23,7 @@ from gcig.report.tables import Entry, Table, Value
 __all__ = ["GROUPS", "RULES", "measure", "tables"]
 
 GROUPS = (2, 7)
-# name -> what it changes, and the paper's T where it is the paper's
+# name -> changes of the parameters, and T if the rule is the paper's
 RULES: dict[str, tuple[dict[str, Any], int | None]] = {
     "paper: right Riemann, T = 8, all rows": ({"rule": "right", "n_steps": 8, "penalty_rows": 1.0}, 8),
     "paper: right Riemann, T = 16, all rows": ({"rule": "right", "n_steps": 16, "penalty_rows": 1.0}, 16),
@@ -35,9 +35,9 @@ RULES: dict[str, tuple[dict[str, Any], int | None]] = {
 def measure(
     *, dataset: str = "adult", n_rows: int = 20_000, epochs: int = 2, rounds: int = 5
 ) -> list[dict[str, Any]]:
-    """Ratios of whole fits to plain ones, on encoded rows with groups that are dealt out at random.
+    """Measure the ratio of whole fits to plain ones, on encoded rows with random groups.
 
-    What a step costs does not depend on who is in which group, so any number of groups can be had.
+    The cost of a step does not depend on the members of the groups; random groups allow any number of them.
     """
     data = load_dataset(dataset)
     inputs = TableEncoder().fit_transform(data.X.iloc[:n_rows])
@@ -58,7 +58,7 @@ def measure(
         def fit(parameters: Mapping[str, Any], groups: Any = groups) -> None:
             METHODS["fairx"].estimator(**common, **parameters).fit(inputs, labels, sensitive_features=groups)
 
-        seconds = _in_turn(
+        seconds = _time_in_turn(
             {
                 "plain": lambda: fit({"lambda_ig": 0.0}),
                 **{name: _fit(fit, {"lambda_ig": 0.5, **changes}) for name, (changes, _) in RULES.items()},
@@ -81,17 +81,17 @@ def measure(
 
 
 def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
-    """Ratios by rule and number of groups, the paper's statements beside."""
+    """Return ratios by rule and number of groups, alongside the paper's statements."""
     if not measured:
         return {}
     by = {(row["rule"], row["groups"]): row for row in measured}
     claims = paper()["cost"]["claims"]
     rows: list[tuple[Value, ...]] = []
     for name, (_, steps) in RULES.items():
-        cells = [_ratio(by.get((name, n))) for n in GROUPS]
-        growth = cells[-1].value / cells[0].value
+        entries = [_ratio(by.get((name, n))) for n in GROUPS]
+        growth = entries[-1].value / entries[0].value
         rows.append(
-            (name, *cells, growth, "-" if steps is None else f"{steps}", "-" if steps is None else "1")
+            (name, *entries, growth, "-" if steps is None else f"{steps}", "-" if steps is None else "1")
         )
     return {
         "cost": Table(
@@ -103,13 +103,13 @@ def tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
                 f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
             ),
             rows,
-            caption="What training with the GCIG term costs",
+            caption="Cost of training with the GCIG term",
             notes=(
                 f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
                 "Median over rounds of whole fits in one process, with the smallest and the largest ratio. "
-                "The paper's rule is run by our engine, which explains all steps and groups of a batch in "
-                "one pass; its own code may be slower. More groups are more rows to explain, so that the "
-                "cost grows with them.",
+                "Our engine runs the paper's rule and explains all steps and groups of a batch in one pass; "
+                "the paper's own code may be slower. More groups mean more rows to explain, and the cost "
+                "grows with them.",
             ),
             digits=1,
         )
@@ -120,8 +120,8 @@ def _fit(fit: Callable[[Mapping[str, Any]], None], parameters: Mapping[str, Any]
     return lambda: fit(parameters)
 
 
-def _in_turn(fits: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of every fit, one of each in every round."""
+def _time_in_turn(fits: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """Measure the CPU seconds of every fit, one of each per round."""
     seconds: dict[str, list[float]] = {name: [] for name in fits}
     with threadpool_limits(1):
         for number in range(rounds + 1):  # the first round warms up

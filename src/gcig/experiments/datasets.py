@@ -1,4 +1,4 @@
-"""The dataset table: our rows and columns beside the paper's."""
+"""Dataset table: our numbers of rows and columns alongside the paper's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from gcig.report.tables import Entry, Table
 
 __all__ = ["DatasetSize", "measure", "tables"]
 
-_WHY = {
-    "adult": "45,222 rows have no missing value; the paper's 4522 lacks a digit. Its 32 features are of an "
-    "encoding that it does not describe.",
-    "german": "The table has 20 columns; the paper's 30 features are of an encoding that it does not "
-    "describe.",
+_REASONS = {
+    "adult": "45,222 rows have no missing value; the paper's 4522 lacks a digit. Its 32 features come "
+    "from an encoding that it does not describe.",
+    "german": "The table has 20 columns; the paper's 30 features come from an encoding that it does "
+    "not describe.",
     "compas-paper": "The same rows. The paper does not name its columns; is_recid, which leaks the label, "
-    "has to be among them for its F1.",
+    "must be among them to reach its F1.",
     "compas": "As compas-paper, without the leaked label; not in the paper.",
     "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
     "bank-additional-full.csv.",
@@ -25,7 +25,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class DatasetSize:
-    """What is counted of a dataset."""
+    """Size, target and protected attribute of a dataset."""
 
     name: str
     target: str
@@ -36,7 +36,7 @@ class DatasetSize:
 
 
 def measure(names: Sequence[str]) -> list[DatasetSize]:
-    """Count rows, columns and encoded columns of datasets in the registry."""
+    """Count rows, columns and encoded columns of registered datasets."""
     found = []
     for name in names:
         data, spec = load_dataset(name), dataset_spec(name)
@@ -47,15 +47,15 @@ def measure(names: Sequence[str]) -> list[DatasetSize]:
 
 
 def tables(sizes: Sequence[DatasetSize]) -> Mapping[str, Table]:
-    """The table; a reason stands where the numbers differ."""
+    """Return the table, with a reason for every difference from the paper."""
     published = paper()["datasets"]["values"]
     rows = []
     for size in sizes:
         theirs = published.get(size.name, {})
         samples, features = theirs.get("samples"), theirs.get("features")
         counts = (size.columns, size.columns + 1, size.encoded_columns)
-        same = theirs and samples == size.rows and features in counts
-        why = "" if same else _WHY.get(size.name, "not in the paper")
+        equal = theirs and samples == size.rows and features in counts
+        why = "" if equal else _REASONS.get(size.name, "not in the paper")
         rows.append(
             (
                 size.name,
@@ -80,4 +80,4 @@ def tables(sizes: Sequence[DatasetSize]) -> Mapping[str, Table]:
         "features, paper",
         "why they differ",
     )
-    return {"datasets": Table(header, rows, caption="Datasets: ours beside the paper's")}
+    return {"datasets": Table(header, rows, caption="Datasets: ours and the paper's")}

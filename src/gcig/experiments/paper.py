@@ -1,4 +1,7 @@
-"""The paper's numbers, as they are printed, and why ours may differ from them."""
+"""The paper's numbers as printed, the reasons why ours may differ, and its contradictions.
+
+The paper measures GCIG on encoded columns as they are; its values are therefore filed under ``gcig_raw``.
+"""
 
 import json
 from collections.abc import Mapping
@@ -20,13 +23,13 @@ __all__ = [
     "reason",
 ]
 
-# The paper's four, by our names: its COMPAS is the table with the leaked label.
+# The paper's four datasets by our names; its COMPAS is the table with the leaked label.
 PAPER_DATASETS = ("german", "compas-paper", "adult", "bank")
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Two things in the paper that cannot both be so, and how we read them."""
+    """Two statements in the paper that cannot both hold, and our reading."""
 
     where: str
     what: str
@@ -35,20 +38,20 @@ class Contradiction:
 
 @cache
 def paper() -> Mapping[str, Any]:
-    """All that was transcribed; every part names the table it came from."""
+    """Return the transcribed numbers; every part names the table it comes from."""
     text = (resources.files("gcig.experiments") / "paper.json").read_text(encoding="utf-8")
     data: dict[str, Any] = json.loads(text)
     return data
 
 
 def printed(dataset: str, method: str, metric: str) -> tuple[float, float] | None:
-    """Mean and standard deviation in the paper's main table; None where it has none.
+    """Return mean and standard deviation from the paper's main table, or None if it has no such number.
 
     Examples
     --------
-    >>> printed("adult", "fairx", "gcig")
+    >>> printed("adult", "fairx", "gcig_raw")
     (0.054, 0.005)
-    >>> printed("compas", "fairx", "gcig") is None  # without the leak
+    >>> printed("compas", "fairx", "gcig_raw") is None  # without the leak
     True
     """
     table = paper()["comparison"]
@@ -60,23 +63,23 @@ def printed(dataset: str, method: str, metric: str) -> tuple[float, float] | Non
 
 
 def printed_means(metric: str) -> pd.DataFrame:
-    """The main table's means of one metric, datasets x methods."""
+    """Return the main table's means of one metric, datasets x methods."""
     table = paper()["comparison"]
     rows = {name: [mean for mean, _ in metrics[metric]] for name, metrics in table["values"].items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=table["methods"])
 
 
 def printed_tally(metric: str) -> pd.DataFrame:
-    """Wins, losses and championships as the paper prints them, methods x columns."""
+    """Return wins, losses and championships as the paper prints them, methods x columns."""
     table = paper()["tally"]
     rows = {method: metrics[metric] for method, metrics in table["values"].items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=table["columns"])
 
 
 def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> str:
-    """Why a number of ours may differ from the paper's: the first reason on file that fits.
+    """Return why a number of ours may differ from the paper's: the first reason on file that applies.
 
-    `facts` are figures of the run that reasons may name: ``noise_floor`` and ``objective``.
+    `facts` are values of the run that a reason may quote: ``noise_floor`` and ``objective``.
 
     Examples
     --------
@@ -85,19 +88,19 @@ def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> 
     'a test fold has cells of 22 to 100 rows: an exactly fair model scores 0.151 by chance'
     """
     asked = {"dataset": dataset, "metric": metric, "method": method}
-    fitting = (
+    applicable = (
         entry["why"]
         for entry in paper()["reasons"]
         if all(entry[name] in ("*", value) for name, value in asked.items())
     )
-    return str(next(fitting)).format_map(facts)
+    return str(next(applicable)).format_map(facts)
 
 
 def contradictions(facts: Mapping[str, str]) -> tuple[Contradiction, ...]:
-    """Where the paper contradicts itself.
+    """Return the paper's contradictions with our reading of them.
 
-    `facts` are figures of the run that our reading may name: ``plain_gcig`` and ``plain_gcig_l2`` (of the
-    plain network on ``compas-paper``) and ``collapsed``.
+    `facts` are values of the run that a reading may quote: ``plain_gcig_raw``, ``plain_gcig`` and
+    ``plain_gcig_l2`` (of the plain network on ``compas-paper``) and ``collapsed``.
     """
     return tuple(
         Contradiction(entry["where"], entry["what"], entry["read"].format_map(facts))

@@ -1,4 +1,4 @@
-"""The trade-off of ranking, outcome fairness and procedural fairness over the weights of every method."""
+"""Pareto fronts: the trade-off of AUC, outcome and procedural fairness over every method's settings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,19 +6,18 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.experiments.figure import Figure, Panel, Series
-from gcig.experiments.setting import Chosen, Setting
-from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spread
-from gcig.experiments.sweep import of_variant
+from gcig.experiments.figures import Figure, Panel, Series
+from gcig.experiments.settings import Chosen, Setting, select_setting
+from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spreads
 from gcig.report.charts import TradeOff, pareto_front
 from gcig.report.tables import Mark, Table, Value
 
 __all__ = ["DATASETS", "FOLDS", "GRIDS", "figures", "on_front", "settings", "tables"]
 
 DATASETS = ("adult", "compas")
-FOLDS = 2  # of the five: a front needs many settings more than it needs sharp points
+FOLDS = 2  # a front needs many settings more than it needs precise points
 _RATES = (1e-3, 2e-3, 5e-3)
-# Six settings a method, from gentle to strong. The plain network has no such dial but its learning rate.
+# Six settings per method, from weak to strong. The plain network can only vary its learning rate.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "unconstrained": tuple({"learning_rate": rate} for rate in (5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2)),
     "dir": tuple({"repair_level": level} for level in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
@@ -39,7 +38,7 @@ _METRICS = ("auc", "eo_gap", "gcig")
 
 
 def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]) -> list[Setting]:
-    """Every method's grid, other parameters as chosen."""
+    """Return every method's grid, with the other parameters as chosen."""
     return [
         Setting(name, method, {**chosen(name, method), **changes}, _variant(changes))
         for name in datasets
@@ -49,7 +48,7 @@ def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS, methods: Seq
 
 
 def on_front(points: Sequence[tuple[float, float, float]]) -> list[bool]:
-    """Which (AUC, EO gap, GCIG) no other one beats in all three; a point with NaN is not on the front.
+    """Return which (AUC, EO gap, GCIG) points no other point dominates; points with NaN are not on the front.
 
     Examples
     --------
@@ -65,7 +64,7 @@ def on_front(points: Sequence[tuple[float, float, float]]) -> list[bool]:
 def tables(
     frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str], expected: int
 ) -> dict[str, Table]:
-    """Every setting, with whether it is on the front."""
+    """Return every setting with whether it is on the front."""
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
@@ -75,8 +74,8 @@ def tables(
             if flag:
                 marks[len(rows), 2] = "best"
             words = ", ".join(f"{key} {value}" for key, value in changes.items())
-            cells = [spread(own, metric, expected=expected) for metric in (*_METRICS, "eo_noise_floor")]
-            rows.append((name, method_label(method), words, *cells, flag))
+            entries = spreads(own, (*_METRICS, "eo_noise_floor"), expected=expected)
+            rows.append((name, method_label(method), words, *entries, flag))
     return {
         "pareto": Table(
             (
@@ -87,10 +86,10 @@ def tables(
                 "on the front",
             ),
             rows,
-            caption="Every setting; bold are those that no other one beats in AUC, EO gap and GCIG at once",
+            caption="Every setting; in bold those that no other setting dominates in AUC, EO gap and GCIG",
             notes=(
-                f"Six settings a method on {FOLDS} of the five folds; models with a collapsed fold are not "
-                "on the front. The paper has no such figure.",
+                f"Up to six settings per method on {FOLDS} folds; models with a collapsed fold are not on "
+                "the front. The paper has no such figure.",
                 COLLAPSED_NOTE,
             ),
             marks=marks,
@@ -101,7 +100,7 @@ def tables(
 def figures(
     frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]
 ) -> dict[str, Figure]:
-    """All methods in one picture: AUC against GCIG and against the EO gap."""
+    """Plot AUC against GCIG and against the EO gap, all methods in one figure."""
     panels, trade_offs = [], {}
     for name in datasets:
         listed = _listed(frame, name, methods)
@@ -111,23 +110,23 @@ def figures(
             title = f"{name}: AUC against {LABELS[metric]}"
             panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(listed, place)))
     caption = (
-        "One point a setting, means over the folds; upper left is better. Collapsed models are marked, and "
+        "One point per setting, means over the folds; upper left is better. Settings with a collapsed fold "
         "are not on the front."
     )
-    title = "What fair outcomes and fair reasons cost"
-    return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs)}
+    title = "The price of fair outcomes and fair reasons"
+    return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs, marks_collapsed=True)}
 
 
 def _listed(
     frame: pd.DataFrame, dataset: str, methods: Sequence[str]
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, tuple[float, float, float]]]:
-    """Method, setting, folds and point of every setting; collapsed ones have no point."""
+    """Return method, changes, folds and point of every setting; the point of a collapsed setting is NaN."""
     found = []
     for method in methods:
         for changes in GRIDS.get(method, ()):
-            own = finished(of_variant(frame, dataset, _variant(changes), method))
-            sound = len(own) and not own["collapsed"].astype(bool).any()
-            auc, gap, gcig = (float(own[m].mean()) if sound else math.nan for m in _METRICS)
+            own = finished(select_setting(frame, dataset, _variant(changes), method))
+            usable = len(own) and not own["collapsed"].astype(bool).any()
+            auc, gap, gcig = (float(own[m].mean()) if usable else math.nan for m in _METRICS)
             found.append((method, changes, own, (auc, gap, gcig)))
     return found
 
@@ -143,7 +142,7 @@ def _cloud(listed: Sequence[Any], method: str, place: int) -> Series:
 
 
 def _corners(listed: Sequence[Any], place: int) -> list[tuple[float, float]]:
-    """The points that no other one beats in AUC and one of the gaps, from left to right."""
+    """Return the points that no other point dominates in AUC and one of the gaps, from left to right."""
     points = [(point[place], point[0]) for *_, point in listed if not math.isnan(sum(point))]
     flags = pareto_front([(-gap, auc) for gap, auc in points])
     return sorted({point for point, flag in zip(points, flags, strict=True) if flag})

@@ -1,23 +1,28 @@
-"""The files of a reproduction that people read: tables, figures and the page, from the collected results."""
+"""Rendering of a reproduction: tables, figures and the HTML page, from the collected results."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from gcig._warnings import warn_caller
 from gcig.benchmark.run_files import RunWarning, write_file
-from gcig.experiments.chapters import chapters
+from gcig.experiments.chapters import Chapter, chapters
 from gcig.experiments.collection import read
-from gcig.experiments.drawing import draw
-from gcig.experiments.page import html_page
-from gcig.report.tables import Table, to_csv, to_latex, to_markdown
+from gcig.experiments.figures import Figure, Panel, draw
+from gcig.report import charts
+from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
+from gcig.report.tables import Table, entry_text, to_csv, to_latex, to_markdown
 
-__all__ = ["PAGE", "render"]
+__all__ = ["MAX_ROWS", "PAGE", "html_page", "render", "split_by_dataset"]
 
 PAGE = "index.html"
+MAX_ROWS = 16  # longer tables are split by dataset: more rows are hard to take in at a glance
 
 
 def render(run: str | Path) -> Path:
-    """Write ``tables/``, ``figures/`` and ``index.html`` of a reproduction; nothing is run.
+    """Write ``tables/``, ``figures/`` and ``index.html`` of a reproduction without running anything.
 
     Returns
     -------
@@ -31,8 +36,8 @@ def render(run: str | Path) -> Path:
             _write_table(out / "tables", name, table)
     if find_spec("matplotlib") is None:
         warn_caller(
-            "Figures are on the page but not written as files: that needs matplotlib (pip install "
-            "'gcig[plot]').",
+            "The figures are on the page but were not written as files, which needs matplotlib. Install it "
+            "with: pip install 'gcig[plot]'.",
             RunWarning,
         )
     else:
@@ -44,6 +49,58 @@ def render(run: str | Path) -> Path:
     return out / PAGE
 
 
+def html_page(
+    chapters: Sequence[Chapter],
+    *,
+    title: str = "The paper's experiments, reproduced",
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
+    """Return one self-contained HTML page, with figures drawn by the page's own charts."""
+    sections = []
+    for chapter in chapters:
+        blocks: list[Block] = [Paragraph(text) for text in chapter.text]
+        for figure in chapter.figures.values():
+            blocks += [FigureRow(_pictures(figure)), Paragraph(figure.describe(collapsed="hollow"))]
+        blocks += [part for table in chapter.tables.values() for part in split_by_dataset(table)]
+        sections.append(Section(chapter.heading, blocks))
+    return page(title, sections, foot=_foot(provenance or {}))
+
+
+def split_by_dataset(table: Table) -> list[Table]:
+    """Split a table of more than `MAX_ROWS` rows into one part per value of its column ``dataset``.
+
+    The value moves into the caption, and notes follow the last part. Other tables are returned unchanged.
+
+    Examples
+    --------
+    >>> rows = [(name, i) for name in ("german", "adult") for i in range(20)]
+    >>> parts = split_by_dataset(Table(("dataset", "i"), rows))
+    >>> [(part.caption, part.header, len(part.rows)) for part in parts]
+    [('german', ('i',), 20), ('adult', ('i',), 20)]
+    """
+    if len(table.rows) <= MAX_ROWS or table.header[0] != "dataset":
+        return [table]
+    names = list(dict.fromkeys(entry_text(row[0]) for row in table.rows))
+    return [_part(table, name, last=name == names[-1]) for name in names]
+
+
+def _part(table: Table, name: str, *, last: bool) -> Table:
+    places = [place for place, row in enumerate(table.rows) if entry_text(row[0]) == name]
+    marks = {
+        (places.index(row), column - 1): mark
+        for (row, column), mark in table.marks.items()
+        if row in places and column
+    }
+    return replace(
+        table,
+        header=tuple(table.header[1:]),
+        rows=[tuple(table.rows[place][1:]) for place in places],
+        caption=f"{table.caption}: {name}" if table.caption else name,
+        notes=table.notes if last else (),
+        marks=marks,
+    )
+
+
 def _write_table(folder: Path, name: str, table: Table) -> None:
     title = f"**{table.caption}**\n\n" if table.caption else ""
     for ending, text in (
@@ -52,3 +109,43 @@ def _write_table(folder: Path, name: str, table: Table) -> None:
         ("tex", to_latex(table, label=f"tab:{name}")),
     ):
         write_file(folder / f"{name}.{ending}", text)
+
+
+def _pictures(figure: Figure) -> list[FigureBlock]:
+    if figure.trade_offs:
+        return [
+            FigureBlock(charts.pareto(points, title=name), name) for name, points in figure.trade_offs.items()
+        ]
+    return [_picture(panel) for panel in figure.panels]
+
+
+def _picture(panel: Panel) -> FigureBlock:
+    series = [
+        charts.Series(each.label, each.x, each.y, each.low, each.high, _hollow(each.hollow, each.collapsed))
+        for each in panel.series
+    ]
+    labels: dict[str, Any] = {"title": panel.title, "x_label": panel.x_label, "y_label": panel.y_label}
+    if any(each.joined for each in panel.series):
+        svg = charts.lines(series, **labels, log_x=panel.log_x)
+    else:
+        svg = charts.scatter(series, **labels, fit=panel.fit)
+    return FigureBlock(svg, panel.title)
+
+
+def _hollow(hollow: Sequence[bool], collapsed: Sequence[bool]) -> list[bool]:
+    """Combine both flags: the page's charts have one mark, and a figure uses only one of the flags."""
+    if not hollow:
+        return list(collapsed)
+    return [a or b for a, b in zip(hollow, collapsed or [False] * len(hollow), strict=True)]
+
+
+def _foot(provenance: Mapping[str, Any]) -> dict[str, str]:
+    versions = provenance.get("versions", {})
+    found = {name: str(version) for name, version in versions.items()}
+    for name in ("seeds", "folds", "threads"):
+        if name in provenance:
+            value = provenance[name]
+            found[name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    for definition in provenance.get("definitions", []):
+        found["definition of GCIG"] = ", ".join(f"{key} {value}" for key, value in definition.items())
+    return found

@@ -1,4 +1,4 @@
-"""`gcig reproduce`: run what is not finished, collect what is there, and draw it."""
+"""Reproduction of the paper: run the unfinished trials, collect the results, and render them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore
 from gcig.benchmark.table import Table
 from gcig.benchmark.trials import Trial
-from gcig.experiments import baseline_kinds, cost
+from gcig.experiments import cost, design_choices
 from gcig.experiments import datasets as dataset_table
 from gcig.experiments.collection import (
     MEASURED,
@@ -22,9 +22,8 @@ from gcig.experiments.collection import (
     read_request,
     write_json,
 )
-from gcig.experiments.parameters import Parameters, choose
 from gcig.experiments.rendering import render
-from gcig.experiments.request import Request
+from gcig.experiments.request import Parameters, Request, choose_parameters
 
 __all__ = ["report", "reproduce"]
 
@@ -47,25 +46,24 @@ def reproduce(
     progress: bool = False,
     retry_failed: bool = False,
 ) -> Path:
-    """The paper's tables and figures from scratch, in a folder; the same call goes on where it stopped.
+    """Reproduce the paper's tables and figures in a folder; the same call resumes an interrupted run.
 
     Parameters
     ----------
-    out : the folder of the run.
-    datasets, methods : default: the paper's four datasets and ``compas``; all methods.
-    folds, seeds : of the cross-validation; several seeds are several partitions.
-    everything : also sensitivity, design choices, Pareto fronts and cost, which take long.
-    jobs : processes; results do not depend on it.
-    shard : (i, n), from 1: run part i of n only. What is there of all parts is shown.
-    tune, nested : choose parameters anew, on one split or inside every fold of RQ1, instead of taking those
-        that came with the package.
-    parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a first look.
-    progress : True to show it on standard error, or an object of your own.
-    retry_failed : run the trials again that failed before.
+    out : folder of the run.
+    datasets, methods : by default the paper's four datasets and ``compas``, and all methods.
+    folds, seeds : folds and partitions of the cross-validation; several seeds give several partitions.
+    everything : whether to run the long experiments too: sensitivity, design choices, Pareto fronts, cost.
+    jobs : number of processes; results do not depend on it.
+    shard : (i, n), from 1, to run part i of n only. The page shows the finished trials of all parts.
+    tune, nested : tune on one split, or inside every fold of RQ1, instead of using the package's parameters.
+    parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a quick look.
+    progress : whether to report progress on standard error.
+    retry_failed : whether to repeat the trials that failed before.
 
     Returns
     -------
-    The path of the HTML page. It shows all that was ever asked for in the folder, not this call's part alone.
+    The path of the HTML page. It shows everything that was ever requested in the folder, not only this call.
     """
     request = Request.of(
         datasets=datasets,
@@ -89,19 +87,23 @@ def reproduce(
     )
     whole = add_request(folder, request)
     running: dict[str, Any] = {"jobs": jobs, "progress": progress, "retry_failed": retry_failed}
-    chosen = choose(request, tables, store, given=parameters or {}, split_seed=whole.seeds[0], **running)
+    chosen = choose_parameters(
+        request, tables, store, overrides=parameters or {}, split_seed=whole.seeds[0], **running
+    )
     add_parameters(folder, chosen)
-    run_trials(_flat(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running)
+    run_trials(
+        _distinct(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running
+    )
     if shard is None or shard[0] == 1:
         _measure(request, tables, chosen, folder)
     return report(folder)
 
 
 def report(run: str | Path) -> Path:
-    """Draw a reproduction from all that is finished in its folder, without running anything.
+    """Render a reproduction from the finished trials in its folder, without running anything.
 
-    Results are collected from the store where there is one: those of shards that were copied together, or of
-    a run that still goes on. Without it, the collected files are drawn as they are.
+    If the folder has a store, the results are collected from it; shards may have been copied together, and
+    the run may still be in progress. Without a store, the collected files are rendered as they are.
     """
     folder = Path(run)
     if (folder / TRIALS).is_dir():
@@ -114,25 +116,25 @@ def report(run: str | Path) -> Path:
 
 
 def _measure(request: Request, tables: Mapping[str, Table], chosen: Parameters, folder: Path) -> None:
-    """What takes long and is measured outside the store: once, by one process, and kept."""
+    """Measure references and cost, which are not trials: once, by one process, and store the rows."""
     if not request.everything or "fairx" not in request.methods:
         return
-    for name in request.among(baseline_kinds.DATASETS):
+    for name in request.requested(design_choices.DATASETS):
         for fold in range(request.n_folds):
-            where = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
-            measure = partial(baseline_kinds.measure_kinds, tables[name], chosen.of, **where)
-            _once(folder, f"baseline_kinds-{name}-{fold}", measure)
-    _once(folder, "cost", cost.measure)
+            place = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
+            measure = partial(design_choices.measure_references, tables[name], chosen.of, **place)
+            _measure_once(folder, f"references-{name}-{fold}", measure)
+    _measure_once(folder, "cost", cost.measure)
 
 
-def _once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
-    """Measure what is not there; where another process is at it, wait until it is done or dead."""
+def _measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
+    """Measure unless the file exists; if another process is measuring, wait until it finishes or dies."""
     file = folder / MEASURED / f"{name}.json"
     with exclusive_claim(folder / "claims" / name, patience=math.inf):
         if not file.is_file():
             write_json(file, measure())
 
 
-def _flat(groups: Iterable[Sequence[Trial]]) -> list[Trial]:
-    """Each trial once, though several experiments may show it."""
+def _distinct(groups: Iterable[Sequence[Trial]]) -> list[Trial]:
+    """Return each trial once, although several experiments may show it."""
     return list(dict.fromkeys(trial for own in groups for trial in own))

@@ -1,8 +1,8 @@
-"""RQ3, sensitivity: each weight of FairX in turn, the other at 1.
+"""Sensitivity (RQ3): each weight of FairX in turn, with the other at 1.
 
-Two training schemes are swept. *As published*: trained on labels, the weights act to the last epoch, whatever
-happens to the ranking. *Taught*, our default: the network keeps the predictions of a plain one, and weights
-are lowered where AUC is lost on training rows held out.
+Two training schemes are swept. *As published* trains on labels, and the weights act until the last epoch,
+whatever happens to the ranking. *Distilled*, our default, keeps the predictions of a plain network and
+reduces the weights if AUC is lost on the held-out part of the training rows.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.experiments.figure import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel, Series
 from gcig.experiments.paper import paper
-from gcig.experiments.setting import Chosen, Setting
-from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished
-from gcig.experiments.sweep import of_variant, variant_row
+from gcig.experiments.settings import Chosen, Setting, select_setting
+from gcig.experiments.summary import COLLAPSED_NOTE, DEFINITION_NOTE, LABELS, finished, spreads
 from gcig.report.tables import Entry, Table, Value
 
 __all__ = [
@@ -23,7 +22,7 @@ __all__ = [
     "SCHEMES",
     "SWEPT",
     "WEIGHTS",
-    "collapsed_at_one",
+    "describe_collapse",
     "figures",
     "settings",
     "tables",
@@ -34,50 +33,51 @@ DATASETS = ("compas-paper", "compas")
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
-# name -> what it changes of the parameters
-SCHEMES: dict[str, dict[str, Any]] = {"as published": {"early_stopping": False}, "taught": {}}
-_METRICS = ("auc", "f1", "eo_gap", "gcig")
+# name -> changes of the parameters
+SCHEMES: dict[str, dict[str, Any]] = {"as published": {"early_stopping": False}, "distilled": {}}
+_METRICS = ("auc", "f1", "eo_gap", "gcig_raw")
+_SHOWN = (*_METRICS, "gcig", "eo_noise_floor", "effective_columns")
 
 
 def variant(swept: str, weight: float, scheme: str) -> str:
-    """The name of a setting; where both weights are 1 the two sweeps share it."""
-    values = {name: weight if name == swept else FIXED for name in SWEPT}
+    """Return the name of a setting; the two sweeps share the setting with both weights at 1."""
+    values = _weights(swept, weight)
     return f"sensitivity lambda_ig={values['lambda_ig']:g} lambda_fair={values['lambda_fair']:g} {scheme}"
 
 
 def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS) -> list[Setting]:
-    """Both sweeps under both schemes; other parameters as chosen."""
+    """Return both sweeps under both schemes, with the other parameters as chosen."""
     found: dict[tuple[str, str], Setting] = {}
     for name in datasets:
         parameters = dict(chosen(name, "fairx"))
         for scheme, changes in SCHEMES.items():
             for swept in SWEPT:
                 for weight in WEIGHTS:
-                    values = {each: weight if each == swept else FIXED for each in SWEPT}
                     key = variant(swept, weight, scheme)
-                    found[name, key] = Setting(name, "fairx", parameters | values | changes, key)
+                    changed = parameters | _weights(swept, weight) | changes
+                    found[name, key] = Setting(name, "fairx", changed, key)
     return list(found.values())
 
 
 def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected: int) -> dict[str, Table]:
-    """A row a weight."""
+    """Return one row per dataset, scheme and weight."""
     rows: list[tuple[Value, ...]] = []
-    shown = (*_METRICS, "eo_noise_floor", "effective_columns")
     for name in datasets:
         for scheme in SCHEMES:
             for swept in SWEPT:
                 for weight in WEIGHTS:
-                    own = of_variant(frame, name, variant(swept, weight, scheme))
-                    cells = variant_row(own, shown, expected=expected)
-                    rows.append((name, scheme, swept, Entry(f"{weight:g}", weight), *cells))
+                    own = select_setting(frame, name, variant(swept, weight, scheme))
+                    entries = spreads(own, _SHOWN, expected=expected)
+                    rows.append((name, scheme, swept, Entry(f"{weight:g}", weight), *entries))
     return {
         "sensitivity": Table(
-            ("dataset", "training", "swept", "weight", *(LABELS[m] for m in shown)),
+            ("dataset", "training", "swept", "weight", *(LABELS[m] for m in _SHOWN)),
             rows,
-            caption=f"Sensitivity to each weight, the other at {FIXED:g}",
+            caption=f"Sensitivity to each weight, with the other at {FIXED:g}",
             notes=(
                 "The paper shows this as a figure whose file is not in its source, and calls the result "
                 "robust; there are no values to compare with.",
+                DEFINITION_NOTE,
                 COLLAPSED_NOTE,
             ),
         )
@@ -85,7 +85,7 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
 
 
 def figures(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS) -> dict[str, Figure]:
-    """Curves of every metric over the weight, with bands of a standard deviation."""
+    """Return curves of every metric over the weight, with bands of one standard deviation."""
     made = {}
     for name in datasets:
         panels = [
@@ -99,33 +99,40 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS) -> dict[
             for swept in SWEPT
             for metric in _METRICS
         ]
-        caption = "Means over the folds and one standard deviation; points with a collapsed fold are marked."
         made[f"sensitivity_{name}"] = Figure(
-            f"Sensitivity to the weights: {name}", caption, panels, columns=4
+            f"Sensitivity to the weights: {name}",
+            "Means over the folds with one standard deviation.",
+            panels,
+            columns=4,
+            marks_collapsed=True,
         )
     return made
 
 
-def collapsed_at_one(frame: pd.DataFrame) -> str:
-    """How many folds collapse as published with both weights at 1, in words."""
+def describe_collapse(frame: pd.DataFrame) -> str:
+    """Describe how many folds collapse as published with both weights at 1."""
     counts = []
     for name in DATASETS:
-        own = finished(of_variant(frame, name, variant(SWEPT[0], FIXED, "as published")))
+        own = finished(select_setting(frame, name, variant(SWEPT[0], FIXED, "as published")))
         if len(own):
             counts.append(
                 f"{int(own['collapsed'].astype(bool).sum())} of {len(own)} folds of {name} collapse"
             )
-    return ", ".join(counts) or "not run; `gcig reproduce --all` does"
+    return ", ".join(counts) or "not run (`gcig reproduce --all` runs it)"
+
+
+def _weights(swept: str, weight: float) -> dict[str, float]:
+    return {name: weight if name == swept else FIXED for name in SWEPT}
 
 
 def _curve(frame: pd.DataFrame, dataset: str, swept: str, scheme: str, metric: str) -> Series:
     x, y, low, high, collapsed = [], [], [], [], []
     for weight in WEIGHTS:
-        own = finished(of_variant(frame, dataset, variant(swept, weight, scheme)))
+        own = finished(select_setting(frame, dataset, variant(swept, weight, scheme)))
         if not len(own):
             continue
         mean = float(own[metric].mean())
-        deviation = float(own[metric].std(ddof=1)) if len(own) > 1 else 0.0  # as in the tables
+        deviation = float(own[metric].std(ddof=1)) if len(own) > 1 else 0.0
         x.append(weight)
         y.append(mean)
         low.append(mean - deviation)

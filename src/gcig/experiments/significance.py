@@ -1,4 +1,4 @@
-"""RQ1: which differences between methods are more than chance, and what five folds cannot show."""
+"""Significance (RQ1): wins per dataset, ranks over datasets, and tests over the folds of each dataset."""
 
 from __future__ import annotations
 
@@ -15,59 +15,105 @@ from gcig.benchmark.statistics import (
     nemenyi,
     nemenyi_critical_difference,
     smallest_wilcoxon_p,
+    tally,
 )
-from gcig.experiments.summary import HIGHER, LABELS, finished, means, method_label
-from gcig.experiments.wins import FAIRX
+from gcig.experiments.comparison import FAIRX, PRINTED
+from gcig.experiments.paper import PAPER_DATASETS, printed_means, printed_tally
+from gcig.experiments.summary import HIGHER_IS_BETTER, LABELS, UNRANKED, finished, means, method_label
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
 __all__ = ["paired_differences", "tables"]
 
-_TESTED = ("gcig", "eo_gap", "f1", "auc")
+_TESTED = ("gcig_raw", "gcig", "eo_gap", "f1", "auc")
 
 
 def tables(
     frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], n_folds: int
 ) -> dict[str, Table]:
-    """Ranks over datasets with Friedman's and Nemenyi's tests, and corrected t-tests on each dataset."""
-    if FAIRX not in methods or len(methods) < 2:
-        return {}
-    made = {"t_tests": _t_tests(frame, datasets, methods, n_folds)}
+    """Return wins, ranks with Friedman's and Nemenyi's tests, and corrected t-tests on each dataset."""
+    made: dict[str, Table] = {}
+    if FAIRX not in methods:
+        return made
+    made["wins"] = _wins(frame, datasets, methods)
     if len(methods) > 2 and len(datasets) > 1:
-        made = {"ranks": _ranks(frame, datasets, methods)} | made
+        made["ranks"] = _ranks(frame, datasets, methods)
+    if len(methods) > 1:
+        made["t_tests"] = _t_tests(frame, datasets, methods, n_folds)
     return made
 
 
 def paired_differences(frame: pd.DataFrame, dataset: str, method: str, metric: str) -> pd.Series[Any]:
-    """FairX less another method on the folds that both have."""
+    """Return FairX minus another method on the folds that both have."""
     rows = finished(frame[frame["dataset"] == dataset])
     by_fold = rows.pivot_table(index=["seed", "fold"], columns="method", values=metric)
     by_fold = by_fold.reindex(columns=[FAIRX, method])
     return (by_fold[FAIRX] - by_fold[method]).dropna()
 
 
+def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    """Count wins, losses and championships: ours on the paper's datasets and on all, and the paper's."""
+    in_paper = [name for name in PAPER_DATASETS if name in datasets]
+    rows: list[tuple[Value, ...]] = []
+    for metric in PRINTED:
+        lower = metric not in HIGHER_IS_BETTER
+        ours, ours_on_all = (
+            tally(means(frame, metric, datasets=names, methods=methods), against=FAIRX, lower_is_better=lower)
+            for names in (in_paper, datasets)
+        )
+        recounted = tally(printed_means(metric), against=FAIRX, lower_is_better=lower)
+        counts = (ours, ours_on_all, printed_tally(metric), recounted)
+        rows += [(LABELS[metric], method_label(m), *(_triple(each, m) for each in counts)) for m in methods]
+    return Table(
+        ("metric", "method", "ours", "ours, all", "paper", "paper, recounted"),
+        rows,
+        caption="Win / loss / champion, counted in datasets",
+        notes=(
+            "A method wins on a dataset if it beats FairX; FairX's own line compares it with the best of the "
+            "others. Means are not rounded. Means equal up to 1e-9 tie, which is neither a win nor a loss; "
+            "championships are shared.",
+            f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
+            "recounted: from the rounded means in the paper's own main table by the same rules.",
+        ),
+    )
+
+
+def _triple(counts: pd.DataFrame, method: str) -> str:
+    if method not in counts.index:
+        return "-"
+    row: Any = counts.loc[method]
+    return f"{row['win']} / {row['loss']} / {row['champion']}"
+
+
 def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
     rows: list[tuple[Value, ...]] = []
     n_blocks = 0
     for metric in _TESTED:
-        averages = means(frame, metric, datasets=datasets, methods=methods)
-        lower = metric not in HIGHER
+        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
+        averages = means(frame, metric, datasets=datasets, methods=ranked)
+        lower = metric not in HIGHER_IS_BETTER
         found = friedman(averages, lower_is_better=lower)
         n_blocks = found.n_blocks
         p_values: Any = nemenyi(averages, lower_is_better=lower)
-        cells = [_rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m) for m in methods]
+        entries = [
+            _rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m)
+            if m in ranked
+            else Entry("-")
+            for m in methods
+        ]
         statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value).text})"
-        rows.append((LABELS[metric], Entry(statistic, found.statistic), *cells))
+        rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
     critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return Table(
         ("metric", "Friedman", *map(method_label, methods)),
         rows,
         caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
         notes=(
-            f"Two methods differ at the 5 % level when their mean ranks are {formatting.number(critical, 2)} "
-            f"apart (Nemenyi), of {len(methods) - 1} ranks there are: with {n_blocks} datasets only the "
-            "largest differences can be shown. The paper has no test.",
-            "compas and compas-paper are the same people, so that the datasets are not fully independent.",
+            f"Two of {len(methods)} methods differ at the 5 % level if their mean ranks are "
+            f"{formatting.number(critical, 2)} apart (Nemenyi). Ranks span {len(methods) - 1} units: with "
+            f"{n_blocks} datasets only the largest differences can be shown. The paper has no test.",
+            "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained.",
+            "compas and compas-paper contain the same people, and are therefore not independent datasets.",
         ),
         digits=2,
     )
@@ -83,22 +129,22 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
                 for m in others
             ]
             adjusted = holm([test.p_value for test in found])
-            cells = [
+            entries = [
                 Entry("missing")
                 if math.isnan(test.difference)
                 else Entry(f"{formatting.number(test.difference)} (p {_p(float(p)).text})", test.difference)
                 for test, p in zip(found, adjusted, strict=True)
             ]
-            rows.append((name, LABELS[metric], *cells))
+            rows.append((name, LABELS[metric], *entries))
     floor = smallest_wilcoxon_p(n_folds)
     return Table(
         ("dataset", "metric", *map(method_label, others)),
         rows,
-        caption="FairX less each method: mean difference over folds, corrected resampled t-test",
+        caption="FairX minus each method: mean difference over folds, corrected resampled t-test",
         notes=(
             "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by Holm's "
-            f"rule for {len(others)} comparisons a line. The paper has no test.",
-            f"What {n_folds} folds cannot show: a two-sided Wilcoxon test has p of at least {floor:g} "
+            f"rule for {len(others)} comparisons per line. The paper has no test.",
+            f"Limits of {n_folds} folds: a two-sided Wilcoxon test has a p-value of at least {floor:g} "
             "however large the difference is, and one partition into folds says nothing about another.",
         ),
     )

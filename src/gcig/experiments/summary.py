@@ -1,7 +1,7 @@
-"""A frame of results, a row a fold, in means and spreads.
+"""Summary of a frame of results, one row per fold, as means and spreads.
 
-The frame has the columns of ``results.csv``. A fold that is not there, or whose fit failed, is missing: it is
-left out of means and said so beside them.
+The frame has the columns of ``results.csv``. A fold that is absent or whose fit failed is missing: means
+leave it out, and the entry reports how many folds it has.
 """
 
 import math
@@ -12,18 +12,21 @@ import pandas as pd
 
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
-from gcig.report.tables import Entry
+from gcig.report.tables import Entry, Value
 
 __all__ = [
     "COLLAPSED_NOTE",
-    "HIGHER",
+    "DEFINITION_NOTE",
+    "HIGHER_IS_BETTER",
     "LABELS",
     "MISSING",
+    "UNRANKED",
     "finished",
     "means",
     "method_label",
     "ordered",
     "spread",
+    "spreads",
 ]
 
 LABELS = {
@@ -35,34 +38,42 @@ LABELS = {
     "balanced_accuracy": "Balanced accuracy",
     "accuracy": "Accuracy",
     "gcig": "GCIG",
+    "gcig_raw": "GCIG (raw)",
     "gcig_l2": "GCIG, l2",
     "effective_columns": "Effective columns",
     "completeness": "Completeness error",
     "fit_seconds": "Seconds to fit",
 }
-HIGHER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})  # metrics of which more is better
+HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
+# Post-processing decides by group thresholds, which the explained logit of the base network does not contain.
+UNRANKED = {"gcig": frozenset({"hardt"}), "gcig_raw": frozenset({"hardt"})}
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 COLLAPSED_NOTE = (
-    "† and a number: so many folds collapsed, that is, one class for 99.5 % of the rows or an AUC under 0.55."
+    "† and a number: that many folds collapsed, which means one class for 99.5 % of the rows or an AUC under "
+    "0.55."
+)
+DEFINITION_NOTE = (
+    "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
+    "which is the paper's definition; only GCIG (raw) can be compared with the paper's numbers."
 )
 
 
 def finished(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that were measured; failed fits have no AUC and no F1."""
+    """Return the rows that were evaluated; failed fits have neither AUC nor F1."""
     return frame[frame["auc"].notna() | frame["f1"].notna()]
 
 
 def means(
     frame: pd.DataFrame, metric: str, *, datasets: Sequence[str], methods: Sequence[str]
 ) -> pd.DataFrame:
-    """Unrounded means over folds and seeds, datasets x methods; NaN where there is no fold."""
+    """Return unrounded means over folds and seeds, datasets x methods; NaN without any fold."""
     table = finished(frame).pivot_table(index="dataset", columns="method", values=metric, aggfunc="mean")
     return table.reindex(index=list(datasets), columns=list(methods)).astype(float)
 
 
 def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digits: int = 3) -> Entry:
-    """Mean and standard deviation of a metric over some folds, with what is wrong with them.
+    """Return mean and standard deviation of a metric over some folds, with collapsed and missing folds.
 
     Examples
     --------
@@ -83,8 +94,16 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     return Entry(text, float(values.mean()))
 
 
+def spreads(rows: pd.DataFrame, metrics: Sequence[str], *, expected: int) -> list[Value]:
+    """Return mean and spread of every metric over the folds of one setting."""
+    return [
+        spread(rows, metric, expected=expected, digits=1 if metric == "effective_columns" else 3)
+        for metric in metrics
+    ]
+
+
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    """Distinct names, those of `first` in its order, then the others in theirs.
+    """Return distinct names: those of `first` in its order, then the others in theirs.
 
     Examples
     --------
@@ -96,5 +115,5 @@ def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
 
 
 def method_label(key: str) -> str:
-    """A method's name in tables: the paper's where it has one."""
+    """Return a method's name in tables: the paper's if it has one."""
     return METHODS[key].label if key in METHODS else key

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from gcig.experiments.drawing import draw, plain_text
-from gcig.experiments.figure import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel, Series, draw, plain_text
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""Figures as SVG and PNG files, drawn by matplotlib without a screen.
+"""Figures: what they show as plain values, and their drawing as SVG and PNG files without a screen.
 
-The same figure gives the same bytes: no date, and ids from a fixed salt. Names go to matplotlib with ``$``
-escaped, so that none is read as mathematics.
+Equal figures give equal bytes: there is no date, and ids come from a fixed salt. Names are passed to
+matplotlib with ``$`` escaped, and none is read as mathematics.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gcig._validation import InputError
-from gcig.experiments.figure import Figure, Panel, Series
+from gcig.report.charts import TradeOff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "plain_text"]
+__all__ = ["Figure", "Panel", "Series", "draw", "plain_text"]
 
-# Okabe and Ito (2008): told apart with every kind of colour vision; markers tell them apart in print.
+# Okabe and Ito (2008): distinguishable with every kind of colour vision; markers distinguish them in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COLLAPSED = "collapsed folds"
-_PANEL = (4.2, 3.2)  # inches
-_SETTINGS: Any = {  # matplotlib's own type of it lists every name
+_PANEL_SIZE = (4.2, 3.2)  # inches
+_SETTINGS: Any = {  # Any, because matplotlib's own type lists every name
     "svg.hashsalt": "gcig",
     "svg.fonttype": "path",
     "font.family": "DejaVu Sans",
@@ -37,8 +38,73 @@ _SETTINGS: Any = {  # matplotlib's own type of it lists every name
 }
 
 
+@dataclass(frozen=True)
+class Series:
+    """Points with one label.
+
+    Attributes
+    ----------
+    label : name in the legend.
+    x, y : the points.
+    low, high : limits of a band around y; empty for none.
+    collapsed : whether a model behind each point collapsed; empty for none.
+    hollow : whether each point is drawn as an outline, as the paper's numbers are; empty for none.
+    joined : whether a line connects the points.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    collapsed: Sequence[bool] = ()
+    hollow: Sequence[bool] = ()
+    joined: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes
+    ----------
+    fit : intercept and slope of a line through all points.
+    front : corners of the Pareto front, from left to right.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    fit: tuple[float, float] | None = None
+    front: Sequence[tuple[float, float]] = ()
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in rows of `columns`, with a title and a caption.
+
+    Series with the same label look the same in all panels. ``trade_offs`` holds the same points per dataset
+    if the figure shows trade-offs, for which HTML pages have a chart of their own. ``marks_collapsed`` is
+    True if collapsed models are marked.
+    """
+
+    title: str
+    caption: str
+    panels: Sequence[Panel]
+    columns: int = 2
+    trade_offs: Mapping[str, Sequence[TradeOff]] = field(default_factory=dict)
+    marks_collapsed: bool = False
+
+    def describe(self, collapsed: str) -> str:
+        """Return title and caption; ``collapsed`` describes the mark of collapsed models."""
+        marks = f" Points with a collapsed model are {collapsed}." if self.marks_collapsed else ""
+        return f"{self.title}. {self.caption}{marks}"
+
+
 def draw(figure: Figure, format: str = "svg", *, dots_per_inch: int = 150) -> bytes:
-    """A figure as the bytes of an SVG or PNG file."""
+    """Draw a figure and return the bytes of an SVG or PNG file."""
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -52,7 +118,7 @@ def draw(figure: Figure, format: str = "svg", *, dots_per_inch: int = 150) -> by
     rows = max(1, math.ceil(len(figure.panels) / columns))
     styles = _styles(figure)
     with rc_context(_SETTINGS):
-        canvas = Canvas(figsize=(columns * _PANEL[0], rows * _PANEL[1] + 0.9), layout="constrained")
+        canvas = Canvas(figsize=(columns * _PANEL_SIZE[0], rows * _PANEL_SIZE[1] + 0.9), layout="constrained")
         FigureCanvasAgg(canvas)
         grid = canvas.subplots(rows, columns, squeeze=False)
         axes = list(grid.flat)
@@ -69,7 +135,7 @@ def draw(figure: Figure, format: str = "svg", *, dots_per_inch: int = 150) -> by
 
 
 def plain_text(name: str) -> str:
-    r"""A name as matplotlib shows it letter by letter.
+    r"""Escape a name for matplotlib, which otherwise reads text between dollar signs as mathematics.
 
     Examples
     --------
@@ -80,7 +146,7 @@ def plain_text(name: str) -> str:
 
 
 def _styles(figure: Figure) -> dict[str, tuple[str, str]]:
-    """A colour and a marker for every label, in order of appearance."""
+    """Assign a colour and a marker to every label, in order of appearance."""
     labels = dict.fromkeys(series.label for panel in figure.panels for series in panel.series)
     return {label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, label in enumerate(labels)}
 
@@ -121,12 +187,12 @@ def _points(series: Series, chosen: Sequence[bool]) -> tuple[list[float], list[f
 
 
 def _legend(canvas: Any, axes: list[Axes]) -> None:
-    """One legend for all panels, each label once."""
+    """Draw one legend for all panels, with each label once."""
     found: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    for last in ("Pareto front", COLLAPSED):  # what is no series comes after them
+    for last in ("Pareto front", COLLAPSED):  # labels of marks follow those of series
         if last in found:
             found[last] = found.pop(last)
     if found:
