@@ -23,7 +23,7 @@ def fit_rows() -> Iterator[Row]:
     common = {
         "max_epochs": EPOCHS,
         "batch_size": BATCH,
-        "early_stopping": False,
+        "strategy": "paper",
         "device": "cpu",
         "random_state": 0,
     }

@@ -160,14 +160,14 @@ class Overflows(nn.Module):
 def test_fault_23_the_last_good_state_is_kept_and_can_be_used():
     # Without the two terms and validation 200 rows are 7 batches an epoch.
     model = FairXClassifier.from_module(
-        Overflows(batches=17), **QUICK, lambda_ig=0, lambda_fair=0, early_stopping=False
+        Overflows(batches=17), **QUICK, lambda_ig=0, lambda_fair=0, strategy="paper"
     )
     with pytest.raises(DivergenceError, match=r"epoch 3.*not finite.*those of epoch 2.*predicts") as found:
         model.fit(X, Y, **GROUPS)
     assert found.value.epoch == 2
     assert model.diverged_
     two = FairXClassifier.from_module(
-        model.module, **{**QUICK, "max_epochs": 2}, lambda_ig=0, lambda_fair=0, early_stopping=False
+        model.module, **{**QUICK, "max_epochs": 2}, lambda_ig=0, lambda_fair=0, strategy="paper"
     )
     assert np.isfinite(model.predict_proba(X)).all()
     assert len(two.fit(X, Y, **GROUPS).history_) == len(model.history_) == 2
@@ -186,7 +186,7 @@ def test_fault_23_where_nothing_was_learned_the_model_stays_unfitted():
 
 def test_fault_24_a_collapse_is_said_in_training_and_marked_in_results():
     with pytest.warns(CollapseWarning, match="the model collapsed .*lambda_fair=1000 is too much"):
-        model = FairXClassifier(**QUICK, lambda_fair=1000.0, early_stopping=False).fit(X, Y, **GROUPS)
+        model = FairXClassifier(**QUICK, lambda_fair=1000.0, strategy="paper").fit(X, Y, **GROUPS)
     assert model.collapsed_
     assert gcig.evaluate(model, X, Y, **GROUPS, n_bootstrap=0).collapsed
 

@@ -34,7 +34,7 @@ _HOME = {
     "compare": "gcig.benchmark.comparison",
     "evaluate": "gcig.metrics.evaluation",
     "list_datasets": "gcig.data.datasets.registry",
-    "load": "gcig.methods.loading",
+    "load": "gcig.methods.saving",
     "load_dataset": "gcig.data.datasets.registry",
     "register_dataset": "gcig.data.datasets.registry",
     "register_method": "gcig.methods.registry",
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from gcig.methods.fairx.estimator import FairXClassifier as FairXClassifier
     from gcig.methods.fairx.guards import BoundWarning as BoundWarning
     from gcig.methods.fairx.guards import CollapseWarning as CollapseWarning
-    from gcig.methods.loading import load as load
     from gcig.methods.registry import register_method as register_method
+    from gcig.methods.saving import load as load
     from gcig.metrics.evaluation import evaluate as evaluate
     from gcig.persistence import PersistenceError as PersistenceError
     from gcig.records import Evaluation as Evaluation

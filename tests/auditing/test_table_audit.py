@@ -371,7 +371,7 @@ def test_own_baselines_are_those_of_training() -> None:
 def test_own_baselines_explain_a_table_with_few_rows() -> None:
     table = make_numeric_loans(1040)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
-    model = gcig.FairXClassifier(max_epochs=2, early_stopping=False, hidden_sizes=(8,), random_state=0)
+    model = gcig.FairXClassifier(max_epochs=2, strategy="paper", hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
     found = audit(model, X[1000:], y[1000:], sensitive_features=sex[1000:], **QUICK)
     expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:])

@@ -14,15 +14,15 @@ import gcig
 from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
 from gcig.engine.optimizer import FlatAdamW
-from gcig.methods.adversarial import AdversarialClassifier
-from gcig.methods.adversarial_training import (
+from gcig.methods.adversarial import (
     Adversarial,
+    AdversarialClassifier,
     AdversarialStep,
     Adversary,
     balanced_weights,
     debiased,
 )
-from gcig.methods.outcome_judge import cell_members
+from gcig.methods.outcome_bounded import cell_members
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
 from gcig.training.loop import Loop

@@ -198,9 +198,9 @@ def test_a_pipeline_hands_the_groups_on():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"repair_level": 1.5}, "repair_level must lie between 0 and 1"),
+        ({"repair_level": 1.5}, r"repair_level must be a number in \[0, 1\]"),
         ({"ties": "random"}, "ties must be"),
-        ({"n_quantiles": 1}, "n_quantiles must be at least 2"),
+        ({"n_quantiles": 1}, "n_quantiles must be an integer from 2"),
         ({"columns": ["job"]}, "columns: 'job'"),
         ({"columns": ["age"]}, "columns: 'age'"),
     ],
@@ -377,7 +377,7 @@ def test_warm_start_keeps_the_quantiles(biased):
     model.fit(biased.X[:500], biased.y[:500], **biased.by_first(500))
     assert model.repair_ is repair
     renamed = np.where(biased.groups == "f", "women", "men")
-    with pytest.raises(InputError, match="warm_start goes on with the quantiles of the groups f, m"):
+    with pytest.raises(InputError, match="warm_start continues with the quantiles of the groups f, m"):
         model.fit(biased.X, biased.y, sensitive_features=renamed)
 
 

@@ -21,7 +21,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def explanation(model):
-    return model.explain(TEST.X, TEST.y)
+    return model.explain(TEST.X, TEST.y, columns="raw")
 
 
 def test_shapes_and_names(model, explanation):
@@ -46,7 +46,7 @@ def test_attributions_add_up_to_the_difference_of_the_logits(model, explanation)
 
 
 def test_original_columns_are_sums_of_encoded_ones(model, explanation):
-    original = model.explain(TEST.X, TEST.y, columns="original")
+    original = model.explain(TEST.X, TEST.y)
     assert original.columns == ("income", "debt", "age", "job", "owner")
     jobs = [i for i, name in enumerate(explanation.columns) if name.startswith("job=")]
     assert len(jobs) == 3
@@ -90,7 +90,7 @@ def test_labels_are_classes():
 
 
 def test_one_row(model, explanation):
-    single = model.explain(TEST.X.iloc[:1], TEST.y.iloc[:1])
+    single = model.explain(TEST.X.iloc[:1], TEST.y.iloc[:1], columns="raw")
     assert single.attributions.shape == (2, 1, 7)
     assert np.allclose(single.attributions[:, 0], explanation.attributions[:, 0], atol=1e-3)
 
@@ -171,7 +171,7 @@ def test_a_constant_network_has_no_reasons():
     network = nn.Linear(3, 1)
     nn.init.zeros_(network.weight)
     model = FairXClassifier.from_module(
-        network, **{**QUICK, "learning_rate": 1e-30, "weight_decay": 0.0}, early_stopping=False
+        network, **{**QUICK, "learning_rate": 1e-30, "weight_decay": 0.0}, strategy="paper"
     )
     with pytest.warns(UserWarning, match="collapsed"):
         model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)

@@ -12,11 +12,15 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.methods.exponentiated_gradient import ExponentiatedGradientClassifier, _resolve_round_epochs
-from gcig.methods.mixture import MixtureOfLogits
+from gcig.methods.exponentiated_gradient import (
+    ExponentiatedGradientClassifier,
+    WeightedEqualizedOdds,
+    WeightedErrorRate,
+    _resolve_round_epochs,
+    train_weighted,
+)
+from gcig.methods.networks import MixtureOfLogits
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
-from gcig.methods.weighted_training import train_weighted
 from gcig.training.loop import Loop
 from gcig.training.runtime import seeded_generator
 from tables import QUICK_BIASED, gaps, make_biased
@@ -209,9 +213,9 @@ def test_warm_start_goes_on_from_the_heaviest_network(biased):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"eps": 0.0}, "eps must lie between 0 and 1"),
+        ({"eps": 0.0}, "eps must be a number between 0 and 1"),
         ({"max_iter": 0}, "max_iter must be a positive integer"),
-        ({"round_epochs": 1.5}, "round_epochs must be a positive integer or 'auto'"),
+        ({"round_epochs": 1.5}, r"round_epochs must be a positive integer below 2\*\*31 or 'auto'"),
     ],
 )
 def test_parameters_are_checked(parameters, message):
@@ -271,7 +275,6 @@ def test_rows_of_weight_zero_do_not_train():
             loop=Loop(5, 32),
             learning_rate=0.05,
             weight_decay=0.0,
-            largest_norm=5.0,
             generator=seeded_generator(0),
         )
         return network

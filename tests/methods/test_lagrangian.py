@@ -12,9 +12,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import gcig
 from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
-from gcig.methods.lagrangian import LagrangianClassifier
-from gcig.methods.outcome_judge import cell_members
-from gcig.methods.primal_dual import Multipliers, PrimalDual, PrimalDualStep, ascend, pulls, violations
+from gcig.methods.lagrangian import (
+    LagrangianClassifier,
+    Multipliers,
+    PrimalDual,
+    PrimalDualStep,
+    ascend,
+    pulls,
+    violations,
+)
+from gcig.methods.outcome_bounded import cell_members
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
 from gcig.training.loop import Loop

@@ -1,97 +1,180 @@
+import inspect
 import math
+import pickle
 
 import numpy as np
 import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
 
-from gcig._validation import InputError
+from gcig import Definition, InputError
+from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
-from gcig.methods.parameters import check_parameters
+from gcig.methods.parameters import FRACTION, POSITIVE, Parametrised, optional, parameter
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
+HUGE = 10**400
 WRONG = {
-    "lambda_ig": [-0.1, math.nan, math.inf, "0.3", None, True],
+    "strategy": ["published", None],
+    "lambda_ig": [-0.1, math.nan, math.inf, "0.3", None, True, HUGE],
     "lambda_fair": [-1, math.nan],
     "outcome": ["calibration", None],
     "max_gcig": [0, -1.0, math.nan, "0.05"],
     "max_eo_gap": [0, math.nan],
+    "max_auc_drop": [-0.01, math.nan],
+    "definition": ["l1", {"norm": "l1"}],
+    "ema_rate": [-0.1, 1.1],
+    "module": ["resnet", nn.Linear],
     "preprocessing": ["scale", None],
-    "max_epochs": [0, -3, 2.5, "auto", True],
-    "batch_size": [0, 2.5, "all", None],
-    "learning_rate": [0, -1, math.inf, "fast"],
+    "hidden_sizes": [8, "8", (0,), (-1,), (2.5,), (True,), None, (HUGE,), [[4]]],
+    "activation": ["swish", None, 3, ["relu"]],
+    "max_epochs": [0, -3, 2.5, "auto", True, HUGE],
+    "batch_size": [0, 2.5, "all", None, HUGE],
+    "learning_rate": [0, -1, math.inf, "fast", [0.1]],
     "weight_decay": [-1e-3, math.inf],
-    "clip_norm": [0, -1, math.inf],
+    "early_stopping": ["yes", None, 1],
     "patience": [0, 1.5],
     "validation_fraction": [0, 1, -0.1, math.nan],
-    "max_auc_drop": [-0.01, math.nan],
-    "n_steps": [0, 1.5, "many"],
-    "penalty_rows": [0, 1.5],
-    "penalty_every": [0, 1.5, "auto"],
-    "ema_rate": [-0.1, 1.1],
     "threshold": [0, 1, 1.5, "f2", None, True],
+    "class_weight": ["equal", 3, {0: 0}, {0: math.nan}, {0: "a"}, [1, 2]],
+    "warm_start": [None, "no"],
+    "device": ["gpu", 0, None, "cuda:x"],
+    "random_state": [-1, 2**32, 1.5, "seed", HUGE, np.random.default_rng(0)],
+    "verbose": [None, "yes", -1],
 }
 RIGHT = {
     "lambda_ig": [0, 0.3, np.float32(0.3), np.int64(2)],
     "max_gcig": [None, 0.05, np.float64(1e-3)],
+    "max_auc_drop": [0, math.inf],
+    "definition": [None, Definition(norm="l2")],
+    "ema_rate": [0, 1.0],
+    "module": [None, nn.Linear(2, 1)],
+    "hidden_sizes": [(), (64, 32), [8], np.array([8, 4])],
     "max_epochs": [1, np.int64(3)],
     "batch_size": ["auto", 32, np.int32(8)],
     "learning_rate": ["auto", 1e-3, 1],
-    "max_auc_drop": [0, math.inf],
-    "clip_norm": [0.5, 5],
-    "n_steps": ["auto", 16],
+    "early_stopping": [True, np.bool_(False)],
     "threshold": ["f1", 0.3, np.float32(0.3)],
-    "penalty_rows": [1, 0.25],
-    "ema_rate": [0, 1.0],
+    "class_weight": [None, "balanced", {0: 1, 1: 2.5}, {"no": np.float32(1)}],
+    "device": ["auto", "cpu", torch.device("cpu"), "cuda:0"],
+    "random_state": [None, 0, np.int64(7), 2**32 - 1, np.random.RandomState(0)],
+    "verbose": [True, 0, 2],
 }
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
-def test_what_cannot_be_used_is_named_with_what_is_expected(name, value):
-    with pytest.raises(InputError, match=rf"^{name} must be .*, not .*\.$"):
-        check_parameters({name: value})
+def test_an_error_names_the_parameter_and_what_is_accepted(name, value):
+    model = FairXClassifier(**{name: value})
+    with pytest.raises(InputError, match=rf"(?s)^{name} must be .*, not .*\."):
+        model.check_parameters()
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in RIGHT for value in RIGHT[name]])
-def test_what_can_be_used_is_let_pass(name, value):
-    check_parameters({name: value, "something_else": object()})
+def test_what_is_accepted_passes(name, value):
+    FairXClassifier(**{name: value}).check_parameters()
 
 
-@pytest.mark.parametrize("method", [FairXClassifier, UnconstrainedClassifier])
-def test_all_defaults_can_be_used(method):
-    check_parameters(method().get_params(deep=False))
+@pytest.mark.parametrize("key", METHODS)
+def test_every_parameter_is_checked_and_every_default_passes(key):
+    estimator = METHODS[key].estimator
+    assert estimator._declared.keys() == estimator().get_params(deep=False).keys()
+    estimator().check_parameters()
 
 
-def test_every_number_and_choice_of_fairx_is_checked():
-    checked_elsewhere = {
-        "module",  # tried on the encoded columns
-        "hidden_sizes",  # the network's constructor names these three
-        "activation",
-        "dropout",
-        "norm",  # gcig.Definition names these two
-        "rule",
-        "class_weight",  # against the classes of y
-        "device",  # by torch
-        "random_state",  # by scikit-learn
-        "early_stopping",  # taken as true or false
-        "warm_start",
+def test_the_parameters_of_fairx():
+    assert list(inspect.signature(FairXClassifier).parameters) == [
+        *("strategy", "lambda_ig", "lambda_fair", "outcome", "max_gcig", "max_eo_gap", "max_auc_drop"),
+        *("definition", "ema_rate", "module", "preprocessing", "hidden_sizes", "activation", "max_epochs"),
+        *("batch_size", "learning_rate", "weight_decay", "early_stopping", "patience"),
+        *("validation_fraction", "threshold", "class_weight", "warm_start", "device", "random_state"),
         "verbose",
-    }
-    assert FairXClassifier().get_params(deep=False).keys() - WRONG.keys() == checked_elsewhere
+    ]
+    assert set(WRONG) == set(inspect.signature(FairXClassifier).parameters)
+
+
+def test_a_misspelt_choice_is_guessed():
+    with pytest.raises(InputError, match="Did you mean 'relu'"):
+        FairXClassifier(activation="ReLu").check_parameters()
+
+
+def test_a_misspelt_parameter_is_guessed():
+    with pytest.raises(TypeError, match="no parameter 'lamda_ig'; did you mean 'lambda_ig'"):
+        FairXClassifier(lamda_ig=1.0)
+    with pytest.raises(TypeError, match="positional"):
+        FairXClassifier(1.0)
 
 
 @pytest.mark.parametrize("method", [FairXClassifier, UnconstrainedClassifier])
 def test_parameters_are_checked_in_fit_and_not_before(method):
     model = method(max_epochs=0)
-    with pytest.raises(InputError, match="max_epochs must be a positive integer, not 0"):
+    with pytest.raises(InputError, match=r"max_epochs must be a positive integer below 2\*\*31, not 0"):
         model.fit([[1.0], [2.0]], [0, 1], sensitive_features=["a", "b"])
 
 
-@pytest.mark.parametrize(("name", "value"), [("norm", "l3"), ("rule", "trapezoid"), ("rule", None)])
-def test_the_definition_is_checked_in_fit(name, value):
-    with pytest.raises(InputError, match=f"{name} must be one of"):
-        FairXClassifier(**{name: value}).fit([[1.0], [2.0]], [0, 1], sensitive_features=["a", "b"])
+# --- Declarations ------------------------------------------------------------------------------------
 
 
-def test_numpy_numbers_are_taken_for_steps_and_rows():
-    definition = FairXClassifier(n_steps=np.int64(8), penalty_rows=np.float32(0.5)).definition_
-    assert (definition.n_steps, definition.rows) == (8, 0.5)
-    assert type(definition.n_steps) is int
+class Shrunk(Parametrised):
+    """A model that is shrunk.
+
+    Attributes
+    ----------
+    size_ : float
+    """
+
+    strength: float = parameter(default=0.5, rule=FRACTION, doc="How strongly.")
+    limit: float | str = parameter(default="auto", rule=optional(POSITIVE, "auto"), doc="How far.")
+
+
+class Rotated(Shrunk, without=("limit",)):
+    """A model that is rotated."""
+
+    angle: float = parameter(default=1.0, rule=POSITIVE, doc="How far around.")
+
+
+class Plain:
+    """A class without parameters."""
+
+
+class RotatedTwice(Plain, Rotated):
+    """A model that is rotated twice."""
+
+    angle: float = parameter(default=2.0, rule=POSITIVE, doc="Another default.")
+
+
+class OwnConstructor(Shrunk):
+    def __init__(self, *, strength=0.1):
+        super().__init__(strength=strength)
+
+
+def test_own_parameters_come_first_and_some_are_left_out():
+    assert str(inspect.signature(Rotated)) == "(*, angle: float = 1.0, strength: float = 0.5)"
+    assert Rotated(strength=0.2).get_params() == {"angle": 1.0, "strength": 0.2}
+    assert RotatedTwice().get_params() == {"angle": 2.0, "strength": 0.5}
+    assert not hasattr(Rotated, "angle")
+
+
+def test_parameters_are_documented_before_the_other_sections():
+    text = inspect.getdoc(Shrunk)
+    assert "strength : number in [0, 1], default 0.5\n    How strongly.\n" in text
+    assert "limit : finite number > 0 or 'auto', default 'auto'\n    How far.\n" in text
+    assert text.index("is shrunk") < text.index("Parameters") < text.index("Attributes")
+    assert inspect.getdoc(Rotated).index("angle") < inspect.getdoc(Rotated).index("strength")
+
+
+def test_a_constructor_of_its_own_is_kept():
+    model = OwnConstructor()
+    assert model.get_params() == {"strength": 0.1}
+    OwnConstructor(strength=0.3).check_parameters()
+    with pytest.raises(InputError, match="strength must be"):
+        OwnConstructor(strength=3).check_parameters()
+
+
+def test_scikit_learn_sees_the_parameters():
+    model = Rotated(angle=3.0)
+    assert repr(model) == "Rotated(angle=3.0)"
+    assert clone(model).get_params() == model.get_params()
+    assert pickle.loads(pickle.dumps(model)).angle == 3.0
+    with pytest.raises(ValueError, match="Invalid parameter 'limit'"):
+        model.set_params(limit=1)

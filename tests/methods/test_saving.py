@@ -3,6 +3,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from torch import nn
 import gcig
 from gcig._validation import InputError
 from gcig.methods.fairx.estimator import FairXClassifier
+from gcig.methods.saving import decode, encode
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import gcig_score
 from gcig.models.mlp import make_mlp
@@ -82,7 +84,7 @@ def test_the_folder_says_what_is_in_it(saved):
     assert document["method"] == "fairx"
     assert document["classes"] == ["no", "yes"]
     assert document["groups"] == ["female", "male"]
-    assert document["fairx"]["definition"]["norm"] == "l1"
+    assert document["parameters"]["strategy"] == "distil"
     manifest = json.loads((saved / "manifest.json").read_text())
     assert {"gcig", "python", "torch"} <= manifest["versions"].keys()
 
@@ -126,6 +128,7 @@ def test_classes_of_all_kinds(tmp_path, classes):
         {"class_weight": {0: 1.0, 1: 3.0}},
         {"class_weight": {np.int64(0): np.float32(1), np.int64(1): 3}},
         {"hidden_sizes": [8]},
+        {"hidden_sizes": np.array([8])},
         {"hidden_sizes": ()},
         {"threshold": np.float32(0.25), "learning_rate": np.float64(0.02), "max_epochs": np.int64(2)},
         {"random_state": np.int64(3)},
@@ -157,6 +160,87 @@ def test_warm_start_goes_on_from_a_loaded_model(saved):
     start = twin.decision_function(TEST.X)
     twin.fit(LOANS.X, LOANS.y.map({0: "no", 1: "yes"}), **LOANS.groups)
     assert np.allclose(twin.decision_function(TEST.X), start, atol=1e-4)
+
+
+# --- Values ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    knots: np.ndarray
+    scale: float
+
+
+def stored(value):
+    """The value after a way through JSON and tensors."""
+    tensors = {}
+    plain = json.loads(json.dumps(encode(value, tensors, "value"), allow_nan=False, sort_keys=True))
+    return decode(plain, tensors, [Curve, gcig.Definition])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (64, 32),
+        (),
+        [1, "a", None],
+        {0: 1.0, 1: 5.0},
+        {"no": 1, "yes": 2},
+        {False: 1.0, True: 3.0},
+        {"inf": 1.0, "tuple": {"float": (2,)}},
+        math.inf,
+        -math.inf,
+        0.1 + 0.2,
+        True,
+        "f1",
+        None,
+        gcig.Definition(norm="l2", n_steps=8),
+    ],
+    ids=repr,
+)
+def test_values_come_back_with_their_type(value):
+    found = stored(value)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_numpy_scalars_come_back_as_python_scalars():
+    assert stored({"a": np.int64(3), "b": np.float32(0.5), np.int64(1): np.bool_(True)}) == {
+        "a": 3,
+        "b": 0.5,
+        1: True,
+    }
+
+
+def test_undefined_numbers_come_back():
+    assert math.isnan(stored({"gcig": math.nan})["gcig"])
+
+
+def test_arrays_become_tensors_anywhere():
+    given = {"a": (np.arange(3), [np.array([[math.inf, 0.5]], dtype=np.float32)])}
+    first, (second,) = stored(given)["a"]
+    assert first.dtype == np.int64
+    assert second.dtype == np.float32
+    assert np.array_equal(first, given["a"][0])
+    assert np.array_equal(second, given["a"][1][0])
+
+
+def test_records_come_back_if_they_are_known():
+    found = stored((Curve(np.ones(2), math.inf),))[0]
+    assert isinstance(found, Curve)
+    assert np.array_equal(found.knots, np.ones(2))
+    with pytest.raises(KeyError):
+        decode({"record": "Curve", "fields": {}}, {})
+
+
+def test_a_frame_keeps_its_columns_in_order_and_its_gaps():
+    history = pd.DataFrame({"epoch": [1, 2], "total": [0.1 + 0.2, 2.0], "gcig": [math.nan, 0.25]})
+    pd.testing.assert_frame_equal(stored(history), history, check_exact=True)
+
+
+def test_other_values_are_refused_by_name():
+    with pytest.raises(PersistenceError, match=r"value\.0 is a Linear, which cannot be saved"):
+        stored({"network": nn.Linear(1, 1)})
 
 
 # --- Networks of one's own ---------------------------------------------------------------------------
@@ -274,8 +358,11 @@ CHANGES = {
     "a group too many": lambda document, _: document["groups"].append("other"),
     "three classes": lambda document, _: document["classes"].append("perhaps"),
     "an unknown parameter": lambda document, _: document["parameters"].update(hooks="os.system"),
-    "a threshold that is none": lambda document, _: document.update(threshold="high"),
-    "a history without epochs": lambda document, _: document["history"]["columns"].remove("epoch"),
+    "a threshold that is no number": lambda document, _: document.update(threshold="high"),
+    "a threshold that is no probability": lambda document, _: document.update(threshold=7.0),
+    "an unknown kind of value": lambda document, _: document["learned"].update(weights_={"pickle": ""}),
+    "an unknown record": lambda document, _: document["learned"].update(weights_={"record": "os"}),
+    "weights that are infinite": lambda _, tensors: tensors["network.0.weight"].fill_(math.inf),
     "a wider network": lambda document, _: document["network"].update(hidden_sizes=[10**6]),
     "a network for other columns": other_network,
     "no baselines": lambda _, tensors: tensors.pop("baselines"),

@@ -1,3 +1,4 @@
+import inspect
 import pickle
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_every_parameter_has_a_default_and_can_be_set(method):
     for name, value in model.get_params().items():
         model.set_params(**{name: value})
     assert is_classifier(model)
-    assert set(model.get_params()) == set(method.__init__.__kwdefaults__)
+    assert set(model.get_params()) == set(inspect.signature(method).parameters)
 
 
 @pytest.mark.parametrize("method", METHODS)

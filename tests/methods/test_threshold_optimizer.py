@@ -177,7 +177,7 @@ def test_infinite_thresholds_are_saved(model, biased, tmp_path):
 @pytest.mark.parametrize("name", ["predict", "expected_predictions"])
 def test_the_groups_of_new_rows_are_asked_for(model, biased, name):
     call = getattr(model, name)
-    with pytest.raises(InputError, match="each group has thresholds of its own"):
+    with pytest.raises(InputError, match="each group has its own thresholds"):
         call(biased.X)
     with pytest.raises(InputError, match="not in training: 'x'"):
         call(biased.X[:2], sensitive_features=["f", "x"])

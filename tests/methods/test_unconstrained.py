@@ -39,11 +39,8 @@ def test_its_parameters_are_those_of_fairx_with_the_same_defaults():
         "max_gcig",
         "max_eo_gap",
         "max_auc_drop",
-        "norm",
-        "rule",
-        "n_steps",
-        "penalty_rows",
-        "penalty_every",
+        "strategy",
+        "definition",
         "ema_rate",
     }
 
@@ -85,9 +82,10 @@ def test_divergence_is_said():
 class LearnsMore(UnconstrainedClassifier):
     """A method that learns something after the network, and predicts with it."""
 
-    def _train(self, network, data, generator):
-        super()._train(network, data, generator)
+    def train_network(self, network, data, generator):
+        outcome = super().train_network(network, data, generator)
         self.rule_ = 1
+        return outcome
 
 
 class Renamed(UnconstrainedClassifier):

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
-from gcig.methods.outcome_judge import cell_members, cell_rates
-from gcig.methods.primal_dual import Multipliers, PrimalDual, PrimalDualStep, violations
+from gcig.methods.lagrangian import Multipliers, PrimalDual, PrimalDualStep, violations
+from gcig.methods.outcome_bounded import cell_members, cell_rates
 from gcig.training.loop import Loop
 
 cooper = pytest.importorskip("cooper")

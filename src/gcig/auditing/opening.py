@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gcig._validation import InputError
-from gcig.methods.loading import load
+from gcig.methods.saving import load
 
 __all__ = ["open_model"]
 

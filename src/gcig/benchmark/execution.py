@@ -16,6 +16,7 @@ from gcig.adapters import adapt
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.table import Table
 from gcig.benchmark.trials import Trial
+from gcig.core.definition import Definition
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
@@ -124,12 +125,14 @@ def _estimator(trial: Trial) -> Any:
         for name, value in {"random_state": fit_seed(trial), "device": "cpu"}.items()
         if name in known
     }
-    return estimator(**{**own, **_as_tuples(trial.parameters)})
+    return estimator(**{**own, **{name: _from_json(name, value) for name, value in trial.parameters.items()}})
 
 
-def _as_tuples(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples, which estimators expect and JSON does not have."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
+def _from_json(name: str, value: Any) -> Any:
+    """Return a parameter as estimators expect it: tuples and definitions, which JSON does not have."""
+    if name == "definition" and isinstance(value, Mapping):
+        return Definition(**value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float, ...]]:

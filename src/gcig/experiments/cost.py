@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from gcig.core.definition import Definition
 from gcig.data.datasets.registry import load_dataset
 from gcig.data.encoding import TableEncoder
 from gcig.experiments.paper import paper
@@ -25,9 +26,9 @@ __all__ = ["GROUPS", "RULES", "measure", "tables"]
 GROUPS = (2, 7)
 # name -> changes of the parameters, and T if the rule is the paper's
 RULES: dict[str, tuple[dict[str, Any], int | None]] = {
-    "paper: right Riemann, T = 8, all rows": ({"rule": "right", "n_steps": 8, "penalty_rows": 1.0}, 8),
-    "paper: right Riemann, T = 16, all rows": ({"rule": "right", "n_steps": 16, "penalty_rows": 1.0}, 16),
-    "ours: automatic rule, all rows": ({"penalty_rows": 1.0}, None),
+    "paper: right Riemann, T = 8, all rows": ({"definition": Definition(rule="right", n_steps=8)}, 8),
+    "paper: right Riemann, T = 16, all rows": ({"definition": Definition(rule="right", n_steps=16)}, 16),
+    "ours: automatic rule, all rows": ({"definition": Definition()}, None),
     "ours: automatic rule, a quarter of the rows (default)": ({}, None),
 }
 
@@ -45,7 +46,7 @@ def measure(
     common: dict[str, Any] = {
         "preprocessing": "none",
         "max_epochs": epochs,
-        "early_stopping": False,
+        "strategy": "paper",
         "lambda_fair": 0.0,
         "random_state": 0,
         "device": "cpu",

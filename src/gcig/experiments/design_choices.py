@@ -47,19 +47,26 @@ __all__ = [
 ]
 
 DATASETS = ("german", "compas")
+
+
+def _defined(**changes: Any) -> dict[str, Any]:
+    """Return FairX's default definition with some changes, as JSON values."""
+    return {"definition": {"rows": 0.25, **changes}}
+
+
 # aspect -> label -> changes of the parameters
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "rule and T": {
         "automatic (ours)": {},
-        "right, T = 4": {"rule": "right", "n_steps": 4},
-        "right, T = 8 (paper)": {"rule": "right", "n_steps": 8},
-        "right, T = 16 (paper)": {"rule": "right", "n_steps": 16},
-        "midpoint, T = 4": {"rule": "midpoint", "n_steps": 4},
-        "simpson, T = 2": {"rule": "simpson", "n_steps": 2},
-        "gauss_legendre, T = 2": {"rule": "gauss_legendre", "n_steps": 2},
+        "right, T = 4": _defined(rule="right", n_steps=4),
+        "right, T = 8 (paper)": _defined(rule="right", n_steps=8),
+        "right, T = 16 (paper)": _defined(rule="right", n_steps=16),
+        "midpoint, T = 4": _defined(rule="midpoint", n_steps=4),
+        "simpson, T = 2": _defined(rule="simpson", n_steps=2),
+        "gauss_legendre, T = 2": _defined(rule="gauss_legendre", n_steps=2),
     },
-    "norm": {"l1 (ours; Algorithm 1)": {}, "l2 (the paper's text)": {"norm": "l2"}},
-    "rows explained": {"a quarter of each batch (ours)": {}, "all (paper)": {"penalty_rows": 1.0}},
+    "norm": {"l1 (ours; Algorithm 1)": {}, "l2 (the paper's text)": _defined(norm="l2")},
+    "rows explained": {"a quarter of each batch (ours)": {}, "all (paper)": _defined(rows=1.0)},
     "EMA rate": {
         "0.01": {"ema_rate": 0.01},
         "0.05 (ours)": {},

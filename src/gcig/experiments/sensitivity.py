@@ -34,7 +34,7 @@ WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
 # name -> changes of the parameters
-SCHEMES: dict[str, dict[str, Any]] = {"as published": {"early_stopping": False}, "distilled": {}}
+SCHEMES: dict[str, dict[str, Any]] = {"as published": {"strategy": "paper"}, "distilled": {}}
 _METRICS = ("auc", "f1", "eo_gap", "gcig_raw")
 _SHOWN = (*_METRICS, "gcig", "eo_noise_floor", "effective_columns")
 

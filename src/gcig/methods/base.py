@@ -1,8 +1,8 @@
-"""What all methods share: a network on an encoded table, with scikit-learn's interface."""
+"""The base class of all methods: one network on an encoded table, with scikit-learn's interface."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
 from gcig.core.definition import Definition
@@ -22,28 +22,18 @@ from gcig.core.modules import evaluating, logits
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.document import (
-    architecture_of,
-    check_fits_together,
-    history_from_plain,
-    history_to_plain,
-    parameters_from_plain,
-    parameters_to_plain,
-    restore_network,
-    to_plain,
-)
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.fitting import describe_divergence, forget_fit, untouched_by_errors
-from gcig.methods.own_module import copy_checked
-from gcig.methods.parameters import check_parameters
-from gcig.methods.prepared import CheckedTable, TrainingData, check_table, training_data
+from gcig.methods.network_parameters import NetworkParameters
+from gcig.methods.networks import copy_checked, copy_to_continue
+from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
-from gcig.models.mlp import MLP, make_mlp
-from gcig.persistence import save_folder
-from gcig.training.loop import DivergenceError, Outcome
+from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
+from gcig.models.mlp import make_mlp
+from gcig.training.loop import DivergenceError, Loop, Outcome
 from gcig.training.runtime import (
     isolated_seed,
     own_modes,
+    resolve_batch_size,
     resolve_device,
     resolve_learning_rate,
     seeded_generator,
@@ -52,50 +42,10 @@ from gcig.training.runtime import (
 __all__ = ["NetworkClassifier"]
 
 _ROWS_AT_ONCE = 65_536
-_NETWORK = "network."  # the tensors of a saved model that are the network's
-_ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
-    "TableEncoder": TableEncoder,
-    "PassThrough": PassThrough,
-}
 
 
-class NetworkClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier with one network over an encoded table; subclasses say how it is trained.
-
-    Subclasses name their parameters in ``__init__`` (scikit-learn reads them from there) and implement
-    `_train`. Of their parameters this class reads ``module``, ``preprocessing``, ``hidden_sizes``,
-    ``activation``, ``dropout``, ``early_stopping``, ``validation_fraction``, ``threshold``,
-    ``class_weight``, ``warm_start``, ``device`` and ``random_state``.
-
-    Attributes
-    ----------
-    module_ : torch.nn.Module
-        The network, (n, p) -> (n,) logits.
-    encoder_ : TableEncoder or PassThrough
-        From a table to the p columns that the network sees.
-    classes_ : array of shape (2,)
-        The labels; the second is the positive one.
-    groups_ : tuple of str
-        Names of the groups in training.
-    baselines_ : array of shape (2, groups, p)
-        Mean encoded row of every label and group in the training data.
-    threshold_ : float
-        The probability from which a row is predicted positive.
-    history_ : DataFrame
-        One row an epoch, for methods that record it.
-    """
-
-    method_key: ClassVar[str]
-    needs_groups_to_predict: ClassVar[bool] = False
-    # For metadata routing: groups go to `fit` without being asked for, and elsewhere where they are needed.
-    __metadata_request__fit: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict: ClassVar = {"sensitive_features": False}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": False}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": False}
-    __metadata_request__score: ClassVar = {"sensitive_features": False}
-    # Stated by a class beside its own `_train`: whether the network is all that is learned there, so that its
-    # last good state predicts when training diverged.
-    predicts_by_network: ClassVar[bool] = False
+class _Learned:
+    """The attributes that `fit` sets, apart from the class below, whose annotations declare parameters."""
 
     module_: nn.Module
     encoder_: TableEncoder | PassThrough
@@ -107,9 +57,63 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     history_: pd.DataFrame
     n_epochs_: int
 
+
+class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
+    """A classifier that trains one network on an encoded table; a subclass says how.
+
+    A subclass sets `method_key`, declares its parameters with `gcig.methods.parameter`, implements
+    `train_network`, and names what else it learns in `fitted_attributes`.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The network, (n, p) -> (n,) logits.
+    encoder_ : TableEncoder or PassThrough
+        Maps a table to the p columns that the network sees.
+    classes_ : array of shape (2,)
+        The labels; the second is the positive one.
+    groups_ : tuple of str
+        Names of the groups in the training data.
+    baselines_ : array of shape (2, groups, p)
+        Mean encoded row of every label and group in the training data.
+    threshold_ : float
+        The probability from which a row is predicted positive.
+    history_ : DataFrame
+        One row per epoch: the terms of the loss and the validation metrics.
+    n_epochs_ : int
+        The epoch that was kept.
+    """
+
+    method_key: ClassVar[str]
+    needs_groups_to_predict: ClassVar[bool] = False
+    # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
+    # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_")
+    fitted_records: ClassVar[tuple[type, ...]] = ()
+    # Stated by the class that implements `train_network`: whether the network is all that it learns for
+    # predictions, which can then be made with the last good epoch if training diverges.
+    predicts_by_network: ClassVar[bool] = False
+    # Metadata routing passes groups to `fit` without a request, and to the others if the method needs them.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict: ClassVar = {"sensitive_features": False}
+    __metadata_request__predict_proba: ClassVar = {"sensitive_features": False}
+    __metadata_request__decision_function: ClassVar = {"sensitive_features": False}
+    __metadata_request__score: ClassVar = {"sensitive_features": False}
+
     @abstractmethod
-    def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
-        """Train the network in place, and set what else the method learns."""
+    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+        """Train a network in place, set what else the method learns, and return the history.
+
+        Parameters
+        ----------
+        network : nn.Module
+            On the device of the data: newly initialised, a copy of `module`, or with `warm_start` the last
+            fit's.
+        data : TrainingData
+            Encoded rows, with a part held out if `early_stopping` is set.
+        generator : torch.Generator
+            The source of all random numbers; a CPU generator seeded by `random_state`.
+        """
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Train on a table.
@@ -119,33 +123,35 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         X : table of shape (n, columns)
             pandas, polars, array or list; text, categories, booleans, numbers and missing values.
         y : array of shape (n,)
-            Two classes, of any kind.
+            Two classes of any type.
         sensitive_features : array, Series or DataFrame with n rows
             The group of every row; several columns are crossed.
         sample_weight : array of shape (n,), optional
-            What each row counts in the terms of the loss; rows of weight zero are left out. Encoding,
-            baselines and what is measured on validation rows count all other rows alike.
+            Weight of each row in the terms of the loss; rows of weight zero are left out. Encoding,
+            baselines and validation metrics count all other rows alike.
 
         Raises
         ------
         DivergenceError
-            When the loss is no longer finite. If an epoch was finished the estimator has its network, and
-            predicts; otherwise, and after any other error, it is as it was before.
+            If the loss is no longer finite. If an epoch was finished, the estimator keeps its network and
+            predicts; otherwise, and after any other error, the estimator is as it was before.
         """
-        self._check_parameters()
+        self.check_parameters()
         table = check_table(X, y, sensitive_features, sample_weight, self.class_weight)
         named = hasattr(X, "columns") or isinstance(X, Mapping)
-        with untouched_by_errors(self):
+        with _restored_on_error(self):
             diverged = self._fit_checked(table, named=named)
         if diverged is not None:
             raise diverged
         return self
 
     def _fit_checked(self, table: CheckedTable, *, named: bool) -> DivergenceError | None:
-        network = self._network_to_continue(table)
+        """Fit, and return the error of a training that diverged after a usable epoch."""
+        network = copy_to_continue(self, table.labels.classes) if self.warm_start else None
         if network is None:
-            forget_fit(self)
-            self.encoder_ = self._make_encoder().fit(table.frame)
+            _forget_fit(self)
+            self.encoder_ = TableEncoder() if self.preprocessing == "table" else PassThrough()
+            self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         device = resolve_device(self.device)
@@ -153,7 +159,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             table,
             encoded,
             device=device,
-            validation_fraction=self.validation_fraction if self.early_stopping else None,
+            validation_fraction=self.validation_fraction if self.holds_out else None,
             seed=seed,
         )
         self.classes_ = np.asarray(table.labels.classes)
@@ -168,32 +174,34 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         diverged = None
         with isolated_seed(seed, device), own_modes(device):
             if network is None:
-                network = self._make_network(encoded.shape[1], generator)
+                network = self.make_network(encoded.shape[1], generator)
             network = network.to(device)
             try:
-                self._train(network, data, generator)
+                outcome = self.train_network(network, data, generator)
             except DivergenceError as error:
-                usable = _network_is_all(type(self)) and error.epoch > 0
-                diverged = describe_divergence(error, usable=usable)
+                usable = _network_suffices(type(self)) and error.epoch > 0
+                diverged = _describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error
-                self._record(error.outcome)
+                outcome = error.outcome
+        self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
+        self.n_epochs_ = outcome.best_epoch
         self.module_ = network.cpu().eval()
         self.threshold_ = self._choose_threshold(data)
         self.diverged_ = diverged is not None
         return diverged
 
-    # What follows takes `sensitive_features`, so that all methods can be called alike: those that need the
-    # groups of new rows override the step that uses them.
+    # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
+    # groups of new rows overrides the step that uses them.
 
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:  # noqa: ARG002 (one interface)
-        """What the network sees of a table: float32 of shape (n, p)."""
+        """Return what the network sees of a table, float32 of shape (n, p)."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.transform(frame)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """The logit of each row, shape (n,); positive where the second class is more likely."""
+        """Return the logit of each row, shape (n,); positive if the second class is more likely."""
         return self._logits(self.encode(X, sensitive_features=sensitive_features))
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
@@ -201,22 +209,23 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """The class of each row: the second where its probability is at least `threshold_`.
+        """Return the class of each row: the second if its probability is at least `threshold_`.
 
         Parameters
         ----------
         X : table of shape (n, columns)
         sensitive_features : array, Series or DataFrame with n rows
-            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others accept
-            them and do not look.
+            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others ignore
+            them.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
-        chances = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
-        return self.classes_[chances.astype(np.int64)]
+        positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
+        return self.classes_[positive.astype(np.int64)]
 
     def proba_from_encoded(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the probabilities of the two classes for rows that `encode` returned, shape (n, 2)."""
-        return _probabilities(self._logits(encoded))
+        scores = torch.from_numpy(self._logits(encoded))
+        return torch.stack([torch.sigmoid(-scores), torch.sigmoid(scores)], dim=1).numpy()
 
     def expected_from_encoded(
         self,
@@ -232,7 +241,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return (self.proba_from_encoded(encoded)[:, 1] >= self.threshold_).astype(np.float64)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Accuracy of `predict`."""
+        """Return the accuracy of `predict`."""
         decisions = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(y, decisions, sample_weight=sample_weight))
 
@@ -243,20 +252,20 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return self.module_
 
     def explain(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "raw"
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "original"
     ) -> Explanation:
-        """The reasons for each row, compared with the typical member of every group.
+        """Explain each row by comparing it with the typical member of every group.
 
         Parameters
         ----------
         X : table of shape (n, columns)
         y : array of shape (n,), optional
-            The labels whose baselines are used; without them the predicted labels, and the result says so.
+            The labels whose baselines are used; by default the predicted labels, and the result says so.
         sensitive_features : array, Series or DataFrame with n rows
             As in `predict`.
-        columns : {"raw", "original"}
-            One attribution for each encoded column, or one for each column of the table (one-hot columns
-            added up).
+        columns : {"original", "raw"}
+            One attribution per column of the table (the columns of a one-hot block summed), or one per
+            encoded column.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         codes, source = self._labels_to_explain(encoded, y)
@@ -273,16 +282,15 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors; `gcig.load` reads it back."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
-        document, tensors = self._to_document()
-        save_folder(path, document, tensors, kind="gcig-model")
+        save_model(self, path)
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
         """Write the encoder, the network and the threshold to one ONNX file; see `export_onnx`."""
-        from gcig.methods.onnx_export import export_onnx  # which knows this class
+        from gcig.methods.onnx_export import export_onnx  # which imports this class
 
         export_onnx(self, path, opset=opset)
 
@@ -296,52 +304,32 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    # Steps of fit that subclasses may replace.
+    # Helpers for `train_network`, and steps of `fit` that a subclass may replace.
 
-    def _check_parameters(self) -> None:
-        check_parameters(self.get_params(deep=False))
+    @property
+    def holds_out(self) -> bool:
+        """Whether `fit` holds out a part of the training data."""
+        return bool(self.early_stopping)
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
-        return TableEncoder() if self.preprocessing == "table" else PassThrough()
+    def resolve_loop(self, n_rows: int) -> Loop:
+        """Return how long and in what mini-batches to train on this many rows."""
+        batch_size = resolve_batch_size(self.batch_size, n_rows)
+        return Loop(self.max_epochs, batch_size, self.patience if self.holds_out else None)
 
-    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
-        return self.encoder_.transform(table.frame)
-
-    def _make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
-        if self.module is None:
-            return make_mlp(
-                n_inputs, self.hidden_sizes, self.activation, dropout=self.dropout, generator=generator
-            )
-        return copy_checked(self.module, n_inputs)
-
-    def _network_to_continue(self, table: CheckedTable) -> nn.Module | None:
-        """A copy of the present network where `warm_start` says so and it fits the table."""
-        if not self.warm_start or not hasattr(self, "module_"):
-            return None
-        if table.labels.classes != tuple(self.classes_.tolist()):
-            raise InputError(
-                f"warm_start: y has the classes {table.labels.classes}, but the network was trained for "
-                f"{tuple(self.classes_.tolist())}. Set warm_start=False to begin anew."
-            )
-        if not self._asks_for_these_layers():
-            raise InputError(
-                "warm_start: hidden_sizes or module ask for other layers than those of the network that was "
-                "trained. Set warm_start=False to begin anew."
-            )
-        return deepcopy(self.module_)
-
-    def _asks_for_these_layers(self) -> bool:
-        """Whether the parameters describe the present network; a loaded one may be described by nothing."""
-        if self.module is None and not isinstance(self.module_, MLP):
-            return True
-        network = self._make_network(self.baselines_.shape[-1], seeded_generator(0))
-        return [each.shape for each in network.parameters()] == [p.shape for p in self.module_.parameters()]
-
-    def _rate(self, batch_size: int) -> float:
-        """The learning rate, which depends on the network where it is ``"auto"``."""
+    def resolve_learning_rate(self, batch_size: int) -> float:
+        """Return the initial learning rate, which depends on the mini-batch and the network if ``"auto"``."""
         if self.module is not None:
             return resolve_learning_rate(self.learning_rate, batch_size)
         return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
+
+    def make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network, or a copy of `module`."""
+        if self.module is None:
+            return make_mlp(n_inputs, self.hidden_sizes, self.activation, generator=generator)
+        return copy_checked(self.module, n_inputs)
+
+    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
+        return self.encoder_.transform(table.frame)
 
     def _choose_threshold(self, data: TrainingData) -> float:
         if self.threshold != "f1":
@@ -362,68 +350,42 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             return positive.astype(np.int64), "predicted"
         return check_labels(y, n_rows=len(encoded), classes=tuple(self.classes_.tolist())).codes, "given"
 
-    def _record(self, outcome: Outcome) -> None:
-        """Keep the history of training."""
-        self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
-        self.n_epochs_ = outcome.best_epoch
 
-    # Persistence: plain values and tensors, put together again without running code.
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document = {
-            "method": self.method_key,
-            "parameters": parameters_to_plain(self.get_params(deep=False)),
-            "classes": to_plain(self.classes_),
-            "groups": list(self.groups_),
-            "encoder": self.encoder_.to_dict(),
-            "encoder_kind": type(self.encoder_).__name__,
-            "threshold": self.threshold_,
-            "named_columns": hasattr(self, "feature_names_in_"),
-            "network": architecture_of(self.module_),
-        }
-        if hasattr(self, "history_"):
-            document |= {"history": history_to_plain(self.history_), "n_epochs": self.n_epochs_}
-        tensors = {f"{_NETWORK}{name}": tensor for name, tensor in self.module_.state_dict().items()}
-        return document, {**tensors, "baselines": torch.from_numpy(self.baselines_)}
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        model = cls(**parameters_from_plain(document["parameters"]))
-        model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
-        model.classes_ = np.asarray(document["classes"])
-        model.groups_ = tuple(document["groups"])
-        model.baselines_ = tensors["baselines"].numpy()
-        model.threshold_ = float(document["threshold"])
-        model.diverged_ = False
-        model.n_features_in_ = len(model.encoder_.feature_names_in_)
-        if document["named_columns"]:
-            model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
-        if "history" in document:
-            model.history_ = history_from_plain(document["history"])
-            model.n_epochs_ = int(document["n_epochs"])
-        state = {name.removeprefix(_NETWORK): t for name, t in tensors.items() if name.startswith(_NETWORK)}
-        model.module_ = restore_network(document["network"], state, module)
-        if document["network"] is None:
-            model.module = module
-        check_fits_together(
-            model.module_,
-            tensors["baselines"],
-            n_classes=len(model.classes_),
-            n_groups=len(model.groups_),
-            n_inputs=model.encoder_.n_features_out_,
-        )
-        return model
-
-
-def _network_is_all(method: type[NetworkClassifier]) -> bool:
-    """What the class whose `_train` is used says; one that overrides it may well learn more."""
-    trains = next(each for each in method.__mro__ if "_train" in vars(each))
+def _network_suffices(method: type[NetworkClassifier]) -> bool:
+    """Return what the class states whose `train_network` is used: a subclass's own may learn more."""
+    trains = next(each for each in method.__mro__ if "train_network" in vars(each))
     return bool(vars(trains).get("predicts_by_network", False))
 
 
-def _probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    positive = torch.sigmoid(torch.from_numpy(scores)).numpy()
-    negative = torch.sigmoid(torch.from_numpy(-scores)).numpy()
-    return np.stack([negative, positive], axis=1)
+@contextmanager
+def _restored_on_error(estimator: object) -> Iterator[None]:
+    """Restore an estimator's attributes if an error occurs, so a failed fit leaves the old one intact.
+
+    Attributes are restored, not copied: objects that were changed in place stay changed.
+    """
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _forget_fit(estimator: object) -> None:
+    """Remove what an earlier fit learned: by convention, the names that end in an underscore."""
+    for name in list(vars(estimator)):
+        if name.endswith("_") and not name.startswith("_"):
+            delattr(estimator, name)
+
+
+def _describe_divergence(error: DivergenceError, *, usable: bool) -> DivergenceError:
+    """Return the same error with what it means for the estimator."""
+    state = (
+        "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
+        if usable
+        else "The estimator is as it was before fit."
+    )
+    described = DivergenceError(f"{error} {state}", error.outcome)
+    described.__cause__ = error
+    return described

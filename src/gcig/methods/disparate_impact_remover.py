@@ -1,49 +1,172 @@
-"""Disparate impact remover: columns whose distributions no longer tell the group, then the plain network.
+"""Disparate impact remover: repair columns until their distributions no longer reveal the group, then train.
 
 Feldman, Friedler, Moeller, Scheidegger and Venkatasubramanian (2015), "Certifying and removing disparate
 impact", https://doi.org/10.1145/2783258.2783311.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pandas.api import types as pt
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from torch import Tensor, nn
+from sklearn.utils.validation import check_is_fitted
 
-from gcig._validation import InputError
+from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.group_dependent import require_groups
-from gcig.methods.group_repair import GroupRepair
-from gcig.methods.prepared import CheckedTable
-from gcig.methods.repair_transformer import REASON, DisparateImpactRemover, check_repair, is_indicator
+from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
+from gcig.methods.quantile_repair import Distribution, GroupRepair
+from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 __all__ = ["DisparateImpactRemover", "DisparateImpactRemoverClassifier"]
 
+_REASON = "a row is repaired by the quantiles of its own group"
 
-class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
-    """Repair the numbers of a table, then train the plain network on it.
 
-    The repair is that of `DisparateImpactRemover`, on encoded columns of numbers. What GCIG explains is the
-    logit as a function of the repaired row, with baselines that are means of repaired rows. The groups of new
-    rows are needed to encode, predict and explain.
+class _RepairParameters(Parametrised):
+    """The parameters of the repair."""
 
-    Parameters
-    ----------
-    repair_level : float in [0, 1]
-        0 changes nothing, 1 gives the groups one distribution in every column of numbers.
-    ties, n_quantiles : str, int
-        See `DisparateImpactRemover`.
-    others
-        Those of `gcig.methods.unconstrained.UnconstrainedClassifier`.
+    repair_level: float = parameter(
+        default=1.0,
+        rule=FRACTION,
+        doc="The paper's lambda: 0 changes nothing, 1 gives all groups the same distribution per column.",
+    )
+    ties: str = parameter(
+        default="spread",
+        rule=one_of("spread", "middle"),
+        doc="""The rank of a value that many rows share (an atom, such as zero in a column of capital gains).
+        ``"middle"`` gives all of them the middle of their ranks: each value of a group goes to one value, and
+        distributions stay apart by as much as the atoms of the groups differ. ``"spread"`` distributes them
+        evenly over their ranks, each row by its own content: the same row always gets the same value, and the
+        distributions become equal. On Adult the largest Kolmogorov-Smirnov distance over the columns is 0.21
+        before repair, 0.21 with ``"middle"`` and 0.002 with ``"spread"`` (0.008 on the worst of five training
+        folds). Rows that agree in every column stay together, so a table of very few columns keeps a part of
+        its atoms.""",
+    )
+    n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
+
+
+class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairParameters):
+    r"""A transformer that moves every number to the median over groups of its quantile.
+
+    With :math:`F_g` the distribution of a column in group g,
+
+    .. math:: x \mapsto (1 - \lambda) \, x + \lambda \, \mathrm{median}_h \, F_h^{-1}(F_g(x)).
+
+    `fit` learns the quantile functions of the groups; `transform` applies them to new rows. Ranks within a
+    group are kept. Values beyond those of the training data get the first or last rank. Text, categories,
+    booleans, columns of 0 and 1, and missing entries are not changed. All rows count alike.
 
     Attributes
     ----------
     repair_ : GroupRepair
-        The quantile functions of the groups, by encoded column.
+        The quantile functions.
+    groups_ : tuple of str
+    columns_ : tuple of str
+        The repaired columns.
+
+    Examples
+    --------
+    >>> income = np.array([[10.0], [20.0], [30.0], [40.0]])
+    >>> remover = DisparateImpactRemover().fit(income, sensitive_features=["f", "f", "m", "m"])
+    >>> remover.transform(income, sensitive_features=["f", "f", "m", "m"]).ravel()
+    array([20., 30., 20., 30.])
+    """
+
+    # Metadata routing passes groups to both methods without a request.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__transform: ClassVar = {"sensitive_features": True}
+
+    columns: Sequence[str] | None = parameter(
+        default=None,
+        rule=Rule(
+            "a sequence of column names or None",
+            lambda value: value is None or (isinstance(value, Iterable) and not isinstance(value, str)),
+        ),
+        doc="The columns that are repaired; by default all columns of numbers other than 0 and 1.",
+    )
+    random_state: Any = parameter(default=0, rule=RANDOM_STATE, doc="Seed of the spread of ties.")
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002 (interface)
+        """Learn the quantile functions of the groups from training rows.
+
+        Parameters
+        ----------
+        X : table of shape (n, columns)
+        y : ignored
+        sensitive_features : array, Series or DataFrame with n rows
+        """
+        self.check_parameters()
+        if sensitive_features is None:
+            raise InputError("sensitive_features is missing: fit needs the group of every row.")
+        check_lengths(X=X, sensitive_features=sensitive_features)
+        frame = check_features(X)
+        groups = check_groups(sensitive_features, n_rows=len(frame))
+        names = [str(name) for name in frame.columns]
+        values = _as_numbers(frame)
+        numeric = {name: names.index(name) for name in _numeric(frame)}
+        numbers = tuple(name for name, place in numeric.items() if not _is_indicator(values[:, place]))
+        self.columns_ = numbers if self.columns is None else tuple(dict.fromkeys(self.columns))
+        if unknown := sorted(set(self.columns_) - set(numeric)):
+            raise InputError(
+                f"columns: {', '.join(map(repr, unknown))} are not columns of numbers in X. Text, categories "
+                "and booleans cannot be repaired: remove them from columns=."
+            )
+        _check_filled(frame, groups.codes, groups.names, self.columns_)
+        self.groups_ = groups.names
+        self.feature_names_in_ = np.asarray(names, dtype=object)
+        self.n_features_in_ = len(names)
+        self.repair_ = GroupRepair.of(
+            values,
+            groups.codes,
+            [numeric[name] for name in self.columns_],
+            n_quantiles=self.n_quantiles,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            spread_ties=self.ties == "spread",
+        )
+        return self
+
+    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        """Repair rows; return a DataFrame if X has column names, else an array."""
+        check_is_fitted(self)
+        frame = match_columns(check_features(X), self.feature_names_in_.tolist(), model=type(self).__name__)
+        groups = require_groups(
+            X,
+            sensitive_features,
+            names=self.groups_,
+            n_rows=len(frame),
+            model=type(self).__name__,
+            reason=_REASON,
+        )
+        values = self.repair_.apply(_as_numbers(frame), groups.codes, self.repair_level)
+        repaired = frame.copy()
+        for name, column in zip(self.columns_, self.repair_.tables, strict=True):
+            repaired[name] = values[:, column]
+        return repaired if hasattr(X, "columns") else repaired.to_numpy()
+
+    def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
+        """Learn from rows and repair them."""
+        return self.fit(X, y, sensitive_features=sensitive_features).transform(
+            X, sensitive_features=sensitive_features
+        )
+
+
+class DisparateImpactRemoverClassifier(_RepairParameters, UnconstrainedClassifier):
+    """The unconstrained network trained on a table whose numbers are repaired.
+
+    The repair is that of `DisparateImpactRemover`, on encoded columns of numbers. GCIG explains the logit as
+    a function of the repaired row, with means of repaired rows as baselines. The groups of new rows are
+    needed to encode, predict and explain.
+
+    Attributes
+    ----------
+    repair_ : GroupRepair
+        The quantile functions of the groups per encoded column.
 
     Examples
     --------
@@ -57,64 +180,15 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
 
     method_key: ClassVar[str] = "dir"
     needs_groups_to_predict: ClassVar[bool] = True
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("repair_",)
+    fitted_records: ClassVar[tuple[type, ...]] = (GroupRepair, Distribution)
     __metadata_request__predict: ClassVar = {"sensitive_features": True}
     __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
     __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
     __metadata_request__score: ClassVar = {"sensitive_features": True}
 
-    def __init__(
-        self,
-        *,
-        repair_level: float = 1.0,
-        ties: str = "spread",
-        n_quantiles: int = 1000,
-        module: nn.Module | None = None,
-        preprocessing: str = "table",
-        hidden_sizes: Sequence[int] = (64, 32),
-        activation: str = "silu",
-        dropout: float = 0.0,
-        max_epochs: int = 40,
-        batch_size: int | str = "auto",
-        learning_rate: float | str = "auto",
-        weight_decay: float = 1e-4,
-        clip_norm: float = 5.0,
-        early_stopping: bool = True,
-        patience: int = 20,
-        validation_fraction: float = 0.15,
-        threshold: float | str = 0.5,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            module=module,
-            preprocessing=preprocessing,
-            hidden_sizes=hidden_sizes,
-            activation=activation,
-            dropout=dropout,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            early_stopping=early_stopping,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            threshold=threshold,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.repair_level = repair_level
-        self.ties = ties
-        self.n_quantiles = n_quantiles
-
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
-        """What the network sees of a table: encoded and repaired rows, float32 of shape (n, p)."""
+        """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded = super().encode(X)
         groups = require_groups(
             X,
@@ -122,13 +196,9 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
             names=self.groups_,
             n_rows=len(encoded),
             model=type(self).__name__,
-            reason=REASON,
+            reason=_REASON,
         )
         return self._repaired(encoded, groups.codes)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_repair(self.repair_level, self.ties, self.n_quantiles)
 
     def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
         encoded, groups = super()._encode_training(table), table.groups
@@ -143,7 +213,7 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
             )
         elif groups.names != self.groups_:  # warm start
             raise InputError(
-                f"warm_start goes on with the quantiles of the groups {', '.join(self.groups_)}, but "
+                f"warm_start continues with the quantiles of the groups {', '.join(self.groups_)}, but "
                 f"sensitive_features holds {', '.join(groups.names)}. Fit a new model instead."
             )
         return self._repaired(encoded, groups.codes)
@@ -151,27 +221,45 @@ class DisparateImpactRemoverClassifier(UnconstrainedClassifier):
     def _repaired(self, encoded: NDArray[np.float32], codes: NDArray[np.int64]) -> NDArray[np.float32]:
         return self.repair_.apply(encoded.astype(np.float64), codes, self.repair_level).astype(np.float32)
 
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document, tensors = super()._to_document()
-        document["repair"] = {"seed": self.repair_.seed, "spread_ties": self.repair_.spread_ties}
-        tables = {f"repair.{name}": table for name, table in self.repair_.to_tensors().items()}
-        return document, {**tensors, **tables}
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        model = super()._from_document(document, tensors, module)
-        prefix = "repair."
-        tables = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-        stored = document["repair"]
-        model.repair_ = GroupRepair.from_tensors(tables, int(stored["seed"]), bool(stored["spread_ties"]))
-        return model
-
 
 def _number_columns(encoder: TableEncoder | PassThrough, encoded: NDArray[np.float32]) -> list[int]:
-    """The encoded columns that hold a number of the table itself: no levels, booleans or indicators."""
+    """Return the encoded columns that hold a number of the table, not a level, boolean or indicator."""
     if isinstance(encoder, PassThrough):
-        return [column for column in range(encoded.shape[1]) if not is_indicator(encoded[:, column])]
+        return [column for column in range(encoded.shape[1]) if not _is_indicator(encoded[:, column])]
     first = np.searchsorted(encoder.origin_, np.arange(len(encoder.kinds_)))
     return [int(column) for column, kind in zip(first, encoder.kinds_, strict=True) if kind == "number"]
+
+
+def _is_indicator(values: NDArray[Any]) -> bool:
+    """Return whether a column holds nothing but 0 and 1, and therefore represents a category."""
+    return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
+
+
+def _check_filled(
+    frame: pd.DataFrame, codes: NDArray[np.int64], names: tuple[str, ...], columns: Sequence[str]
+) -> None:
+    for column in columns:
+        filled = np.bincount(codes, frame[column].notna(), minlength=len(names))
+        if (filled == 0).any():
+            raise InputError(
+                f"Column {column!r} of X has no value in group {names[int(np.argmin(filled))]!r}, so its "
+                "quantiles are unknown there. Leave the column out of columns=, or drop it."
+            )
+
+
+def _numeric(frame: pd.DataFrame) -> tuple[str, ...]:
+    dtypes = frame.dtypes.items()
+    return tuple(
+        str(name) for name, kind in dtypes if pt.is_numeric_dtype(kind) and not pt.is_bool_dtype(kind)
+    )
+
+
+def _as_numbers(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return all columns as float64 (n, columns): numbers as they are, others as a hash of their text."""
+    columns = [
+        column.to_numpy(np.float64, na_value=np.nan)
+        if pt.is_numeric_dtype(column.dtype)
+        else pd.util.hash_array(column.astype(str).to_numpy(object)).astype(np.float64)
+        for _, column in frame.items()
+    ]
+    return np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""Equalized odds by reductions: a randomised mixture of networks, each trained on reweighted rows.
+"""Equalized odds by the reductions approach: a randomised mixture of networks trained on reweighted rows.
 
 Agarwal, Beygelzimer, Dudik, Langford and Wallach (2018), "A reductions approach to fair classification",
 https://arxiv.org/abs/1803.02453; the saddle point is found by Fairlearn's `ExponentiatedGradient`.
@@ -6,72 +6,60 @@ https://arxiv.org/abs/1803.02453; the saddle point is found by Fairlearn's `Expo
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
-from fairlearn.reductions import ExponentiatedGradient
+from fairlearn.reductions import EqualizedOdds, ErrorRate, ExponentiatedGradient
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
-from gcig.methods.document import architecture_of, restore_network
-from gcig.methods.mixture import MixtureOfLogits
-from gcig.methods.prepared import TrainingData
+from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
+from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.networks import MixtureOfLogits
+from gcig.methods.parameters import INSIDE, POSITIVE_INTEGER, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.weighted_moments import WeightedEqualizedOdds, WeightedErrorRate
-from gcig.methods.weighted_training import train_weighted
-from gcig.training.loop import Loop
-from gcig.training.runtime import resolve_batch_size
+from gcig.methods.training_data import TrainingData
+from gcig.training.loop import Loop, Outcome, train
+from gcig.training.runtime import one_thread, resolve_batch_size
 
-__all__ = ["ExponentiatedGradientClassifier"]
+__all__ = ["ExponentiatedGradientClassifier", "WeightedEqualizedOdds", "WeightedErrorRate", "train_weighted"]
 
 _ROWS_AT_ONCE = 65_536
-_ROUND_STEPS = 150  # mini-batches of a round at least
-_NEGLIGIBLE = 1e-6  # the weight under which a predictor is left out of the mixture
+_MIN_ROUND_STEPS = 150  # mini-batches per round
+_NEGLIGIBLE_WEIGHT = 1e-6  # a predictor with less is left out of the mixture
 
 Fit = Callable[[Tensor, Tensor], nn.Module]
+Floats = NDArray[np.float64]
 
 
 class ExponentiatedGradientClassifier(RandomisedClassifier):
     """A mixture of networks with equal true and false positive rates, by the reductions approach.
 
     The constraints become costs of single rows: each round trains a network on relabelled, reweighted rows,
-    and the result is the mixture that has the least error within the constraints on the training part. For
-    every row one of the networks is drawn, and decides. `predict` does so in a way that can be repeated,
-    `expected_predictions` gives the probabilities; both need no groups. Logit and probabilities are those of
-    the weighted mean of the networks' logits, which is also what GCIG explains.
+    and the result is the mixture with the least error within the constraints on the training rows. For every
+    row one of the networks is drawn to decide. `predict` draws reproducibly, `expected_predictions` returns
+    the probabilities; neither needs groups. The logit and the probabilities are those of the weighted mean of
+    the networks' logits, which is also what GCIG explains.
 
-    Every round starts from the plainly trained network and trains for a few epochs: from scratch a round
-    costs ten times as much. ``sample_weight`` counts in the error and in the rates that are made equal.
-
-    Parameters
-    ----------
-    eps : float
-        How far the rates of a group may be from the rates of all; also the inverse of the largest multiplier.
-    max_iter : int
-        Iterations of exponentiated gradient, each of which trains about four networks; it stops when the
-        duality gap is small, after six iterations at the earliest.
-    round_epochs : int or "auto"
-        Epochs that each network is trained for, from the plain one; ``"auto"`` is three, and more where
-        these have fewer than 150 mini-batches. A round that is too short cannot go past the constraint, and
-        then no mixture meets it.
-    others
-        Those of `gcig.methods.unconstrained.UnconstrainedClassifier`, without ``threshold``.
+    Every round starts from the unconstrained network and trains for a few epochs: from scratch a round costs
+    ten times as much. ``sample_weight`` counts in the error and in the rates that are made equal.
 
     Attributes
     ----------
     module_ : MixtureOfLogits
-        The networks with a positive weight, and their weights.
+        The networks with a positive weight, and the weights.
     n_rounds_ : int
-        How many networks were trained.
+        Number of networks that were trained.
     best_gap_ : float
-        The duality gap that was reached.
+        Duality gap at the end.
 
     Examples
     --------
@@ -85,58 +73,27 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
 
     method_key: ClassVar[str] = "agarwal"
 
-    module_: MixtureOfLogits
-    n_rounds_: int
-    best_gap_: float
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("n_rounds_", "best_gap_")
 
-    def __init__(
-        self,
-        *,
-        eps: float = 0.01,
-        max_iter: int = 20,
-        round_epochs: int | str = "auto",
-        module: nn.Module | None = None,
-        preprocessing: str = "table",
-        hidden_sizes: Sequence[int] = (64, 32),
-        activation: str = "silu",
-        dropout: float = 0.0,
-        max_epochs: int = 40,
-        batch_size: int | str = "auto",
-        learning_rate: float | str = "auto",
-        weight_decay: float = 1e-4,
-        clip_norm: float = 5.0,
-        early_stopping: bool = True,
-        patience: int = 20,
-        validation_fraction: float = 0.15,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            module=module,
-            preprocessing=preprocessing,
-            hidden_sizes=hidden_sizes,
-            activation=activation,
-            dropout=dropout,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            early_stopping=early_stopping,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.eps = eps
-        self.max_iter = max_iter
-        self.round_epochs = round_epochs
+    eps: float = parameter(
+        default=0.01,
+        rule=INSIDE,
+        doc="""How far the rates of a group may be from the rates of all rows; also the inverse of the largest
+        multiplier.""",
+    )
+    max_iter: int = parameter(
+        default=20,
+        rule=POSITIVE_INTEGER,
+        doc="""Iterations of exponentiated gradient, each of which trains about four networks. It stops when
+        the duality gap is small, after six iterations at the earliest.""",
+    )
+    round_epochs: int | str = parameter(
+        default="auto",
+        rule=optional(POSITIVE_INTEGER, "auto"),
+        doc="""Epochs for which each network is trained, starting from the unconstrained one; ``"auto"`` is
+        three, or more if three have fewer than 150 mini-batches. If a round is too short to overshoot the
+        constraint, no mixture meets it.""",
+    )
 
     def expected_from_encoded(
         self,
@@ -144,86 +101,55 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
         *,
         sensitive_features: Any = None,  # noqa: ARG002 (one interface)
     ) -> NDArray[np.float64]:
-        """Return the weight of the predictors that decide for the second class, for each encoded row."""
+        """Return the weight of the networks that decide for the second class, for each encoded row."""
+        mixture = self.module_
+        assert isinstance(mixture, MixtureOfLogits)
         parts = torch.from_numpy(encoded).split(_ROWS_AT_ONCE)
-        with evaluating(self.module_), torch.no_grad():
-            decisions = torch.cat([self.module_.each(part) > 0 for part in parts]).double()
-        return np.asarray((decisions @ self.module_.weights.double()).clamp(max=1.0).numpy())
+        with evaluating(mixture), torch.no_grad():
+            decisions = torch.cat([mixture.each(part) > 0 for part in parts]).double()
+        return np.asarray((decisions @ mixture.weights.double()).clamp(max=1.0).numpy())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not 0 < self.eps < 1:
-            raise InputError(f"eps must lie between 0 and 1, not {self.eps!r}.")
-        if not (isinstance(self.max_iter, int) and self.max_iter >= 1):
-            raise InputError(f"max_iter must be a positive integer, not {self.max_iter!r}.")
-        if self.round_epochs != "auto" and not (
-            isinstance(self.round_epochs, int) and self.round_epochs >= 1
-        ):
-            raise InputError(f"round_epochs must be a positive integer or 'auto', not {self.round_epochs!r}.")
+    def make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
+        """Return a mixture of one untrained network."""
+        return MixtureOfLogits([super().make_network(n_inputs, generator)], [1.0])
 
-    def _make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
-        return MixtureOfLogits([super()._make_network(n_inputs, generator)], [1.0])
-
-    def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
+    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+        """Train the unconstrained network, and replace it by the mixture of the rounds."""
         assert isinstance(network, MixtureOfLogits)
-        plain = network.networks[int(network.weights.argmax())]
-        super()._train(plain, data, generator)
-        oracle = self._make_oracle(plain, data.training, generator)
+        unconstrained = network.networks[int(network.weights.argmax())]
+        outcome = super().train_network(unconstrained, data, generator)
+        oracle = self._make_oracle(unconstrained, data.training, generator)
         reduction = _reduce(oracle, data.training, data.weights, self.eps, self.max_iter)
         weights = reduction.weights_.sort_index().to_numpy()
-        kept = np.flatnonzero(weights > _NEGLIGIBLE)
+        kept = np.flatnonzero(weights > _NEGLIGIBLE_WEIGHT)
         network.replace([reduction.predictors_[index].network_ for index in kept], weights[kept].tolist())
         self.n_rounds_ = int(reduction.n_oracle_calls_)
         self.best_gap_ = float(reduction.best_gap_)
+        return outcome
 
-    def _make_oracle(self, plain: nn.Module, rows: GroupedBatch, generator: torch.Generator) -> "_Oracle":
+    def _make_oracle(self, start: nn.Module, rows: GroupedBatch, generator: torch.Generator) -> "_Oracle":
         batch_size = resolve_batch_size(self.batch_size, len(rows))
         epochs = _resolve_round_epochs(self.round_epochs, math.ceil(len(rows) / batch_size))
 
         def fit(labels: Tensor, costs: Tensor) -> nn.Module:
-            network = deepcopy(plain)
+            network = deepcopy(start)
             train_weighted(
                 network,
                 rows.inputs,
                 labels,
                 costs,
                 loop=Loop(epochs, batch_size),
-                learning_rate=self._rate(batch_size),
+                learning_rate=self.resolve_learning_rate(batch_size),
                 weight_decay=self.weight_decay,
-                largest_norm=self.clip_norm,
                 generator=generator,
             )
             return network
 
         return _Oracle(fit, rows.inputs)
 
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document, tensors = super()._to_document()
-        document["mixture"] = {
-            "networks": [architecture_of(network) for network in self.module_.networks],
-            "n_rounds": self.n_rounds_,
-            "best_gap": self.best_gap_,
-        }
-        return document, tensors
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        stored = document["mixture"]
-        networks = [
-            restore_network(architecture, _state_of(tensors, index), module)
-            for index, architecture in enumerate(stored["networks"])
-        ]
-        mixture = MixtureOfLogits(networks, [1.0] * len(networks))  # its weights are among the tensors
-        model = super()._from_document(document, tensors, mixture)
-        model.module = module
-        model.n_rounds_, model.best_gap_ = int(stored["n_rounds"]), float(stored["best_gap"])
-        return model
-
 
 class _Oracle(BaseEstimator):
-    """What Fairlearn trains in each round: a network on rows that are encoded once, named by their number."""
+    """The estimator that Fairlearn trains in each round: a network on rows given by their numbers."""
 
     def __init__(self, fit_network: Fit, inputs: Tensor) -> None:
         self.fit_network = fit_network
@@ -244,14 +170,14 @@ class _Oracle(BaseEstimator):
 
 
 def _resolve_round_epochs(round_epochs: int | str, batches: int) -> int:
-    """Epochs of a round, for this many mini-batches an epoch."""
-    return max(3, math.ceil(_ROUND_STEPS / batches)) if round_epochs == "auto" else int(round_epochs)
+    """Return the epochs of a round for this many mini-batches per epoch."""
+    return max(3, math.ceil(_MIN_ROUND_STEPS / batches)) if round_epochs == "auto" else int(round_epochs)
 
 
 def _reduce(
     oracle: _Oracle, rows: GroupedBatch, weights: Tensor | None, eps: float, max_iter: int
 ) -> ExponentiatedGradient:
-    """Fairlearn's search for the saddle point; it sees rows as their numbers."""
+    """Search for the saddle point with Fairlearn, which sees rows as their numbers."""
     labels, groups = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
     counts = np.ones(len(rows)) if weights is None else weights.double().cpu().numpy()
     reduction = ExponentiatedGradient(
@@ -262,12 +188,110 @@ def _reduce(
         max_iter=max_iter,
     )
     with warnings.catch_warnings():
-        # Fairlearn 0.15 uses pandas in ways that pandas 3 announces the end of.
+        # Fairlearn 0.15 uses pandas in ways that pandas 3 deprecates.
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"fairlearn\.")
         return reduction.fit(np.arange(len(rows))[:, None], labels, sensitive_features=groups)
 
 
-def _state_of(tensors: Mapping[str, Tensor], index: int) -> dict[str, Tensor]:
-    """The weights of one network of a stored mixture."""
-    prefix = f"network.networks.{index}."
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def train_weighted(
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    loop: Loop,
+    learning_rate: float,
+    weight_decay: float,
+    generator: torch.Generator,
+) -> Outcome:
+    """Train a network in place with weighted cross-entropy, to the last epoch.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Maps (n, ...) to one logit per row, on the device of the rows.
+    inputs, labels, weights : tensors of shape (n, ...), (n,), (n,)
+        Rows, labels 0 and 1, and the weight of each row.
+    """
+    targets, weights = labels.to(inputs.dtype), weights.to(inputs.dtype)
+    device = inputs.device
+    network.train()
+    with one_thread(device), flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(parameters, learning_rate=learning_rate, weight_decay=weight_decay)
+
+        def step(rows: Tensor) -> dict[str, Tensor]:
+            scores = logits(network, inputs.index_select(0, rows))
+            loss = binary_cross_entropy_with_logits(scores, targets[rows], weight=weights[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            clip_norm(parameters, CLIP_NORM)
+            optimizer.step()
+            return {"total": loss.detach()}
+
+        return train(
+            step, network, optimizer, n_rows=len(inputs), loop=loop, generator=generator, device=device
+        )
+
+
+class WeightedErrorRate(ErrorRate):
+    """The weighted share of wrong decisions.
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        One weight per row of the loaded data; scaled to a mean of one.
+    """
+
+    def __init__(self, weights: Floats) -> None:
+        super().__init__()
+        self.weights = weights / weights.mean()
+
+    def load_data(self, X: Any, y: Any, *, sensitive_features: Any) -> None:
+        """Keep the labels."""
+        super().load_data(X, y, sensitive_features=sensitive_features)
+        self.labels = np.asarray(y)
+
+    def gamma(self, predictor: Callable[[Any], Any]) -> "pd.Series[float]":
+        """Return the error of a predictor."""
+        wrong = np.abs(self.labels - np.asarray(predictor(self.X)))
+        return pd.Series(float((self.weights * wrong).mean()), index=self.index)
+
+    def signed_weights(self, lambda_vec: Any = None) -> "pd.Series[float]":  # noqa: ARG002 (the objective's own)
+        """Return how much a positive decision lowers the error, per row."""
+        return pd.Series(self.weights * (2 * self.labels - 1), index=self.tags.index)
+
+
+class WeightedEqualizedOdds(EqualizedOdds):
+    """A bound on how far weighted rates of a group differ from those of all rows with the same label.
+
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        One weight per row of the loaded data; scaled to a mean of one.
+    difference_bound : float
+    """
+
+    prob_event: "pd.Series[float]"
+    prob_group_event: "pd.Series[float]"
+
+    def __init__(self, weights: Floats, *, difference_bound: float) -> None:
+        super().__init__(difference_bound=difference_bound)
+        self.weights = weights / weights.mean()
+
+    def load_data(self, X: Any, y: Any, *, sensitive_features: Any, control_features: Any = None) -> None:
+        """Load the data and replace counted shares by weighted ones.
+
+        ``U`` has a column for each sign, label and group; with ``utilities`` of 0 and 1 the violations of a
+        predictor are ``-U.T @ decisions / n``.
+        """
+        super().load_data(X, y, sensitive_features=sensitive_features, control_features=control_features)
+        weights = pd.Series(self.weights, index=self.tags.index)
+        events, groups = (self.tags[name] for name in self.prob_group_event.index.names)
+        self.prob_event = weights.groupby(events).sum() / len(weights)
+        self.prob_group_event = weights.groupby([events, groups]).sum() / len(weights)
+        for event, group in self.prob_group_event.index:
+            of_label = events == event
+            of_cell = of_label & (groups == group)
+            excess = of_label / self.prob_event[event] - of_cell / self.prob_group_event[event, group]
+            self.U["+", event, group] = weights * excess
+            self.U["-", event, group] = -weights * excess

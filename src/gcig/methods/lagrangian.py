@@ -1,57 +1,251 @@
-"""The Lagrangian method: bounds on the differences of rates, with a multiplier each."""
+r"""The Lagrangian method: cross-entropy under bounds on differences of rates, with one multiplier per bound.
+
+For each label y and each ordered pair of groups there is one constraint, :math:`r_{y,g} - r_{y,h} \le
+\epsilon`, with a multiplier :math:`\lambda_{y,g,h} \ge 0`. The network descends
+
+.. math::
+
+    \text{cross-entropy}
+    + \frac{1}{G - 1} \sum_{y,g,h} \lambda_{y,g,h} (\tilde r_{y,g} - \tilde r_{y,h})
+
+with proxy rates :math:`\tilde r`, means of :math:`\sigma(k (z - c))`, and the multipliers ascend the
+violation of the *true* rates, means of :math:`[z \ge c]` (the proxy-Lagrangian of Cotter et al. 2019). The
+network sees damped multipliers, :math:`(\lambda + \kappa \, \text{violation})_+`: without damping both
+players oscillate around the optimum instead of reaching it.
+
+References
+----------
+Cotter, Jiang, Gupta, Wang, Narayan, You, Sridharan (2019). Optimization with non-differentiable constraints
+with applications to fairness, recall, churn, and other goals. Journal of Machine Learning Research 20.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.methods.outcome_bounded import OutcomeBoundedClassifier
-from gcig.methods.prepared import TrainingData
-from gcig.methods.primal_dual import PrimalDual, train_primal_dual
+from gcig.core.batch import GroupedBatch
+from gcig.core.modules import logits
+from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
+from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, RateCheckpointSelector, cell_members
+from gcig.methods.parameters import NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, parameter
+from gcig.methods.training_data import TrainingData
+from gcig.training.loop import Loop, Outcome, train
+from gcig.training.runtime import one_thread
 
-__all__ = ["LagrangianClassifier"]
+__all__ = [
+    "LagrangianClassifier",
+    "Multipliers",
+    "PrimalDual",
+    "PrimalDualStep",
+    "ascend",
+    "pulls",
+    "train_primal_dual",
+    "violations",
+]
+
+Optimizer = FlatAdamW | torch.optim.Optimizer
+
+
+@dataclass(frozen=True)
+class PrimalDual:
+    """The settings of training; see `LagrangianClassifier`.
+
+    ``dual_rates="proxy"`` gives both players the proxy rates: the ordinary Lagrangian.
+    """
+
+    loop: Loop
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    clip_norm: float = CLIP_NORM
+    max_gap: float = 0.01
+    dual_learning_rate: float = 1.0
+    damping: float = 5.0
+    max_multiplier: float = 10.0
+    sharpness: float = 3.0
+    memory: int = 256
+    dual_rates: str = "true"
+    cut: float = 0.0
+    progress: bool = False
+
+
+def violations(rates: Tensor, max_gap: float) -> Tensor:
+    """Return ``r[y, g] - r[y, h] - max_gap`` per label and ordered pair, shape (2, groups, groups).
+
+    An unknown rate (NaN) violates nothing, nor does a group compared with itself.
+
+    >>> violations(torch.tensor([[0.5, 0.25], [0.5, torch.nan]]), max_gap=0.125)
+    tensor([[[-0.1250,  0.1250],
+             [-0.3750, -0.1250]],
+    <BLANKLINE>
+            [[-0.1250,  0.0000],
+             [ 0.0000,  0.0000]]])
+    """
+    return (rates.unsqueeze(2) - rates.unsqueeze(1) - max_gap).nan_to_num(0.0)
+
+
+def ascend(multipliers: Tensor, violation: Tensor, step: float, largest: float) -> Tensor:
+    """Return multipliers after a step of projected gradient ascent, within [0, largest].
+
+    >>> ascend(torch.tensor([0.0, 1.0, 1.9]), torch.tensor([-0.5, -0.5, 0.5]), step=1.0, largest=2.0)
+    tensor([0.0000, 0.5000, 2.0000])
+    """
+    return (multipliers + step * violation).clamp(0.0, largest)
+
+
+def pulls(multipliers: Tensor) -> Tensor:
+    """Return how strongly the rate of each cell is pulled down, shape (2, groups); negative: pushed up.
+
+    >>> pulls(torch.tensor([[[0.0, 0.5], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
+    tensor([[ 0.5000, -0.5000],
+            [ 0.0000,  0.0000]])
+    """
+    return (multipliers.sum(2) - multipliers.sum(1)) / (multipliers.shape[1] - 1)
+
+
+class Multipliers(nn.Module):
+    """The dual player: multipliers, and observed rates as moving averages over rows.
+
+    The rate of each cell is averaged over about ``memory`` of its rows, or all if it has fewer: small cells
+    are averaged over many mini-batches, and all rates are about equally precise.
+
+    Parameters
+    ----------
+    members : Tensor of shape (n, 2 x groups)
+        Cells of all training rows.
+    steps : int
+        Mini-batches per epoch; the dual learning rate is that of an epoch.
+    """
+
+    values: Tensor
+    hits: Tensor
+    seen: Tensor
+
+    def __init__(self, members: Tensor, settings: PrimalDual, steps: int) -> None:
+        super().__init__()
+        cells = members.shape[1]
+        self.settings, self.step = settings, settings.dual_learning_rate / steps
+        self.register_buffer("values", members.new_zeros(2, cells // 2, cells // 2))
+        self.register_buffer("hits", members.new_zeros(cells))
+        self.register_buffer("seen", members.new_zeros(cells))
+        present = (members > 0).sum(0).to(members.dtype)
+        self.keep = 1 - 1 / present.clamp(1, settings.memory)
+
+    @property
+    def rates(self) -> Tensor:
+        """The rates observed so far, shape (2, groups); NaN before a cell's first row."""
+        return (self.hits / self.seen).view(2, -1)
+
+    @property
+    def pulls(self) -> Tensor:
+        """The pulls of the damped multipliers, shape (2, groups)."""
+        if not self.settings.damping:
+            return pulls(self.values)
+        violation = violations(self.rates, self.settings.max_gap)
+        return pulls(ascend(self.values, violation, self.settings.damping, self.settings.max_multiplier))
+
+    @torch.no_grad()
+    def observe(self, outcomes: Tensor, members: Tensor) -> None:
+        """Update the rates with a mini-batch and the multipliers with the rates."""
+        keep = self.keep ** (members > 0).sum(0)
+        self.hits.mul_(keep).add_(members.T @ outcomes)
+        self.seen.mul_(keep).add_(members.sum(0))
+        violation = violations(self.rates, self.settings.max_gap)
+        self.values.copy_(ascend(self.values, violation, self.step, self.settings.max_multiplier))
+
+
+class PrimalDualStep:
+    """A training step: the network descends, then the multipliers ascend on the same predictions."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        multipliers: Multipliers,
+        optimizer: Optimizer,
+        parameters: list[nn.Parameter],
+        data: GroupedBatch,
+        members: Tensor,
+        settings: PrimalDual,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.network, self.multipliers = network, multipliers
+        self.optimizer, self.parameters = optimizer, parameters
+        self.data, self.members, self.settings, self.weights = data, members, settings, weights
+        self.targets = data.labels.to(data.inputs.dtype)
+        # Shares of all rows, not of the mini-batch, make the gradient unbiased.
+        self.shares = members.mean(0).clamp(min=torch.finfo(members.dtype).tiny)
+
+    def __call__(self, rows: Tensor) -> dict[str, Tensor]:
+        """Update both players and return the terms of the Lagrangian."""
+        settings, members = self.settings, self.members[rows]
+        scores = logits(self.network, self.data.inputs[rows])
+        weight = None if self.weights is None else self.weights[rows]
+        prediction = binary_cross_entropy_with_logits(scores, self.targets[rows], weight=weight)
+        proxy = torch.sigmoid(settings.sharpness * (scores - settings.cut))
+        costs = members @ (self.multipliers.pulls.flatten() / self.shares)
+        constraint = (costs * proxy).mean()
+        total = prediction + constraint
+        self.optimizer.zero_grad()
+        total.backward()
+        clip_norm(self.parameters, settings.clip_norm)
+        self.optimizer.step()
+        outcomes = proxy if settings.dual_rates == "proxy" else (scores >= settings.cut).to(members.dtype)
+        self.multipliers.observe(outcomes.detach(), members)
+        return {
+            "prediction": prediction.detach(),
+            "constraint": constraint.detach(),
+            "total": total.detach(),
+        }
+
+
+def train_primal_dual(
+    network: nn.Module,
+    data: GroupedBatch,
+    settings: PrimalDual,
+    *,
+    n_groups: int,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+    validation: GroupedBatch | None = None,
+) -> tuple[Outcome, Multipliers]:
+    """Train a network in place; return the history and the multipliers of the epoch that was kept."""
+    device = data.inputs.device
+    members = cell_members(data, n_groups, weights)
+    multipliers = Multipliers(members, settings, math.ceil(len(data) / settings.loop.batch_size))
+    selector = None
+    if validation is not None:
+        selector = RateCheckpointSelector(
+            network, validation, data, n_groups, settings.max_gap, settings.loop.max_epochs, settings.cut
+        )
+    network.train()
+    with one_thread(device), flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(
+            parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        outcome = train(
+            PrimalDualStep(network, multipliers, optimizer, parameters, data, members, settings, weights),
+            nn.ModuleDict({"network": network, "multipliers": multipliers}),
+            optimizer,
+            n_rows=len(data),
+            loop=settings.loop,
+            generator=generator,
+            device=device,
+            validate=selector,
+            progress=settings.progress,
+        )
+    return outcome, multipliers
 
 
 class LagrangianClassifier(OutcomeBoundedClassifier):
     """A network trained under bounds on the differences of true and of false positive rates between groups.
 
     Every label and ordered pair of groups has one constraint and one multiplier. The network descends on a
-    differentiable proxy of the rates, the multipliers ascend on the true rates (Cotter et al. 2019); see
-    `gcig.methods.primal_dual`. Groups are needed to fit, never to predict.
-
-    Parameters
-    ----------
-    max_gap : float
-        The bound: the largest difference of a rate between two groups.
-    dual_learning_rate : float
-        How far a multiplier moves in an epoch, per unit of violation.
-    damping : float
-        How strongly the network feels the present violation, beside the multipliers; 0 is plain descent and
-        ascent, which is prone to circle.
-    max_multiplier : float
-        Where multipliers stop growing.
-    sharpness : float
-        Of the sigmoid that stands for the decision in the proxy rates; 1 gives mean probabilities.
-    memory : int
-        Rows of a (label, group) cell that its true rate is averaged over in training.
-    module, preprocessing, hidden_sizes, activation, dropout
-        The network, as in `gcig.FairXClassifier`.
-    max_epochs, batch_size, learning_rate, weight_decay, clip_norm
-        Its training, as in `gcig.FairXClassifier`.
-    early_stopping : bool
-        Whether a part of the training data is held out. Of the epochs that meet the bound the one with the
-        highest validation AUC is kept; where none does, the one nearest to it. Without it the last epoch is.
-    patience, validation_fraction : int, float
-        Of early stopping.
-    threshold : float or "f1"
-        The probability from which a row is predicted positive; the bound is on these predictions.
-        ``"f1"`` chooses it after training, for which the bound was on predictions at one half.
-    class_weight, warm_start, device, random_state, verbose
-        As in `gcig.FairXClassifier`.
+    differentiable proxy of the rates, the multipliers ascend on the true rates (Cotter et al. 2019). Groups
+    are needed to fit, not to predict.
 
     Attributes
     ----------
@@ -72,76 +266,32 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
     """
 
     method_key: ClassVar[str] = "lagrangian"
+    predicts_by_network: ClassVar[bool] = True
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("multipliers_",)
 
-    multipliers_: NDArray[np.float32]
+    dual_learning_rate: float = parameter(
+        default=1.0, rule=POSITIVE, doc="How far a multiplier moves per epoch and unit of violation."
+    )
+    damping: float = parameter(
+        default=5.0,
+        rule=NON_NEGATIVE,
+        doc="""How strongly the present violation acts on the network, in addition to the multipliers; 0 is
+        plain descent and ascent, which tends to oscillate.""",
+    )
+    max_multiplier: float = parameter(default=10.0, rule=POSITIVE, doc="The largest value of a multiplier.")
+    sharpness: float = parameter(
+        default=3.0,
+        rule=POSITIVE,
+        doc="Sharpness of the sigmoid that replaces the decision in the proxy rates; 1 gives probabilities.",
+    )
+    memory: int = parameter(
+        default=256,
+        rule=POSITIVE_INTEGER,
+        doc="Rows of a (label, group) cell over which its true rate is averaged during training.",
+    )
 
-    def __init__(
-        self,
-        *,
-        max_gap: float = 0.01,
-        dual_learning_rate: float = 1.0,
-        damping: float = 5.0,
-        max_multiplier: float = 10.0,
-        sharpness: float = 3.0,
-        memory: int = 256,
-        module: nn.Module | None = None,
-        preprocessing: str = "table",
-        hidden_sizes: Sequence[int] = (64, 32),
-        activation: str = "silu",
-        dropout: float = 0.0,
-        max_epochs: int = 40,
-        batch_size: int | str = "auto",
-        learning_rate: float | str = "auto",
-        weight_decay: float = 1e-4,
-        clip_norm: float = 5.0,
-        early_stopping: bool = True,
-        patience: int = 20,
-        validation_fraction: float = 0.15,
-        threshold: float | str = 0.5,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.max_gap = max_gap
-        self.dual_learning_rate = dual_learning_rate
-        self.damping = damping
-        self.max_multiplier = max_multiplier
-        self.sharpness = sharpness
-        self.memory = memory
-        self.module = module
-        self.preprocessing = preprocessing
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.threshold = threshold
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        positive = ("dual_learning_rate", "max_multiplier", "sharpness")
-        self._check_numbers("a positive number", lambda value: 0 < value < math.inf, *positive)
-        self._check_numbers(
-            "a finite number that is not negative", lambda value: 0 <= value < math.inf, "damping"
-        )
-        self._check_numbers(
-            "a positive integer", lambda value: isinstance(value, int | np.integer) and value >= 1, "memory"
-        )
-
-    def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
+    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+        """Train the network and the multipliers."""
         settings = PrimalDual(
             dual_learning_rate=self.dual_learning_rate,
             damping=self.damping,
@@ -160,16 +310,5 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
             validation=data.validation,
         )
         self.multipliers_ = multipliers.values.cpu().numpy()
-        self._keep(outcome, network, data)
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document, tensors = super()._to_document()
-        return document, {**tensors, "multipliers": torch.from_numpy(self.multipliers_)}
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        model = super()._from_document(document, tensors, module)
-        model.multipliers_ = tensors["multipliers"].numpy()
-        return model
+        self.record_rates(network, data)
+        return outcome

@@ -1,47 +1,177 @@
-"""What the methods share that bound the differences of rates between groups."""
+r"""Methods that bound the differences of rates between groups, and how they choose the epoch that is kept.
 
-from collections.abc import Callable, Mapping
-from numbers import Real
-from typing import Any, ClassVar, Self
+The *rate* of a (label, group) cell is the share of its rows that are predicted positive: the true positive
+rate for label 1, the false positive rate for label 0. A model meets the bound if, for both labels, the
+largest and the smallest rate differ by at most ``max_gap``.
+"""
 
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig._validation import InputError
+from gcig.core.batch import GroupedBatch
+from gcig.core.modules import evaluating, logits
+from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.outcome_judge import all_logits, cell_members, cell_rates, excess
-from gcig.methods.prepared import TrainingData
+from gcig.methods.fairx.selection import binary_auc
+from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.parameters import FRACTION, parameter
 from gcig.methods.threshold import logit_of
-from gcig.training.loop import Loop, Outcome
-from gcig.training.runtime import resolve_batch_size
+from gcig.methods.training_data import TrainingData
+from gcig.training.loop import Validation
 
-__all__ = ["OutcomeBoundedClassifier"]
+__all__ = [
+    "OutcomeBoundedClassifier",
+    "RateCheckpointSelector",
+    "all_logits",
+    "cell_members",
+    "cell_rates",
+    "excess",
+    "gaps",
+]
+
+_FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs: multipliers and adversaries start from zero and need time
+_ROWS_AT_ONCE = 65_536
+
+
+def cell_members(rows: GroupedBatch, n_groups: int, weights: Tensor | None = None) -> Tensor:
+    """Return the weight of every row in every (label, group) cell, shape (n, 2 x groups).
+
+    >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([1, 0]))
+    >>> cell_members(rows, n_groups=2)
+    tensor([[0., 1., 0., 0.],
+            [0., 0., 1., 0.]])
+    """
+    loss = EqualizedOddsLoss(n_groups)
+    membership = loss.membership(rows.labels, rows.groups, sample_weight=weights)
+    return membership.flatten(0, 1).T.contiguous()
+
+
+def cell_rates(outcomes: Tensor, members: Tensor) -> Tensor:
+    """Return the mean outcome of every cell, shape (2, groups); NaN for a cell without rows.
+
+    >>> members = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    >>> cell_rates(torch.tensor([1.0, 0.0, 1.0]), members)
+    tensor([[0.5000,    nan],
+            [   nan, 1.0000]])
+    """
+    return ((members.T @ outcomes) / members.sum(0)).view(2, -1)
+
+
+def gaps(rates: Tensor) -> Tensor:
+    """Return the largest minus the smallest rate per label, shape (2,): differences of FPR and of TPR."""
+    return rates.amax(1) - rates.amin(1)
+
+
+def excess(rates: Tensor, max_gap: float) -> float:
+    """Return by how much the differences exceed the bound, summed over both labels; 0 if it is met."""
+    return float((gaps(rates) - max_gap).clamp(min=0).sum())
+
+
+@torch.no_grad()
+def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
+    """Return the logits of any number of rows, in evaluation mode."""
+    with evaluating(network):
+        return torch.cat([logits(network, rows) for rows in inputs.split(_ROWS_AT_ONCE)])
+
+
+@dataclass
+class RateCheckpointSelector:
+    """Checkpoint selection: score each epoch by validation AUC if it meets the bound, else by its excess.
+
+    Rates are those of the training and the held-out rows together: a cell of the held-out set alone is often
+    so small that its rate is mostly noise. A model that predicts nearly everyone alike has equal rates for
+    the wrong reason: an epoch that lost more than half of the best difference between true and false positive
+    rate so far ranks below all others.
+
+    Parameters
+    ----------
+    network : nn.Module
+        The network in training.
+    validation, training : GroupedBatch
+    n_groups : int
+    max_gap : float
+        The bound.
+    max_epochs : int
+        Epochs in the first quarter of these are not kept.
+    cut : float
+        The logit from which a row is predicted positive.
+    """
+
+    network: nn.Module
+    validation: GroupedBatch
+    training: GroupedBatch
+    n_groups: int
+    max_gap: float
+    max_epochs: int
+    cut: float = 0.0
+    best_separation: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        held_out = cell_members(self.validation, self.n_groups)
+        self.members = torch.cat([held_out, cell_members(self.training, self.n_groups)])
+
+    def __call__(self, epoch: int) -> Validation:
+        """Score an epoch."""
+        held_out = all_logits(self.network, self.validation.inputs)
+        scores = torch.cat([held_out, all_logits(self.network, self.training.inputs)])
+        positive = (scores >= self.cut).to(self.members.dtype)
+        rates = cell_rates(positive, self.members)
+        auc = binary_auc(held_out, self.validation.labels)
+        fpr_gap, tpr_gap = gaps(rates).tolist()
+        targets = self.validation.labels.to(held_out.dtype)
+        metrics = {
+            "val_log_loss": float(binary_cross_entropy_with_logits(held_out, targets)),
+            "val_auc": auc,
+            "tpr_gap": tpr_gap,
+            "fpr_gap": fpr_gap,
+        }
+        criterion = self._criterion(auc, excess(rates, self.max_gap), self._separation(positive))
+        return Validation(criterion, metrics, eligible=epoch >= _FIRST_ELIGIBLE_SHARE * self.max_epochs)
+
+    def _separation(self, positive: Tensor) -> float:
+        """Return the true minus the false positive rate of all groups together."""
+        of_label = self.members.view(len(positive), 2, -1).sum(2)
+        rates = (of_label.T @ positive) / of_label.sum(0)
+        return float(rates[1] - rates[0])
+
+    def _criterion(self, auc: float, above: float, separation: float) -> float:
+        """Return a value that is below 1 if the bound is met, and then falls as the AUC rises."""
+        self.best_separation = max(self.best_separation, separation)
+        if separation < self.best_separation / 2:
+            return 3 + above
+        return 1 + above if above > 0 else 1 - auc
 
 
 class OutcomeBoundedClassifier(NetworkClassifier):
-    """A network that is to meet a bound ``max_gap`` on the differences of TPR and of FPR.
+    """A network that shall meet a bound ``max_gap`` on the differences of TPR and of FPR between groups.
 
-    Subclasses name their parameters, among them ``max_gap``, and call `_keep` at the end of `_train`.
+    Of the epochs that meet the bound, the one with the highest validation AUC is kept; if none does, the one
+    nearest to it. The bound concerns predictions at `threshold`; with ``threshold="f1"``, which is chosen
+    after training, it concerns predictions at one half. A subclass declares ``max_gap`` with its default and
+    calls `record_rates` at the end of `train_network`.
 
     Attributes
     ----------
     history_ : DataFrame
-        One row an epoch: terms of the loss, validation metrics, and the differences of rates over the rows of
-        `fit`.
+        One row per epoch: terms of the loss, validation metrics, and the differences of rates over all rows.
     n_epochs_ : int
         The epoch that was kept.
     rates_ : array of shape (2, groups)
-        False and true positive rates of the groups, over the rows of `fit`.
+        False and true positive rates of the groups over all rows of `fit`.
     met_ : bool
         Whether they meet the bound.
     """
 
     predicts_by_network: ClassVar[bool] = True
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("rates_", "met_")
 
-    rates_: NDArray[np.float64]
-    met_: bool
+    max_gap: float = parameter(
+        default=0.01, rule=FRACTION, doc="The bound: the largest difference of a rate between two groups."
+    )
 
     @property
     def _cut(self) -> float:
@@ -49,44 +179,20 @@ class OutcomeBoundedClassifier(NetworkClassifier):
         return 0.0 if self.threshold == "f1" else logit_of(float(self.threshold))
 
     def _shared_settings(self, n_rows: int) -> dict[str, Any]:
-        """What all training takes, with ``"auto"`` resolved for this many rows."""
-        batch_size = resolve_batch_size(self.batch_size, n_rows)
+        """Return the settings of every training of this kind, with ``"auto"`` resolved for this many rows."""
+        loop = self.resolve_loop(n_rows)
         return {
-            "loop": Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
-            "learning_rate": self._rate(batch_size),
+            "loop": loop,
+            "learning_rate": self.resolve_learning_rate(loop.batch_size),
             "weight_decay": self.weight_decay,
-            "clip_norm": self.clip_norm,
+            "clip_norm": CLIP_NORM,
             "max_gap": self.max_gap,
             "cut": self._cut,
-            "progress": self.verbose,
+            "progress": bool(self.verbose),
         }
 
-    def _keep(self, outcome: Outcome, network: nn.Module, data: TrainingData) -> None:
-        """Record what training did, and the rates that it led to."""
-        self._record(outcome)
+    def record_rates(self, network: nn.Module, data: TrainingData) -> None:
+        """Set `rates_` and `met_` to those of a trained network."""
         positive = all_logits(network, data.all.inputs) >= self._cut
         rates = cell_rates(positive.double(), cell_members(data.all, data.n_groups).double())
         self.rates_, self.met_ = rates.cpu().numpy(), excess(rates, self.max_gap) == 0
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_numbers("a number in [0, 1]", lambda value: 0 <= value <= 1, "max_gap")
-
-    def _check_numbers(self, text: str, holds: Callable[[Any], object], *names: str) -> None:
-        """Raise an error for the first of these parameters that is no such number."""
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, Real) or isinstance(value, bool) or not holds(value):
-                raise InputError(f"{name} must be {text}, not {value!r}.")
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document, tensors = super()._to_document()
-        return {**document, "met": self.met_}, {**tensors, "rates": torch.from_numpy(self.rates_)}
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        model = super()._from_document(document, tensors, module)
-        model.rates_, model.met_ = tensors["rates"].numpy(), document["met"]
-        return model

@@ -1,86 +1,260 @@
-"""What the parameters of the methods may be; checked when `fit` begins, as scikit-learn has it."""
+"""Parameters of estimators: name, default, check and documentation, declared once and inherited.
 
+>>> class Shrunk(Parametrised):
+...     "A model that is shrunk towards zero."
+...
+...     strength: float = parameter(default=0.5, rule=NON_NEGATIVE, doc="How strongly it is shrunk.")
+>>> Shrunk(strength=-1).check_parameters()
+Traceback (most recent call last):
+gcig._tables.InputError: strength must be a finite number >= 0, not -1.
+"""
+
+import difflib
+import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
+import torch
+from sklearn.base import BaseEstimator
 
 from gcig._validation import InputError
-from gcig.losses.outcome import OUTCOME_LOSSES
 
-__all__ = ["check_parameters"]
+__all__ = [
+    "BOOLEAN",
+    "FRACTION",
+    "NON_NEGATIVE",
+    "POSITIVE",
+    "POSITIVE_INTEGER",
+    "Parametrised",
+    "Rule",
+    "integer",
+    "number",
+    "one_of",
+    "optional",
+    "parameter",
+]
+
+_LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """What a value must be, in words and as a test."""
+class Rule:
+    """The values that a parameter accepts.
+
+    Attributes
+    ----------
+    text : str
+        The values in words, with an article: for the documentation and for errors.
+    holds : callable
+        Returns whether a value is accepted.
+    choices : tuple of str
+        The names that are accepted, from which a misspelt one is guessed.
+    """
 
     text: str
     holds: Callable[[Any], bool]
+    choices: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise an `InputError` that names the parameter if the value is not accepted."""
+        if not self.holds(value):
+            close = difflib.get_close_matches(str(value).lower(), self.choices, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(f"{name} must be {self.text}, not {_shorten(value)}.{hint}")
 
 
-def _number(text: str, holds: Callable[[float], bool], *, besides: tuple[Any, ...] = ()) -> _Rule:
-    def check(value: Any) -> bool:
-        if any(value is other or (isinstance(value, str) and value == other) for other in besides):
-            return True
-        return isinstance(value, Real) and not isinstance(value, bool) and holds(float(value))
-
-    others = "".join(f" or {other!r}" for other in besides)
-    return _Rule(text + others, check)
+def _shorten(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
-def _integer(*, besides: tuple[Any, ...] = ()) -> _Rule:
-    number = _number("a positive integer", lambda value: value >= 1, besides=besides)
-    return _Rule(number.text, lambda value: number.holds(value) and isinstance(value, Integral | str))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def _one_of(*choices: str) -> _Rule:
-    listed = ", ".join(map(repr, choices))
-    return _Rule(f"one of {listed}", lambda value: isinstance(value, str) and value in choices)
+def number(text: str, holds: Callable[[Any], bool]) -> Rule:
+    """Accept real numbers for which ``holds`` is true."""
+    return Rule(text, lambda value: _is_number(value) and _fits_a_float(value) and bool(holds(value)))
 
 
-_BOOLEAN = _Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
-_WEIGHT = _number("a finite number that is not negative", lambda value: 0 <= value < math.inf)
-_BOUND = _number("a positive number", lambda value: value > 0, besides=(None,))
-_RULES: Mapping[str, _Rule] = {
-    "lambda_ig": _WEIGHT,
-    "lambda_fair": _WEIGHT,
-    "outcome": _one_of(*OUTCOME_LOSSES),
-    "max_gcig": _BOUND,
-    "max_eo_gap": _BOUND,
-    "preprocessing": _one_of("table", "none"),
-    "max_epochs": _integer(),
-    "batch_size": _integer(besides=("auto",)),
-    "learning_rate": _number("a positive number", lambda value: 0 < value < math.inf, besides=("auto",)),
-    "weight_decay": _WEIGHT,
-    "clip_norm": _number("a positive number", lambda value: 0 < value < math.inf),
-    "early_stopping": _BOOLEAN,
-    "patience": _integer(),
-    "validation_fraction": _number("a number between 0 and 1", lambda value: 0 < value < 1),
-    "max_auc_drop": _number("a number that is not negative", lambda value: value >= 0),
-    "n_steps": _integer(besides=("auto",)),
-    "penalty_rows": _number("a number in (0, 1]", lambda value: 0 < value <= 1),
-    "penalty_every": _integer(),
-    "ema_rate": _number("a number in [0, 1]", lambda value: 0 <= value <= 1),
-    "warm_start": _BOOLEAN,
-    "threshold": _number("a number between 0 and 1", lambda value: 0 < value < 1, besides=("f1",)),
-}
+def _fits_a_float(value: Any) -> bool:
+    try:
+        float(value)
+    except OverflowError:  # an integer of more than 300 digits
+        return False
+    return True
 
 
-def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise an error for the first parameter whose value cannot be used; those not known here are let pass.
+def _is_integer(value: Any, least: int, below: int) -> bool:
+    return _is_number(value) and isinstance(value, Integral) and least <= int(value) < below
 
-    >>> check_parameters({"threshold": "f1", "max_epochs": 0})
-    Traceback (most recent call last):
-    gcig._tables.InputError: max_epochs must be a positive integer, not 0.
+
+def integer(least: int) -> Rule:
+    """Accept integers from ``least`` to 2**31 - 1, Python's or NumPy's."""
+    text = "a positive integer below 2**31" if least == 1 else f"an integer from {least} to 2**31 - 1"
+    return Rule(text, lambda value: _is_integer(value, least, 2**31))
+
+
+def one_of(*choices: str) -> Rule:
+    """Accept some names."""
+    text = f"one of {', '.join(map(repr, choices))}"
+    return Rule(text, lambda value: isinstance(value, str) and value in choices, choices)
+
+
+def optional(rule: Rule, *others: str | None) -> Rule:
+    """Accept what ``rule`` accepts, and some names or None."""
+
+    def holds(value: Any) -> bool:
+        named = value is None or isinstance(value, str)
+        return value in others if named and value in others else rule.holds(value)
+
+    return Rule(f"{rule.text} or {' or '.join(map(repr, others))}", holds, rule.choices)
+
+
+BOOLEAN = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+FRACTION = number("a number in [0, 1]", lambda value: 0 <= value <= 1)
+NON_NEGATIVE = number("a finite number >= 0", lambda value: 0 <= value < math.inf)
+POSITIVE = number("a finite number > 0", lambda value: 0 < value < math.inf)
+POSITIVE_INTEGER = integer(1)
+INSIDE = number("a number between 0 and 1", lambda value: 0 < value < 1)
+BOUND = optional(number("a number > 0", lambda value: value > 0), None)
+LAYER_SIZES = Rule(
+    f"a sequence of integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32)",
+    lambda value: (
+        isinstance(value, Sequence | np.ndarray)
+        and not isinstance(value, str | bytes)
+        and all(_is_integer(size, 1, _LARGEST_SIZE + 1) for size in value)
+    ),
+)
+CLASS_WEIGHT = Rule(
+    "None, 'balanced' or a dict that gives classes a finite, positive weight",
+    lambda value: (
+        value is None
+        or (isinstance(value, str) and value == "balanced")
+        or (isinstance(value, Mapping) and all(map(POSITIVE.holds, value.values())))
+    ),
+)
+RANDOM_STATE = Rule(
+    "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState",
+    lambda value: value is None or isinstance(value, np.random.RandomState) or _is_integer(value, 0, 2**32),
+)
+VERBOSE = Rule(
+    "True, False or an integer >= 0",
+    lambda value: BOOLEAN.holds(value) or _is_integer(value, 0, 2**31),
+)
+MODULE = Rule("None or a torch.nn.Module", lambda value: value is None or isinstance(value, torch.nn.Module))
+
+
+def _is_device(value: Any) -> bool:
+    if not isinstance(value, str | torch.device):
+        return False
+    try:
+        torch.device("cpu" if value == "auto" else value)
+    except RuntimeError:
+        return False
+    return True
+
+
+DEVICE = Rule("'auto' or a device of torch such as 'cpu' or 'cuda:0'", _is_device)
+
+
+@dataclass(frozen=True)
+class _Declaration:
+    default: Any
+    rule: Rule
+    doc: str
+
+
+def parameter(*, default: Any, rule: Rule, doc: str) -> Any:
+    """Declare a parameter in the body of a `Parametrised` class.
+
+    Parameters
+    ----------
+    default : any
+        The default; a value that nothing changes in place.
+    rule : Rule
+        The values that are accepted.
+    doc : str
+        The description in the class's documentation.
     """
-    for name, rule in _known(parameters):
-        if not rule.holds(parameters[name]):
-            raise InputError(f"{name} must be {rule.text}, not {parameters[name]!r}.")
+    return _Declaration(default, rule, inspect.cleandoc(doc))
 
 
-def _known(parameters: Mapping[str, Any]) -> Iterator[tuple[str, _Rule]]:
-    return ((name, rule) for name, rule in _RULES.items() if name in parameters)
+@dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
+class Parametrised(BaseEstimator):
+    """An estimator whose parameters are declared by `parameter` in the class body.
+
+    A subclass inherits parameters, may declare more, and may leave some out:
+    ``class Subclass(Base, without=("threshold",))``. Its constructor takes them as keywords, with a signature
+    that scikit-learn and editors read, and its docstring gets a section that describes them, its own first.
+    A subclass with an ``__init__`` of its own keeps it.
+    """
+
+    _declared: ClassVar[dict[str, _Declaration]] = {}
+
+    def __init_subclass__(cls, *, without: Iterable[str] = (), **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, _Declaration)}
+        for name in own:
+            delattr(cls, name)  # instances hold the values
+        cls._declared = dict(own)
+        for base in cls.__bases__:
+            for name, declared in getattr(base, "_declared", {}).items():
+                if name not in without:
+                    cls._declared.setdefault(name, declared)
+        if "__init__" not in vars(cls):
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+        if vars(cls).get("__doc__"):
+            cls.__doc__ = _documented(inspect.cleandoc(cls.__doc__ or ""), cls._declared)
+
+    def check_parameters(self) -> None:
+        """Raise an `InputError` for the first parameter whose value is not accepted."""
+        for name in self.get_params(deep=False):
+            if name in self._declared:
+                self._declared[name].rule.check(name, getattr(self, name))
+
+
+def _constructor(cls: type[Parametrised]) -> Callable[..., None]:
+    declared = cls._declared
+
+    def __init__(self: Parametrised, **values: Any) -> None:
+        for name in values:
+            if name not in declared:
+                close = difflib.get_close_matches(name, declared, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}{hint}")
+        for name, each in declared.items():
+            setattr(self, name, values.get(name, each.default))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    annotations = map(inspect.get_annotations, reversed(cls.__mro__))
+    types = {name: kind for own in annotations for name, kind in own.items()}
+    parameters = [
+        inspect.Parameter(name, keyword, default=each.default, annotation=types[name])
+        for name, each in declared.items()
+    ]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    return __init__
+
+
+def _documented(text: str, declared: Mapping[str, _Declaration]) -> str:
+    """Insert the section on parameters after the description, before the first section."""
+    entries = [
+        f"{name} : {each.rule.text.removeprefix('a ').removeprefix('an ')}, default {each.default!r}\n"
+        + textwrap.indent(each.doc, "    ")
+        for name, each in declared.items()
+    ]
+    section = "\n".join(["Parameters", "----------", *entries])
+    lines = text.splitlines()
+    rules = [index for index, line in enumerate(lines) if line and set(line) == {"-"}]
+    place = rules[0] - 1 if rules else len(lines)
+    before, after = "\n".join(lines[:place]).rstrip(), "\n".join(lines[place:])
+    return "\n\n".join(part for part in (before, section, after) if part)

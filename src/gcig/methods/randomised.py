@@ -1,43 +1,74 @@
-"""Methods whose decisions are drawn: the chance of each row, and draws that can be repeated."""
+"""Randomised classifiers: methods whose decisions are drawn, reproducibly, with a known probability."""
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from torch import Tensor, nn
+from torch import nn
 
-from gcig.methods.prepared import TrainingData
-from gcig.methods.row_draws import row_uniforms
+from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.training.loop import Outcome
 
-__all__ = ["RandomisedClassifier"]
+__all__ = ["RandomisedClassifier", "row_uniforms"]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-class RandomisedClassifier(UnconstrainedClassifier):
+def row_uniforms(rows: NDArray[np.floating], seed: int, n_draws: int = 1) -> NDArray[np.float64]:
+    """Draw numbers in (0, 1), of shape (n, n_draws), from the content of each row and a seed.
+
+    A decision drawn this way is the same for a row alone, within any table, and after a restart; rows that
+    agree in every column get the same numbers. Draws are the finaliser of SplitMix64 (Steele, Lea and Flood
+    2014) over the bits of the values, in float64.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> bool((row_uniforms(rows, 0)[::-1] == row_uniforms(rows[::-1], 0)).all())
+    True
+    """
+    values = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # turns -0.0 into 0.0, whose bits differ
+    keys = _mix(np.full(len(values), seed % 2**64, dtype=np.uint64))
+    for column in values.view(np.uint64).T:
+        keys = _mix(keys ^ column)
+    counters = _GOLDEN * np.arange(1, n_draws + 1, dtype=np.uint64)
+    draws = _mix(keys[:, None] + counters)
+    return ((draws >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Map 64-bit numbers one to one; every output bit depends on every input bit."""
+    numbers = numbers + _GOLDEN
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * _FIRST
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * _SECOND
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
     """A classifier that predicts the second class of a row with some probability.
 
-    Decisions are drawn from the content of a row and a seed: a fitted model gives a row the same decision
-    alone, in any table, and after it was saved and loaded. The chance itself is `expected_predictions`.
+    Decisions are drawn from the content of a row and a seed, so a fitted model gives a row the same decision
+    alone, in any table, and after saving and loading. `expected_predictions` returns the probability itself.
 
     Attributes
     ----------
     draw_seed_ : int
-        Of the draws; from ``random_state`` when the model was fitted.
+        Seed of the draws, set by ``random_state`` in `fit`.
     threshold_ : float
         NaN: decisions are not made by one threshold on the probability.
     """
 
     predicts_by_network: ClassVar[bool] = False
-
-    draw_seed_: int
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("draw_seed_",)
 
     def expected_predictions(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """The probability with which each row is predicted to be of the second class, shape (n,).
+        """Return the probability with which each row is predicted to be of the second class, shape (n,).
 
         Rates computed from it (its mean over the rows of a group and label) are the expected rates.
         """
@@ -45,22 +76,22 @@ class RandomisedClassifier(UnconstrainedClassifier):
         return self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
 
     def predict(self, X: Any, *, sensitive_features: Any = None, random_state: Any = None) -> NDArray[Any]:
-        """The class of each row, drawn with the probability of `expected_predictions`.
+        """Draw the class of each row with the probability of `expected_predictions`.
 
         Parameters
         ----------
         X : table of shape (n, columns)
         sensitive_features : array, Series or DataFrame with n rows
-            Where the method needs the groups of new rows.
+            Required if the method needs the groups of new rows.
         random_state : int, RandomState or None
-            Another seed for the draws; None is the model's own.
+            Another seed for the draws; None uses `draw_seed_`.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
-        chances = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
+        probability = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         seed = self.draw_seed_
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
-        positive = row_uniforms(encoded, seed)[:, 0] < chances
+        positive = row_uniforms(encoded, seed)[:, 0] < probability
         return self.classes_[positive.astype(np.int64)]
 
     @abstractmethod
@@ -69,27 +100,17 @@ class RandomisedClassifier(UnconstrainedClassifier):
     ) -> NDArray[np.float64]:
         """Return the probability of a positive decision for each encoded row."""
 
-    def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
-        super()._train(network, data, generator)
-        # Drawn last, so that the network is the plain one of the same random_state.
+    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+        """Train the unconstrained network and draw the seed of decisions."""
+        outcome = super().train_network(network, data, generator)
+        # Drawn last: the network equals the unconstrained one of the same random_state.
         self.draw_seed_ = int(torch.randint(2**31 - 1, (), generator=generator))
+        return outcome
 
     def _choose_threshold(self, data: TrainingData) -> float:  # noqa: ARG002 (there is none to choose)
         return math.nan
 
     def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
-        if y is None:  # what is explained is the logit, whose sign is its prediction
+        if y is None:  # the explained logit predicts by its sign
             return (self._logits(encoded) >= 0).astype(np.int64), "predicted"
         return super()._labels_to_explain(encoded, y)
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        document, tensors = super()._to_document()
-        return {**document, "threshold": None, "draw_seed": self.draw_seed_}, tensors
-
-    @classmethod
-    def _from_document(
-        cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
-    ) -> Self:
-        model = super()._from_document({**document, "threshold": math.nan}, tensors, module)
-        model.draw_seed_ = int(document["draw_seed"])
-        return model

@@ -1,4 +1,4 @@
-"""The methods by name; the one list of them."""
+"""The registry of methods, by key."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ __all__ = ["METHODS", "Method", "register_method"]
 
 @dataclass(frozen=True)
 class Method:
-    """One method of the comparison.
+    """An entry of the registry.
 
     Parameters
     ----------
     key : str
-        Its name in this package.
+        The name in code and on the command line.
     label : str
-        Its name in the paper.
+        The name in tables and figures.
     location : str
-        Where its class is: ``"package.module:Class"``; imported when first used.
+        Location of the estimator, ``"package.module:Class"``; imported when first used.
     search_space : mapping of parameter name to values
-        What grid search tries.
+        The values that grid search tries.
 
     Examples
     --------
@@ -36,21 +36,21 @@ class Method:
 
     @property
     def estimator(self) -> type[Any]:
-        """The class of its estimator."""
+        """The class of the estimator."""
         module, _, name = self.location.partition(":")
         found: type[Any] = getattr(import_module(module), name)
         return found
 
 
 class _Methods(Mapping[str, Method]):
-    """Methods by key; read-only but for `register_method`."""
+    """Methods by key, read-only except for `register_method`."""
 
     def __init__(self, methods: list[Method]) -> None:
         self._methods = {method.key: method for method in methods}
 
     def __getitem__(self, key: str) -> Method:
         if key not in self._methods:
-            raise KeyError(f"no method {key!r}; there are {', '.join(self._methods)}")
+            raise KeyError(f"no method {key!r}; choose from {', '.join(self._methods)}")
         return self._methods[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -61,12 +61,12 @@ class _Methods(Mapping[str, Method]):
 
     def add(self, method: Method, *, overwrite: bool) -> None:
         if method.key in self._methods and not overwrite:
-            raise ValueError(f"a method {method.key!r} exists already; pass overwrite=True to replace it")
+            raise ValueError(f"the method {method.key!r} exists already; pass overwrite=True to replace it")
         self._methods[method.key] = method
 
 
-# Every candidate is trained on each dataset with several seeds, so there are six at most, twelve for FairX.
-# The defaults lie within: "auto" as learning_rate is between 0.002 and 0.004, by the number of rows.
+# Every candidate is trained on each dataset with several seeds: at most six per method, twelve for FairX. The
+# defaults lie within: learning_rate="auto" is between 0.002 and 0.004, depending on the number of rows.
 _LEARNING = {"learning_rate": (1e-3, 2e-3, 4e-3)}
 _FEWER = {"learning_rate": (2e-3, 4e-3)}
 
@@ -106,6 +106,12 @@ METHODS = _Methods(
             {"alpha": (3.0, 8.0, 12.0), "sharpness": (5.0, 10.0)},
         ),
         Method(
+            "fairx-paper",
+            "FairX, as published",
+            "gcig.methods.fairx.estimator:PublishedFairXClassifier",
+            {"lambda_ig": (0.1, 0.3, 0.5, 1.0), "lambda_fair": (0.05, 0.15, 0.3)},
+        ),
+        Method(
             "fairx",
             "FairX",
             "gcig.methods.fairx.estimator:FairXClassifier",
@@ -128,13 +134,13 @@ def register_method(
     Parameters
     ----------
     key : str
-        Its name.
+        The name in code and on the command line; also the estimator's ``method_key``.
     estimator : class
-        With the interface of `gcig.methods.base.NetworkClassifier`; importable by its name.
+        A subclass of `gcig.methods.NetworkClassifier`; importable by its name.
     label : str, optional
-        Its name in tables.
+        The name in tables; by default the key.
     search_space : mapping, optional
-        What grid search tries.
+        The values that grid search tries, by parameter.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""The same network trained with cross-entropy alone: what every method is compared with."""
+"""The unconstrained method: the network trained with cross-entropy alone, the point of comparison."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -9,18 +8,17 @@ from torch import nn
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import train_fairly
-from gcig.methods.prepared import TrainingData
-from gcig.training.loop import Loop
-from gcig.training.runtime import resolve_batch_size
+from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.training_data import TrainingData
+from gcig.training.loop import Outcome
 
 __all__ = ["UnconstrainedClassifier"]
 
 
 class UnconstrainedClassifier(NetworkClassifier):
-    """A network trained with cross-entropy, and nothing else.
+    """A network trained with cross-entropy and nothing else.
 
-    Groups are still asked for in `fit`: the baselines that its GCIG is measured with are theirs. The
-    parameters are those of `gcig.FairXClassifier` without the fairness terms.
+    `fit` still needs groups, for the baselines that GCIG is measured with.
 
     Examples
     --------
@@ -34,57 +32,15 @@ class UnconstrainedClassifier(NetworkClassifier):
     method_key: ClassVar[str] = "unconstrained"
     predicts_by_network: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        module: nn.Module | None = None,
-        preprocessing: str = "table",
-        hidden_sizes: Sequence[int] = (64, 32),
-        activation: str = "silu",
-        dropout: float = 0.0,
-        max_epochs: int = 40,
-        batch_size: int | str = "auto",
-        learning_rate: float | str = "auto",
-        weight_decay: float = 1e-4,
-        clip_norm: float = 5.0,
-        early_stopping: bool = True,
-        patience: int = 20,
-        validation_fraction: float = 0.15,
-        threshold: float | str = 0.5,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.module = module
-        self.preprocessing = preprocessing
-        self.hidden_sizes = hidden_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.threshold = threshold
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _train(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> None:
-        batch_size = resolve_batch_size(self.batch_size, len(data.training))
+    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+        """Train with cross-entropy."""
+        loop = self.resolve_loop(len(data.training))
         settings = FairTraining(
-            loop=Loop(self.max_epochs, batch_size, self.patience if self.early_stopping else None),
-            learning_rate=self._rate(batch_size),
+            loop=loop,
+            learning_rate=self.resolve_learning_rate(loop.batch_size),
             weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            progress=self.verbose,
+            clip_norm=CLIP_NORM,
+            progress=bool(self.verbose),
         )
         trained = train_fairly(
             network,
@@ -95,4 +51,4 @@ class UnconstrainedClassifier(NetworkClassifier):
             validation=data.validation,
             n_groups=data.n_groups,
         )
-        self._record(trained.outcome)
+        return trained.outcome

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 import gcig
+from gcig import Definition
 from gcig._validation import InputError, InputWarning
 from gcig.core.references import GroupBaselines
 from gcig.data.splitting import hold_out
@@ -28,6 +29,11 @@ TEST = make_loans(seed=1)
 
 def fitted(loans=LOANS, **parameters):
     return FairXClassifier(**{**QUICK, **parameters}).fit(loans.X, loans.y, **loans.groups)
+
+
+def dropout_network(dropout):
+    """A network for the seven encoded columns of the table."""
+    return make_mlp(7, (16,), dropout=dropout, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +191,7 @@ def test_three_groups():
     model = fitted(loans)
     assert model.groups_ == ("a", "b", "c")
     assert model.baselines_.shape == (2, 3, 7)
-    assert model.explain(loans.X, loans.y).attributions.shape == (3, 600, 7)
+    assert model.explain(loans.X, loans.y).attributions.shape == (3, 600, 5)
     assert model.history_["gcig"].gt(0).all()
 
 
@@ -241,7 +247,8 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(model):
 
 
 def test_dropout_is_seeded_as_well():
-    one, again = (fitted(dropout=0.3).decision_function(TEST.X) for _ in range(2))
+    network = dropout_network(0.3)
+    one, again = (fitted(module=network).decision_function(TEST.X) for _ in range(2))
     assert np.array_equal(one, again)
 
 
@@ -249,7 +256,7 @@ def test_global_generators_and_threads_are_left_alone():
     numpys = check_random_state(None)  # NumPy's global generator, which scikit-learn draws from
     before, torch_state = numpys.get_state(legacy=False), torch.get_rng_state()
     threads = torch.get_num_threads()
-    fitted(dropout=0.3)
+    fitted(module=dropout_network(0.3))
     after = numpys.get_state(legacy=False)
     assert np.array_equal(after["state"]["key"], before["state"]["key"])
     assert after["state"]["pos"] == before["state"]["pos"]
@@ -283,7 +290,7 @@ def test_history_has_every_term_completeness_and_validation_metrics(model):
 
 
 def test_without_early_stopping_training_goes_on_to_the_last_epoch_on_all_rows():
-    model = fitted(early_stopping=False, patience=1, max_epochs=3)
+    model = fitted(strategy="paper", patience=1, max_epochs=3)
     assert model.n_epochs_ == 3
     terms = {"prediction", "outcome", "gcig", "total"}
     assert set(model.history_.columns) == {"epoch", "completeness"} | terms
@@ -387,7 +394,7 @@ def test_the_threshold_for_f1_is_at_least_as_good_as_one_half_on_validation_data
 
 
 def test_the_threshold_for_f1_is_close_to_the_best_on_the_rows_it_was_chosen_on():
-    model = fitted(threshold="f1", early_stopping=False)
+    model = fitted(threshold="f1", strategy="paper")
     probability = model.predict_proba(LOANS.X)[:, 1]
     others = [f1_score(LOANS.y, probability >= t) for t in np.sort(probability)[::4]]
     assert f1_score(LOANS.y, model.predict(LOANS.X)) >= max(others) - 0.01
@@ -402,7 +409,7 @@ def test_a_threshold_of_ones_own_decides(model):
 
 def test_the_measured_gap_is_that_of_the_decisions():
     for threshold in (0.5, 0.8, "f1"):
-        model = fitted(threshold=threshold, early_stopping=False)
+        model = fitted(threshold=threshold, strategy="paper")
         gap = equalized_odds_gap(LOANS.y, model.predict(LOANS.X), sensitive_features=LOANS.sex)
         assert model.validation_["outcome_gap"] == pytest.approx(gap, abs=1e-5)
 
@@ -420,12 +427,13 @@ def test_progress_is_shown_on_standard_error_when_asked_for(capsys):
 
 
 def test_linear_models_and_other_networks():
-    for parameters in ({"hidden_sizes": ()}, {"hidden_sizes": (8,), "activation": "gelu"}, {"norm": "l2"}):
+    l2 = {"definition": Definition(norm="l2")}
+    for parameters in ({"hidden_sizes": ()}, {"hidden_sizes": (8,), "activation": "gelu"}, l2):
         assert roc_auc_score(TEST.y, fitted(**parameters).decision_function(TEST.X)) > 0.8
 
 
 def test_the_papers_rule():
-    model = fitted(rule="right", n_steps=8, max_epochs=2)
+    model = fitted(definition=Definition(rule="right", n_steps=8), max_epochs=2)
     assert (model.definition_.rule, model.definition_.n_steps) == ("right", 8)
     assert model.history_["gcig"].gt(0).all()
 
@@ -445,7 +453,7 @@ def test_bounds_that_can_be_reached_are():
 @pytest.mark.parametrize(("bound", "value"), [("max_gcig", 1e-6), ("max_eo_gap", 1e-6)])
 def test_bounds_that_cannot_be_reached_are_said_with_what_was(bound, value):
     with pytest.warns(
-        BoundWarning, match=rf"{bound}=1e-06 was not reached: validation data give 0\.\d+"
+        BoundWarning, match=rf"{bound}=1e-06 was not met: the held-out set gives 0\.\d+"
     ) as caught:
         model = fitted(**{bound: value})
     reached = model.validation_["gcig" if bound == "max_gcig" else "outcome_gap"]
@@ -457,11 +465,11 @@ def test_bounds_that_cannot_be_reached_are_said_with_what_was(bound, value):
 @pytest.mark.parametrize("bound", ["max_gcig", "max_eo_gap"])
 def test_bounds_need_validation_data(bound):
     with pytest.raises(InputError, match=f"{bound}: .*early_stopping=True"):
-        fitted(**{bound: 0.1}, early_stopping=False)
+        fitted(**{bound: 0.1}, strategy="paper")
     few = make_loans(4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
-        with pytest.raises(InputError, match=f"{bound}: no validation data"):
+        with pytest.raises(InputError, match=f"{bound}: no rows could be held out"):
             FairXClassifier(**QUICK, **{bound: 0.1}).fit(few.X, [0, 1, 0, 1], sensitive_features=list("aabb"))
 
 
@@ -472,8 +480,8 @@ def test_bounds_need_validation_data(bound):
 )
 def test_a_model_that_collapses_is_marked_and_the_weight_is_named(parameters):
     (name,) = parameters
-    with pytest.warns(CollapseWarning, match=f"collapsed .*{name}=500 is too much") as caught:
-        model = fitted(**parameters, early_stopping=False)
+    with pytest.warns(CollapseWarning, match=f"collapsed .*{name}=500 is too high") as caught:
+        model = fitted(**parameters, strategy="paper")
     assert model.collapsed_
     assert caught[0].filename == __file__
 
@@ -487,7 +495,7 @@ def test_the_plain_network_is_named_beside_a_collapsed_one(monkeypatch):
 
 def test_data_without_signal_are_not_blamed_on_a_weight():
     noise = LOANS.y.sample(frac=1, random_state=3).reset_index(drop=True)
-    with pytest.warns(CollapseWarning, match="the columns tell little about y"):
+    with pytest.warns(CollapseWarning, match="the columns say little about y"):
         model = FairXClassifier(**{**QUICK, "learning_rate": 1e-4}).fit(LOANS.X, noise, **LOANS.groups)
     assert model.collapsed_
 
@@ -495,7 +503,7 @@ def test_data_without_signal_are_not_blamed_on_a_weight():
 def test_a_model_that_lives_on_other_columns_is_marked(monkeypatch):
     monkeypatch.setattr("gcig.methods.fairx.estimator.columns_changed", lambda now, plain: now < plain * 100)
     with pytest.warns(
-        CollapseWarning, match=r"now lives on \d\.\d effective columns, the plain network on \d"
+        CollapseWarning, match=r"uses \d\.\d effective columns, the network without fairness terms \d"
     ):
         model = fitted()
     assert model.changed_columns_
@@ -527,7 +535,7 @@ def test_the_brake_holds_auc_where_the_weight_would_take_it_away():
 def test_where_fairness_costs_too_much_the_plain_network_is_kept_and_that_is_said():
     weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
     long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
-    with pytest.warns(BoundWarning, match="no epoch .* lost less AUC than max_auc_drop=0 ") as caught:
+    with pytest.warns(BoundWarning, match="none was fairer, lost less AUC than max_auc_drop=0 ") as caught:
         model = fitted(**weights, **long)
     assert caught[0].filename == __file__
     assert model.n_epochs_ == 0
@@ -559,7 +567,7 @@ def exploding(batches, **parameters):
 def test_a_gap_that_nobody_can_measure_is_no_bound():
     groups = np.where(LOANS.y == 1, "male", LOANS.sex)
     groups[np.flatnonzero(LOANS.y == 1)[:1]] = "female"
-    with pytest.raises(InputError, match=r"max_eo_gap: .* all of one group.*validation_fraction"):
+    with pytest.raises(InputError, match=r"max_eo_gap: .* are of one group.*validation_fraction"):
         FairXClassifier(**QUICK, max_eo_gap=0.1).fit(LOANS.X, LOANS.y, sensitive_features=groups)
 
 
@@ -585,20 +593,21 @@ def test_the_network_that_is_kept_is_the_one_that_was_judged():
 
 
 def test_steps_may_be_any_number():
-    model = fitted(n_steps=3, max_epochs=2)
+    model = fitted(definition=Definition(n_steps=3), max_epochs=2)
     assert model.history_["completeness"].max() < 1e-4
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2], ids=["by hand", "by autograd"])
 def test_what_torch_is_set_to_outside_does_not_matter(dropout):
-    expected = fitted(dropout=dropout, max_epochs=2).predict_proba(TEST.X)
+    network = dropout_network(dropout)
+    expected = fitted(module=network, max_epochs=2).predict_proba(TEST.X)
     torch.set_default_dtype(torch.float64)
     try:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            model = fitted(dropout=dropout, max_epochs=2)
+            model = fitted(module=network, max_epochs=2)
         assert np.array_equal(model.predict_proba(TEST.X), expected)
         with torch.inference_mode():
-            model = fitted(dropout=dropout, max_epochs=2)
+            model = fitted(module=network, max_epochs=2)
         assert np.array_equal(model.predict_proba(TEST.X), expected)
     finally:
         torch.set_default_dtype(torch.float32)
@@ -626,7 +635,7 @@ def test_a_loss_that_diverges_later_leaves_the_last_good_network():
     assert roc_auc_score(LOANS.y, scores) > 0.8
 
 
-def test_a_diverged_model_can_be_gone_on_with_but_not_saved(tmp_path):
+def test_a_diverged_model_can_be_continued_but_not_saved(tmp_path):
     model = exploding(batches=25, warm_start=True)
     with pytest.raises(DivergenceError):
         model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
@@ -653,7 +662,7 @@ def test_a_student_that_diverges_later_leaves_its_last_good_network():
     assert found.value.epoch == 2
     assert model.history_["epoch"].tolist() == [1, 2]
     assert roc_auc_score(LOANS.y, model.decision_function(LOANS.numbers)) > 0.8
-    with pytest.raises(InputError, match="diverged, and what it changed was not measured"):
+    with pytest.raises(InputError, match="diverged, and its changes were not measured"):
         _ = model.changes_
 
 
@@ -729,7 +738,7 @@ def test_a_network_that_somebody_trained_is_repaired(model, name):
 
 def test_before_is_what_the_given_network_was():
     network = make_mlp(3, (8,), generator=torch.Generator().manual_seed(0)).eval()
-    model = FairXClassifier.from_module(network, **QUICK, early_stopping=False, threshold="f1")
+    model = FairXClassifier.from_module(network, **QUICK, strategy="paper", threshold="f1")
     model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
     with torch.no_grad():
         scores = network(torch.tensor(LOANS.numbers, dtype=torch.float32))
@@ -770,7 +779,7 @@ def test_from_module_takes_all_parameters():
     ("network", "message"),
     [
         (nn.Linear(4, 1), "module cannot take rows of 3 encoded columns"),
-        (nn.Linear(3, 2), r"one logit a row.*\(2, 2\)"),
+        (nn.Linear(3, 2), r"one logit per row.*\(2, 2\)"),
         (nn.Sequential(nn.Linear(3, 1), nn.Sequential(nn.Sigmoid()), nn.Flatten(0)), "ends in a Sigmoid"),
     ],
     ids=["inputs", "outputs", "probabilities"],

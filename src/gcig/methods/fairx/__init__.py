@@ -1,1 +1,1 @@
-"""FairX: the estimator, its training, and what is watched meanwhile."""
+"""FairX: the estimator, its training, and the guards that watch it."""

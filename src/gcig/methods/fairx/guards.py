@@ -1,4 +1,4 @@
-"""Guards: what a fairness term can do to a model besides making it fair, found and said aloud."""
+"""Guards: warnings of a collapsed model, of changed columns, and of bounds that were not met."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,20 +25,20 @@ __all__ = [
 
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
-_RARE = 0.05  # the share of a label below which few rows reach a threshold of a half
-_UNDECIDED = "training is too short (max_epochs), or the threshold does not suit these data ('f1' does)."
+_RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half
+_UNDECIDED = "training is too short (max_epochs), or the threshold does not suit these data (set 'f1')."
 
 
 class CollapseWarning(UserWarning):
-    """The model stopped predicting, or lives on far fewer or far more columns than the plain network.
+    """The model stopped predicting, or uses far fewer or far more columns than the teacher.
 
     Examples
     --------
     >>> import gcig, warnings
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, early_stopping=False, random_state=0)
+    >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, strategy="paper", random_state=0)
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", CollapseWarning)  # no model that collapsed goes on from here
+    ...     warnings.simplefilter("error", CollapseWarning)  # stop if the model collapses
     ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     Traceback (most recent call last):
         ...
@@ -47,32 +47,32 @@ class CollapseWarning(UserWarning):
 
 
 class BoundWarning(UserWarning):
-    """A bound that the user asked for was not reached.
+    """A bound that the user set was not met.
 
     Examples
     --------
     >>> import gcig, warnings
     >>> data = gcig.load_dataset("german", include_sensitive=False)
     >>> model = gcig.FairXClassifier(max_gcig=1e-6, max_epochs=2, random_state=0)
-    >>> with warnings.catch_warnings(record=True) as said:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
-    >>> [str(each.message) for each in said if each.category is BoundWarning]
-    ['max_gcig=1e-06 was not reached: validation data give ...']
+    >>> [str(each.message) for each in caught if each.category is BoundWarning]
+    ['max_gcig=1e-06 was not met: the held-out set gives ...']
     """
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a model still predicts.
+    """The measurements that show whether a model still predicts.
 
     Attributes
     ----------
     auc : float
     share : float
-        The share of the rows that are in the class predicted most often.
+        Share of the rows in the class that is predicted most often.
     rarest : float
-        The share of the rows that have the rarer label.
+        Share of the rows that have the rarer label.
     """
 
     auc: float
@@ -81,12 +81,12 @@ class Verdict:
 
     @property
     def collapsed(self) -> bool:
-        """AUC is near that of chance, or nearly all rows are predicted alike."""
+        """Whether the AUC is near chance, or nearly all rows are predicted alike."""
         return self.auc < LOWEST_AUC or self.share >= LARGEST_SHARE
 
 
 def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> Verdict:
-    """Judge logits of shape (n,), of which those from `cut` upwards are predicted positive.
+    """Measure logits of shape (n,), of which those from `cut` upwards are predicted positive.
 
     >>> from torch import tensor
     >>> inspect_predictions(tensor([-2.0, -1.0, -3.0]), tensor([0, 1, 0])).collapsed
@@ -100,7 +100,7 @@ def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> 
 
 
 def columns_changed(now: float, plain: float) -> bool:
-    """Whether a model lives on less than half or more than twice as many effective columns as the plain one.
+    """Return whether a model uses less than half or more than twice the teacher's effective columns.
 
     >>> columns_changed(2.0, 8.0), columns_changed(5.0, 8.0), columns_changed(5.0, math.nan)
     (True, False, False)
@@ -109,13 +109,13 @@ def columns_changed(now: float, plain: float) -> bool:
 
 
 def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Epoch]) -> str:
-    """The parameter whose term added most to the loss; "" where no term has a weight.
+    """Return the parameter whose term added most to the loss; "" if no term has a weight.
 
     Parameters
     ----------
     weights : mapping of term to (parameter, weight)
     history : sequence of Epoch
-        All of them count: once a model has collapsed, the term that did it is near zero.
+        All epochs count: once a model has collapsed, the term that caused it is near zero.
 
     >>> epochs = [Epoch(1, {"prediction": 0.7, "gcig": 0.2, "outcome": 0.3}, {})]
     >>> heaviest_term({"gcig": ("lambda_ig=5", 5.0), "outcome": ("lambda_fair=1", 1.0)}, epochs)
@@ -130,30 +130,30 @@ def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Ep
 
 
 def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]) -> None:
-    """Say that a model collapsed, and which weight did it, unless the plain network is no better."""
+    """Warn that a model collapsed, with the likely cause and what to do."""
     plain_auc = plain.get("auc", math.nan)
     if plain_auc < LOWEST_AUC:
-        cause = "The plain network does no better: the columns tell little about y."
-    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE:
+        cause = "The network without fairness terms is no better: the columns say little about y."
+    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE_LABEL:
         cause = (
-            f"The rarer label has {verdict.rarest:.1%} of the rows, so that few reach the threshold: set "
+            f"The rarer label has {verdict.rarest:.1%} of the rows, and few of them reach the threshold: set "
             "threshold='f1' or class_weight='balanced'."
         )
     elif verdict.auc >= LOWEST_AUC and plain.get("decided_alike", 0.0) >= LARGEST_SHARE:
-        cause = f"The plain network does no better: {_UNDECIDED}"
+        cause = f"The network without fairness terms is no better: {_UNDECIDED}"
     elif not heaviest:
-        unrelated = "the columns tell little about y."
+        unrelated = "the columns say little about y."
         cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
     elif not math.isfinite(plain_auc):
         cause = (
-            f"{heaviest} is too much for these data, or training is too short (max_epochs): change them, or "
-            "set early_stopping=True, which compares with the plain network and holds the weights back."
+            f"{heaviest} is too high for these data, or training is too short (max_epochs): change them, or "
+            "set strategy='distil' and early_stopping=True, which limit the weights by a teacher."
         )
     else:
         without = f" (without fairness terms AUC is {plain_auc:.3f})"
         short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
         cause = (
-            f"{heaviest} is too much for these data{without}{short}: lower the weight, or give a bound that "
+            f"{heaviest} is too high for these data{without}{short}: lower the weight, or set a bound that "
             "can be met (max_gcig, max_eo_gap)."
         )
     found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
@@ -161,28 +161,28 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
 
 
 def warn_of_columns(now: float, plain: float, weight: float) -> None:
-    """Say that a model lives on other columns than the plain one did."""
+    """Warn that a model uses far fewer or far more columns than the teacher."""
     warn_caller(
-        f"the model now lives on {now:.1f} effective columns, the plain network on {plain:.1f}: part of the "
-        f"low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, if it should use more of the table.",
+        f"the model uses {now:.1f} effective columns, the network without fairness terms {plain:.1f}: part "
+        f"of the low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, to keep the columns.",
         CollapseWarning,
     )
 
 
 def warn_of_limits(max_auc_drop: float) -> None:
-    """No epoch kept enough: the plain network was kept."""
+    """Warn that no epoch was acceptable and the teacher was kept."""
     warn_caller(
-        f"no epoch was fairer, lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns, on the "
-        "mean of the last epochs: the network is the plainly trained one, as unfair as that is. Give more "
-        "max_epochs, a larger max_auc_drop, or lower weights.",
+        f"the network without fairness terms was kept: on average over the last epochs, none was fairer, "
+        f"lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns. Set more max_epochs, a "
+        "larger max_auc_drop, or lower weights.",
         BoundWarning,
     )
 
 
 def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
-    """Say how far a bound was missed."""
+    """Warn that a bound was not met, and by how much."""
     warn_caller(
-        f"{name}={bound:g} was not reached: validation data give {reached:.4f} at an AUC of {auc:.3f}. "
-        "Allow a larger max_auc_drop, more max_epochs, or a looser bound.",
+        f"{name}={bound:g} was not met: the held-out set gives {reached:.4f} at an AUC of {auc:.3f}. Set a "
+        "larger max_auc_drop, more max_epochs, or a looser bound.",
         BoundWarning,
     )

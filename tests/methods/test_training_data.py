@@ -5,7 +5,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from gcig._validation import InputError, InputWarning
-from gcig.methods.prepared import check_table, training_data
+from gcig.methods.training_data import check_table, training_data
 from tables import make_loans
 
 LOANS = make_loans(200)
@@ -92,9 +92,6 @@ def test_class_weights_by_name_multiply_sample_weights():
     [
         ({2: 1.0}, "classes that y does not have: 2; y has 0 and 1"),
         ({"1": 1.0}, "classes that y does not have: '1'"),
-        ({0: -1.0}, "finite, positive weight"),
-        ({1: np.nan}, "finite, positive weight"),
-        ("even", "None, 'balanced' or a dict, not 'even'"),
     ],
 )
 def test_other_class_weights_are_refused(class_weight, message):
@@ -165,7 +162,7 @@ def test_training_keeps_a_row_of_every_cell(fraction):
 def test_too_few_rows_to_hold_out_are_said():
     with pytest.warns(InputWarning, match="One row only"):
         table = check_table([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1], ["a", "a", "b", "b"], None, None)
-    with pytest.warns(InputWarning, match=r"4 rows are too few to hold out.*all are trained on"):
+    with pytest.warns(InputWarning, match=r"4 rows are too few to hold out.*trained on all rows"):
         data = prepared(table)
     assert data.validation is None
     assert len(data.training) == 4

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.methods.quantiles import Distribution, median_quantile
+from gcig.methods.quantile_repair import Distribution, median_quantile
 
 SAMPLES = st.lists(st.integers(-5, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))
 

@@ -1,7 +1,7 @@
 import numpy as np
 from scipy.stats import kstest
 
-from gcig.methods.row_draws import _mixed, row_uniforms
+from gcig.methods.randomised import _mix, row_uniforms
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 3))
 
@@ -56,4 +56,4 @@ def test_the_draws_of_saved_models_do_not_change():
 def test_the_first_numbers_of_the_published_generator():
     # SplitMix64 from state 0: the first two outputs of its authors' implementation.
     states = np.array([0, 0x9E3779B97F4A7C15], dtype=np.uint64)
-    assert [hex(value) for value in _mixed(states)] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4"]
+    assert [hex(value) for value in _mix(states)] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4"]

@@ -1,4 +1,4 @@
-"""From a user's table to what training takes: checked, encoded, weighted, and a part held out."""
+"""Training data: a user's table checked, encoded and weighted, with a part of it held out."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch
 from gcig.data.splitting import hold_out
 
-__all__ = ["CheckedTable", "TrainingData", "check_table", "training_data"]
+__all__ = ["CheckedTable", "TrainingData", "check_table", "require_groups", "training_data"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TrainingData:
     training : GroupedBatch
         The rows that gradients are computed on.
     validation : GroupedBatch or None
-        The rows that early stopping looks at.
+        The held-out set, for early stopping; None if nothing is held out.
     weights : Tensor or None
         Weights of the training rows, with mean one.
     n_groups : int
@@ -73,13 +73,13 @@ def check_table(
 ) -> CheckedTable:
     """Check a table, its labels, groups and weights against each other.
 
-    Rows of weight zero are left out, as if they had not been given: they would otherwise still count in the
-    encoding, in the baselines and in the explanations.
+    Rows of weight zero are left out: they would otherwise count in the encoding, the baselines and the
+    explanations.
     """
     if sensitive_features is None:
         raise InputError(
-            "sensitive_features is missing: fit needs the group of every row, as an array, a Series or a "
-            "DataFrame of several columns, which are crossed."
+            "sensitive_features is missing: fit needs the group of every row. Pass an array, a Series, or a "
+            "DataFrame whose columns are crossed."
         )
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
@@ -104,7 +104,7 @@ def _with_class_weight(
     if class_weight == "balanced":
         counts = np.bincount(labels.codes, weights=weights, minlength=2)
         factors = counts.sum() / (2 * counts)
-    elif isinstance(class_weight, dict):
+    else:
         unknown = set(class_weight) - set(labels.classes)
         if unknown:
             raise InputError(
@@ -112,10 +112,6 @@ def _with_class_weight(
                 f"y has {labels.classes[0]!r} and {labels.classes[1]!r}."
             )
         factors = np.array([float(class_weight.get(name, 1.0)) for name in labels.classes])
-        if not (np.isfinite(factors).all() and (factors > 0).all()):
-            raise InputError("class_weight must give each class a finite, positive weight.")
-    else:
-        raise InputError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}.")
     per_row: NDArray[np.float64] = factors[labels.codes]
     return per_row if weights is None else weights * per_row
 
@@ -128,37 +124,57 @@ def training_data(
     validation_fraction: float | None,
     seed: int,
 ) -> TrainingData:
-    """Put encoded rows on a device and hold out a part of them, stratified by label and group."""
+    """Move encoded rows to a device and hold out a part of them, stratified by label and group."""
     rows = GroupedBatch(
         torch.from_numpy(encoded).to(device),
         torch.from_numpy(table.labels.codes).to(device),
         torch.from_numpy(table.groups.codes).to(device),
     )
-    kept, held = np.arange(len(rows)), np.arange(0)
+    kept, held_out = np.arange(len(rows)), np.arange(0)
     if validation_fraction is not None:
-        kept, held = hold_out(
+        kept, held_out = hold_out(
             table.labels.codes,
             table.groups.codes,
             fraction=validation_fraction,
             random_state=seed,
             strict=False,
         )
-        if len(np.unique(table.labels.codes[held])) < 2:
+        if len(np.unique(table.labels.codes[held_out])) < 2:
             warn_caller(
-                f"{len(rows)} rows are too few to hold out a part of both labels "
-                f"(validation_fraction={validation_fraction}): all are trained on, to the last epoch, and "
-                "none are left to check the model on meanwhile.",
+                f"{len(rows)} rows are too few to hold out rows of both labels "
+                f"(validation_fraction={validation_fraction}): the network is trained on all rows to the "
+                "last epoch, and is not validated. Provide more rows or a larger validation_fraction.",
                 InputWarning,
             )
-            kept, held = np.arange(len(rows)), np.arange(0)
+            kept, held_out = np.arange(len(rows)), np.arange(0)
     weights = None
     if table.weights is not None:
         share = table.weights[kept] / table.weights[kept].mean()
         weights = torch.from_numpy(share.astype(np.float32)).to(device)
     return TrainingData(
         all=rows,
-        training=rows[torch.from_numpy(kept).to(device)] if len(held) else rows,
-        validation=rows[torch.from_numpy(held).to(device)] if len(held) else None,
+        training=rows[torch.from_numpy(kept).to(device)] if len(held_out) else rows,
+        validation=rows[torch.from_numpy(held_out).to(device)] if len(held_out) else None,
         weights=weights,
         n_groups=len(table.groups.names),
     )
+
+
+def require_groups(
+    X: Any, sensitive_features: Any, *, names: tuple[str, ...], n_rows: int, model: str, reason: str
+) -> Groups:
+    """Return the groups of new rows as codes into ``names``, the training groups; refuse missing ones.
+
+    Parameters
+    ----------
+    model, reason : str
+        The class that needs the groups, and why, for the error.
+    """
+    if sensitive_features is None:
+        raise InputError(
+            f"sensitive_features is missing: {reason}, so {model} needs the group of every row, also to "
+            f"predict. Pass sensitive_features=..., with groups of the training data: {', '.join(names[:10])}"
+            f"{' and others' if len(names) > 10 else ''}."
+        )
+    check_lengths(X=X, sensitive_features=sensitive_features)
+    return check_groups(sensitive_features, n_rows=n_rows, names=names)

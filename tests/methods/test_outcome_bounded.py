@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from gcig.core.batch import GroupedBatch
-from gcig.methods.outcome_judge import OutcomeJudge, all_logits, cell_members, cell_rates, excess, gaps
+from gcig.methods.outcome_bounded import (
+    RateCheckpointSelector,
+    all_logits,
+    cell_members,
+    cell_rates,
+    excess,
+    gaps,
+)
 from gcig.metrics import group_rates
 
 
@@ -71,7 +78,7 @@ def made_for(network, max_gap=0.05, **parameters):
         [torch.where(torch.arange(n) % 10 < 8, sign, -sign), torch.where(groups == 1, sign, -1.0)], 1
     )
     rows = GroupedBatch(inputs, labels, groups)
-    return OutcomeJudge(network, rows[300:], rows[:300], 2, max_gap, max_epochs=8, **parameters)
+    return RateCheckpointSelector(network, rows[300:], rows[:300], 2, max_gap, max_epochs=8, **parameters)
 
 
 def test_what_meets_the_bound_is_better_than_what_does_not():
@@ -109,7 +116,7 @@ def test_the_first_quarter_is_not_returned_to():
 
 def test_rates_are_those_of_all_rows_and_auc_that_of_validation():
     rows = make_rows(200, 2)
-    judge = OutcomeJudge(Fixed(), rows[:50], rows[50:], 2, 0.0, max_epochs=1)
+    judge = RateCheckpointSelector(Fixed(), rows[:50], rows[50:], 2, 0.0, max_epochs=1)
     found = judge(1).metrics
     positive = (rows.inputs[:, 0] >= 0).long().numpy()
     rates = group_rates(rows.labels.numpy(), positive, sensitive_features=rows.groups.numpy())
