@@ -73,7 +73,7 @@ class TestAgreement:
         np.testing.assert_allclose(sampled.values.numpy(), from_gradients, atol=1e-9)
         assert sampled.clipped == 0
 
-    def test_gcig_is_the_same_both_ways(self) -> None:
+    def test_gcig_agrees_with_gradients(self) -> None:
         options = {"sensitive_features": SEX, "definition": Definition(columns="original")}
         exact = gcig.metrics.gcig_score(LINEAR, TABLE, Y, **options)
         called = gcig.metrics.gcig_score(LINEAR.predict_proba, TABLE, (Y == "yes").astype(int), **options)
@@ -81,7 +81,7 @@ class TestAgreement:
 
 
 class TestTables:
-    def test_a_row_comes_back_as_it_was(self) -> None:
+    def test_decoding_restores_the_rows(self) -> None:
         adapted = adapt(LINEAR.predict_proba, TABLE)
         entries = adapted.encoding.entries(adapted.encode(TABLE))
         back = adapted.encoding.decode(entries)
@@ -200,7 +200,7 @@ class TestAnswers:
         assert found.clipped == 1.0
         assert float(found.values.abs().max()) <= 2 * np.log(999) + 1e-9
 
-    def test_a_row_without_reasons_has_none(self) -> None:
+    def test_rows_without_any_attribution_are_exactly_zero(self) -> None:
         """A step function does not move between a row and a reference on the same side of the step."""
         adapted = adapt(lambda X: 0.1 + 0.37 * (X["age"] > 40), TABLE)
         rows = adapted.encode(TABLE.assign(age=[20.0, 60.0] * 150))
@@ -208,7 +208,7 @@ class TestAnswers:
         assert (found.values[0, ::2] == 0).all()
         assert (found.values[0, 1::2, 0] > 0).all()
 
-    def test_a_search_stands_for_its_best_model(self) -> None:
+    def test_a_search_is_its_best_model(self) -> None:
         rows = TABLE[["age", "hours"]]
         search = GridSearchCV(LogisticRegression(), {"C": [1.0, 2.0]}, cv=2).fit(rows, Y)
         assert adapt(search).explainer.name == "integrated gradients"

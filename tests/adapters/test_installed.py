@@ -43,7 +43,7 @@ class TestLightGBM:
         adapted = adapt(model.booster_, ROWS)
         np.testing.assert_allclose(adapted.predict_proba(ROWS)[:, 1], model.predict_proba(ROWS)[:, 1])
 
-    def test_its_own_categories(self) -> None:
+    def test_lightgbm_categories_keep_their_type(self) -> None:
         rows = ROWS.assign(e=pd.Categorical(RNG.choice(["x", "y", "z"], 200)))
         adapted = adapt(self.fitted(rows), rows)
         entries = adapted.encoding.entries(adapted.encode(rows))
@@ -69,7 +69,7 @@ class TestOnnx:
         assert adapted.kind == "ONNX model"
         np.testing.assert_allclose(adapted.predict_proba(ROWS), expected, atol=1e-5)
 
-    def test_its_own_labels_are_its_decisions(self, content: bytes) -> None:
+    def test_labels_of_the_model_are_its_decisions(self, content: bytes) -> None:
         session = OnnxClassifier(content)
         assert session.classes.tolist() == [0, 1]
         expected = LogisticRegression().fit(ROWS.to_numpy(), Y).predict(ROWS.to_numpy())

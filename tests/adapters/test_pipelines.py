@@ -72,7 +72,7 @@ def test_mixed_columns_have_no_origin(transformer) -> None:
     assert column_origin(transformer.fit(rows, Y), 2) is None
 
 
-def test_a_pipeline_around_an_own_classifier_has_its_gradients_and_baselines() -> None:
+def test_a_pipeline_with_a_gcig_estimator_uses_its_gradients_and_baselines() -> None:
     encoder = make_column_transformer((OneHotEncoder(), ["job", "sex"]), (NUMBERS, ["hours", "age"]))
     model = Pipeline([("encode", encoder), ("own", UnconstrainedClassifier(max_epochs=20, random_state=0))])
     groups = RNG.choice(["f", "m"], len(TABLE))
@@ -118,7 +118,7 @@ def test_a_pipeline_that_mixes_columns_is_explained_by_shapley_values() -> None:
     )
 
 
-def test_columns_that_are_categories_to_the_model() -> None:
+def test_columns_that_the_model_treats_as_categories() -> None:
     encoder = make_column_transformer(
         (NUMBERS, ["age"]),
         (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["sex", "job"]),

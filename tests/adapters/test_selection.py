@@ -137,7 +137,7 @@ class TestLinear:
         assert np.isnan(adapted.threshold)
         np.testing.assert_allclose(adapted.logits(adapted.encode(X)), model.decision_function(X), atol=1e-6)
 
-    def test_the_copy_does_not_follow_the_model(self) -> None:
+    def test_the_copy_is_independent_of_the_model(self) -> None:
         model = LogisticRegression().fit(X, Y)
         adapted = adapt(model)
         before = adapted.logits(adapted.encode(X))
@@ -183,7 +183,7 @@ class TestGcig:
         assert adapted.baselines.shape == (2, 2, 4)
         assert adapted.threshold == 0.3
 
-    def test_groups_go_where_they_are_taken(self) -> None:
+    def test_groups_are_passed_to_methods_that_take_them(self) -> None:
         adapted = adapt(Estimator())
         groups = np.array(["f", "m"] * 25)
         np.testing.assert_array_equal(adapted.predict(X, groups), [0, 1] * 25)
@@ -207,7 +207,7 @@ class TestGcig:
             adapt(Unfitted())
 
 
-def test_other_models_are_refused_with_what_is_accepted() -> None:
+def test_other_models_are_refused_with_a_list_of_accepted_ones() -> None:
     with pytest.raises(TypeError, match=r"a dict gives no probabilities.*Accepted are"):
         adapt({})
     with pytest.raises(TypeError, match="LogisticRegression has 3 classes"):

@@ -25,7 +25,7 @@ def test_the_verdict_comes_first_then_the_figures_then_the_sections(read):
     assert order == ["Outcome", "Reasons", "Columns", "Stability", "Rows"]
 
 
-def test_the_foot_names_what_was_audited(read):
+def test_the_foot_names_the_model_and_the_data(read):
     for words in (
         "9f2c" * 16,
         "07ab" * 16,
@@ -76,7 +76,7 @@ def test_rows_have_reasons_only_if_the_record_has_them(read):
     assert "treat it as personal data" not in plain.text
 
 
-def test_other_models_get_a_front():
+def test_other_models_are_compared():
     other = example(name="fair-model")
     other = replace(other, procedural=replace(other.procedural, gcig=Interval(0.03)))
     read = Page(audit_page(example(), [other, example()]))
@@ -111,12 +111,12 @@ def test_undefined_numbers_are_named_and_small_groups_suppressed():
 
 
 @pytest.mark.parametrize("groups", [("one",), tuple(f"group {i}" for i in range(20))])
-def test_one_group_and_many(groups):
+def test_one_group_and_many_groups(groups):
     read = Page(audit_page(example(groups=groups)))
     assert all(group in read.text for group in groups)
 
 
-def test_a_page_is_made_from_the_record_as_stored():
+def test_a_stored_record_gives_the_same_page():
     record = example()
     again = AuditRecord.from_json(record.to_json())
     assert audit_page(again) == audit_page(record)

@@ -92,7 +92,7 @@ def evaluate(browser, expression):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_opens_from_disk_without_a_complaint(visit, name):
+def test_pages_open_from_disk_without_errors(visit, name):
     browser = visit(name)
     assert evaluate(browser, "document.querySelector('main') !== null")
     # A script that did not run, a style that the policy refused or a name that became markup is logged.
@@ -104,13 +104,13 @@ def test_a_page_opens_from_disk_without_a_complaint(visit, name):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [320, 375, 768])
-def test_a_narrow_page_does_not_scroll_sideways(visit, name, width):
+def test_narrow_pages_do_not_scroll_sideways(visit, name, width):
     browser = visit(name, width=width)
     assert evaluate(browser, "document.documentElement.scrollWidth") <= width
     assert evaluate(browser, "document.body.scrollWidth") <= width
 
 
-def test_a_header_sorts_its_column_both_ways(visit):
+def test_a_click_on_a_header_sorts_both_ways(visit):
     browser = visit("audit")
     table = "[...document.querySelectorAll('table')].find(t => t.caption?.textContent === 'Every column')"
 
@@ -135,7 +135,7 @@ def test_a_header_sorts_its_column_both_ways(visit):
     assert len(values(0)) == len(names)
 
 
-def test_the_undefined_sorts_last_both_ways(visit):
+def test_undefined_values_sort_last_both_ways(visit):
     browser = visit("audit")
     script = """
         const named = t => t.caption?.textContent === 'Every column';
@@ -149,7 +149,7 @@ def test_the_undefined_sorts_last_both_ways(visit):
     assert browser.execute_script(script) == ["undefined", "undefined"]
 
 
-def test_the_row_explorer_shows_one_row_and_changes(visit):
+def test_the_row_explorer_shows_one_row_at_a_time(visit):
     from selenium.webdriver.support.ui import Select
 
     browser = visit("audit")
@@ -176,7 +176,7 @@ def test_the_row_explorer_shows_one_row_and_changes(visit):
     assert browser.get_log("browser") == []
 
 
-def test_dark_and_light_follow_the_reader(visit):
+def test_the_theme_follows_the_reader(visit):
     def colours(theme):
         browser = visit("audit", theme=theme)
         paper = evaluate(browser, "getComputedStyle(document.body).backgroundColor")
@@ -196,7 +196,7 @@ def test_explanations_open(visit):
     assert evaluate(browser, "document.querySelector('details').open")
 
 
-def test_it_is_readable_without_the_script(visit, browser):
+def test_pages_are_readable_without_scripts(visit, browser):
     visit("audit", script=False)
     # The tree comes over the protocol: no script runs in the page.
     root = browser.execute_cdp_cmd("DOM.getDocument", {"depth": -1})["root"]["nodeId"]
@@ -212,7 +212,7 @@ def test_it_is_readable_without_the_script(visit, browser):
     assert count("svg[role=img]") >= 15
 
 
-def test_it_prints_with_everything_opened(visit):
+def test_printing_opens_every_explanation(visit):
     browser = visit("audit", theme="dark")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert evaluate(browser, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -229,7 +229,7 @@ def test_it_prints_with_everything_opened(visit):
 
 
 @pytest.mark.parametrize("name", ["audit", "comparison", "training"])
-def test_no_table_is_cut_off_on_paper(visit, name):
+def test_printed_tables_are_not_cut_off(visit, name):
     browser = visit(name, width=690)  # A4 less its margins, in CSS pixels
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
@@ -237,7 +237,7 @@ def test_no_table_is_cut_off_on_paper(visit, name):
     assert evaluate(browser, f"{cut}.map(t => t.getAttribute('aria-label'))") == []
 
 
-def test_the_keyboard_reaches_what_can_be_pressed(visit):
+def test_every_control_is_reachable_by_keyboard(visit):
     browser = visit("audit")
     focusable = evaluate(
         browser, "document.querySelectorAll('th button, summary, .picker select, .table[tabindex]').length"

@@ -87,7 +87,7 @@ def every_chart(draw):
 
 @given(every_chart())
 @settings(max_examples=150)
-def test_any_numbers_and_names_give_a_sound_picture(svg):
+def test_any_numbers_and_names_give_valid_svg(svg):
     assert inside(parsed(svg))
 
 
@@ -105,7 +105,7 @@ def test_any_numbers_and_names_give_a_sound_picture(svg):
         charts.scatter([], title="t", x_label="", y_label=""),
     ],
 )
-def test_nothing_is_said_to_be_nothing(svg):
+def test_charts_without_data_say_so(svg):
     assert "There is nothing to show here." in ElementTree.tostring(parsed(svg), encoding="unicode")
 
 
@@ -125,7 +125,7 @@ def test_histogram_heights_are_shares_of_the_group():
     assert len(heights) == 1
 
 
-def test_the_front_goes_through_the_models_that_are_not_beaten():
+def test_the_line_goes_through_the_pareto_front():
     points = [
         charts.TradeOff("plain", 0.90, 0.20, 0.3),
         charts.TradeOff("fair", 0.89, 0.05, 0.1),
@@ -169,7 +169,7 @@ def test_groups_differ_in_colour_and_shape():
     assert len(looks) == COLOURS * SHAPES
 
 
-def test_a_file_of_its_own_carries_its_style():
+def test_standalone_files_have_their_own_style():
     text = charts.standalone(charts.gauge(Interval(0.2, 0.1, 0.3), Interval(0.01, 0.0, 0.02)))
     root = ElementTree.fromstring(text.encode())
     style = root.find(f"{SVG}style").text
@@ -193,14 +193,14 @@ def test_logarithmic_ticks():
     assert tick_labels([-10.0, 0.0]) == ["\u221210", "0"]
 
 
-def test_text_is_cut_to_its_room():
+def test_long_text_is_cut():
     assert fitted("short", 100) == "short"
     cut = fitted("a" * 200, 100)
     assert cut.endswith("…")
     assert text_width(cut) <= 100
 
 
-def test_a_legend_takes_as_many_lines_as_it_needs():
+def test_legends_break_into_lines():
     assert legend_height(["a", "b"]) < legend_height(["a long name of a group"] * 6)
     assert legend_height([]) == 0
 

@@ -53,14 +53,14 @@ def test_a_record_is_drawn(draw, record):
 
 
 @pytest.mark.parametrize("draw", RECORD_DISPLAYS)
-def test_hostile_names_are_shown_as_they_are(draw):
+def test_hostile_names_are_literal(draw):
     display = draw(hostile())
     display.figure_.canvas.draw()  # broken mathematics would raise here
     shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert literal(HOSTILE[0]) in shown
 
 
-def test_a_given_axes_is_drawn_on():
+def test_displays_draw_on_given_axes():
     from matplotlib import pyplot
 
     _, ax = pyplot.subplots()
@@ -76,7 +76,7 @@ def test_profiles_of_an_explanation_are_normalised_means_of_defined_rows():
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["b", "a"]
 
 
-def test_an_estimator_is_asked_to_explain():
+def test_from_estimator_explains_rows():
     asked = []
     estimator = SimpleNamespace(explain=lambda X, y: asked.append((X, y)) or explanation())
     assert AttributionProfileDisplay.from_estimator(estimator, "X", "y").columns == ["b", "a", "c"]
@@ -132,7 +132,7 @@ def test_names_are_literal():
     assert "\u202e" not in literal("a\u202eb")
 
 
-def test_without_matplotlib_the_fix_is_named():
+def test_without_matplotlib_the_error_names_the_fix():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from gcig.report.displays import ParetoDisplay\n"
@@ -142,7 +142,7 @@ def test_without_matplotlib_the_fix_is_named():
     assert "pip install 'gcig[plot]'" in done.stdout
 
 
-def test_pages_and_displays_import_no_engine():
+def test_pages_and_displays_import_neither_torch_nor_matplotlib():
     code = (
         "import sys, gcig.report.audit_page, gcig.report.comparison_page, gcig.report.training_page\n"
         "import gcig.report.displays\n"

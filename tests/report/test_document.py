@@ -52,14 +52,14 @@ def hash_of(content):
     return "'sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() + "'"
 
 
-def test_everything_is_in_it(read):
+def test_pages_contain_every_block(read):
     for words in ("Headline", "finding", "caution", "0.9", "hint", "words", "1.500", "table", "a curve",
                   "careful", "more", "hidden words", "Row 1", "reasons", "sub", "sha256", "ab"):  # fmt: skip
         assert words in read.text
     assert [attrs.get("href") for attrs in read.all("a")] == ["#row-1"]
 
 
-def test_one_style_and_one_script_whose_hashes_are_the_policy(read):
+def test_the_policy_allows_one_style_and_one_script_by_hash(read):
     assert len(read.all("script")) == len(read.all("style")) == 1
     (policy,) = [a["content"] for a in read.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -73,11 +73,11 @@ def test_one_style_and_one_script_whose_hashes_are_the_policy(read):
     }
 
 
-def test_the_policy_comes_before_what_it_governs(text):
+def test_the_policy_precedes_style_and_script(text):
     assert text.index("Content-Security-Policy") < text.index("<style") < text.index("<script")
 
 
-def test_it_asks_for_nothing_outside_itself(text, read):
+def test_pages_have_no_external_address(text, read):
     without_namespace = text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert not re.search(r"(https?:)?//[a-z]|url\(|@import|@font-face", without_namespace)
     assert not read.all("link")
@@ -85,18 +85,18 @@ def test_it_asks_for_nothing_outside_itself(text, read):
     assert not read.all("iframe")
 
 
-def test_nothing_that_the_policy_forbids_is_used(read):
+def test_pages_use_nothing_that_the_policy_forbids(read):
     for _, attrs in read.tags:
         assert "style" not in attrs
         assert not any(name.startswith("on") for name in attrs)
 
 
-def test_the_same_page_is_made_twice(text):
+def test_pages_are_deterministic(text):
     again = page("T", [Section("S0", EVERY_BLOCK)], subtitle="sub", foot={"sha256": "ab"})
     assert again == text
 
 
-def test_sections_are_listed_when_there_are_several():
+def test_several_sections_get_a_table_of_contents():
     sections = [Section(heading, [Paragraph("x")]) for heading in ("One: a", "Two <b>", "\u0639", "One: a")]
     read = Page(page("T", sections))
     assert [attrs["href"] for attrs in read.all("a")] == ["#s1-one-a", "#s2-two-b", "#s3", "#s4-one-a"]
@@ -105,23 +105,23 @@ def test_sections_are_listed_when_there_are_several():
     assert "Two <b>" in read.texts
 
 
-def test_a_picture_that_our_charts_did_not_draw_is_shown_as_text():
+def test_svg_from_elsewhere_is_escaped():
     read = Page(page("T", [Section("S", [FigureBlock("<svg onload=alert(1)></svg>")])]))
     assert not read.all("svg")
     assert "<svg onload=alert(1)></svg>" in read.text
 
 
-def test_text_that_was_marked_as_markup_elsewhere_is_the_only_markup():
+def test_only_markup_objects_are_markup():
     assert Page(page(Markup("a<b>c</b>"), [])).all("b")
     assert not Page(page("a<b>c</b>", [])).all("b")
 
 
-def test_what_is_not_a_block_is_refused():
+def test_unknown_blocks_are_refused():
     with pytest.raises(TypeError, match="received a dict"):
         page("T", [Section("S", [{}])])
 
 
-def test_a_table_says_what_sorts_and_how():
+def test_tables_carry_their_sort_keys():
     block = TableBlock(("name", "value"), [("x", 2.0), ("y", float("nan"))], "c")
     read = Page(page("T", [Section("S", [block])]))
     assert [attrs.get("data-value") for attrs in read.all("td")] == [None, "2.0", None, None]
@@ -132,7 +132,7 @@ def test_a_table_says_what_sorts_and_how():
 
 
 @pytest.mark.parametrize("status", ["clear", "concern", "inconclusive"])
-def test_a_verdict_has_a_word_and_not_a_colour_alone(status):
+def test_verdicts_have_a_word_besides_the_colour(status):
     read = Page(page("T", [], lead=[VerdictBlock(status, "h")]))
     words = {"clear": "No disparity found", "concern": "Concern", "inconclusive": "Not enough evidence"}
     assert words[status] in read.texts
@@ -157,7 +157,7 @@ def contrast(a, b):
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_contrast_is_that_of_the_web_guidelines(read, mode):
+def test_contrast_meets_the_web_guidelines(read, mode):
     colours = variables(read.raw["style"], mode)
     for text in ("ink", "muted", "accent", "good", "concern", "unsure"):
         assert contrast(colours[text], colours["paper"]) >= 4.5, text

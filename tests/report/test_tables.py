@@ -29,7 +29,7 @@ def test_markdown_has_a_line_per_row_and_marks_the_best(table):
     assert lines[-1] == "A note."
 
 
-def test_csv_keeps_full_precision_and_leaves_the_undefined_empty(table):
+def test_csv_has_full_precision_and_empty_undefined_entries(table):
     rows = list(csv.reader(io.StringIO(to_csv(table))))
     assert rows == [["name", "AUC", "rows"], ["FairX", "0.90149", "1200"], ["plain", "", ""]]
 
@@ -78,12 +78,12 @@ def test_a_row_of_another_length_is_refused():
         Table(("a", "b"), [(1, 2), (1,)])
 
 
-def test_a_column_is_numeric_when_all_that_it_holds_are_numbers():
+def test_a_column_is_numeric_if_all_its_entries_are_numbers():
     table = Table(("a", "b", "c", "d"), [(1, "x", None, Entry("1 ± 2", 1.0)), (None, 2, None, 3.5)])
     assert [table.numeric(j) for j in range(4)] == [True, False, False, True]
 
 
-def test_cells_of_statistics():
+def test_entries_of_statistics():
     assert mean_sd([0.1, math.nan, 0.3]) == Entry("0.200 ± 0.141", pytest.approx(0.2))
     assert mean_sd([0.1]).text == "0.100"
     assert mean_sd([]).text == "undefined"

@@ -5,7 +5,7 @@ import math
 from gcig.records import AuditRecord, GroupAudit, Interval
 from gcig.records.formatting import number
 from gcig.report import charts
-from gcig.report.blocks import Block, Callout, FigureBlock, FigureRow, Section, TableBlock
+from gcig.report.document import Block, Callout, FigureBlock, FigureRow, Section, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.summaries import RATES
 from gcig.report.tables import Entry, Value, estimate, rows_entry

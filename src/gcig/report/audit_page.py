@@ -15,7 +15,7 @@ from gcig.report.audit_reasons import (
     stability_section,
 )
 from gcig.report.audit_rows import rows_section
-from gcig.report.blocks import (
+from gcig.report.document import (
     Block,
     FigureBlock,
     FigureRow,
@@ -24,8 +24,8 @@ from gcig.report.blocks import (
     Section,
     TableBlock,
     VerdictBlock,
+    page,
 )
-from gcig.report.document import page
 from gcig.report.glossary import explanations
 from gcig.report.tables import estimate, number_entry
 from gcig.report.trade_off import trade_off_figures

@@ -5,7 +5,7 @@ import math
 from gcig.records import AuditRecord, ColumnAudit
 from gcig.records.formatting import count, number, percent
 from gcig.report import charts
-from gcig.report.blocks import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
+from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
 

@@ -5,7 +5,7 @@ import math
 from gcig.records import AuditRecord, RowAudit
 from gcig.records.formatting import number
 from gcig.report import charts
-from gcig.report.blocks import (
+from gcig.report.document import (
     Block,
     Callout,
     FigureBlock,

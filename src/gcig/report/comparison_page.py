@@ -7,7 +7,7 @@ from dataclasses import replace
 from gcig.records import FoldResult
 from gcig.records.formatting import number
 from gcig.report import charts
-from gcig.report.blocks import (
+from gcig.report.document import (
     Block,
     Callout,
     Details,
@@ -16,8 +16,8 @@ from gcig.report.blocks import (
     Section,
     TableBlock,
     VerdictBlock,
+    page,
 )
-from gcig.report.document import page
 from gcig.report.glossary import explanations
 from gcig.report.summaries import RATES, MethodSummary, group_sizes, min_cell, pooled_rates, summarise
 from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry

@@ -1,33 +1,24 @@
-"""Self-contained HTML pages: no external address, one script and one style, each allowed by its hash."""
+"""Self-contained HTML pages and the blocks that they consist of.
+
+A page has no external address; its one script and one style are allowed by their hashes.
+"""
+
+from __future__ import annotations
 
 import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import NoReturn
+from typing import Literal, NoReturn, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gcig.records.formatting import visible
-from gcig.report.blocks import (
-    Block,
-    Callout,
-    Details,
-    FigureBlock,
-    FigureRow,
-    KeyFigure,
-    KeyFigures,
-    Paragraph,
-    RowExplorer,
-    RowView,
-    Section,
-    TableBlock,
-    VerdictBlock,
-)
-from gcig.report.tables import entry_text, sort_value
+from gcig.report.tables import Table, entry_text, sort_value
 
 __all__ = [
     "Block",
@@ -48,6 +39,129 @@ __all__ = [
 ]
 
 _STYLES = ("tokens.css", "charts.css", "page.css", "print.css")
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TableBlock(Table):
+    """A table on a page; unless ``sortable`` is false, a click on a column header sorts it."""
+
+    sortable: bool = True
+
+
+@dataclass(frozen=True)
+class FigureBlock:
+    """A chart and its caption.
+
+    ``svg`` is markup from `gcig.report.charts`; any other text is escaped and shown as text.
+    """
+
+    svg: Markup
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """Figures in two columns if the page is wide enough."""
+
+    figures: Sequence[FigureBlock]
+
+    def places(self) -> list[Sequence[FigureBlock]]:
+        """Return the figures of each place, row by row; of three, the last two share the second place."""
+        if len(self.figures) == 3:
+            return [self.figures[:1], self.figures[1:]]
+        return [[figure] for figure in self.figures]
+
+
+@dataclass(frozen=True)
+class Callout:
+    """A highlighted sentence or two."""
+
+    kind: Literal["note", "caution", "good", "concern"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that a click on their summary opens."""
+
+    summary: str
+    blocks: Sequence[Block]
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One number with its name and a line on how to read it."""
+
+    name: str
+    value: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class KeyFigures:
+    """A few numbers side by side."""
+
+    figures: Sequence[KeyFigure]
+
+
+@dataclass(frozen=True)
+class VerdictBlock:
+    """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral".
+
+    ``label`` replaces the usual word for the status.
+    """
+
+    status: str
+    headline: str
+    findings: Sequence[str] = ()
+    cautions: Sequence[str] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One row in the explorer; ``key`` is unique on the page and consists of letters, digits and hyphens."""
+
+    key: str
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class RowExplorer:
+    """Rows of which the reader sees one at a time (all of them if scripts are disabled)."""
+
+    rows: Sequence[RowView]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the blocks below it."""
+
+    heading: str
+    blocks: Sequence[Block]
+
+
+Block: TypeAlias = (
+    Paragraph
+    | Table
+    | TableBlock
+    | FigureBlock
+    | FigureRow
+    | Callout
+    | Details
+    | KeyFigures
+    | VerdictBlock
+    | RowExplorer
+)
 
 
 def page(
@@ -126,7 +240,7 @@ def _environment() -> Environment:
 
 
 def _unknown_block(name: str) -> NoReturn:
-    raise TypeError(f"A page consists of the blocks in gcig.report.blocks, but received a {name}.")
+    raise TypeError(f"A page consists of the blocks in gcig.report.document, but received a {name}.")
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gcig.report.blocks import Details, Paragraph
+from gcig.report.document import Details, Paragraph
 
 __all__ = ["EXPLANATIONS", "explanations"]
 

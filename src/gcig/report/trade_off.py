@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gcig.records import Evaluation
 from gcig.records.formatting import number
 from gcig.report import charts
-from gcig.report.blocks import FigureBlock, FigureRow
+from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
 
 __all__ = ["Scores", "describe_trade_off", "trade_off_figures"]

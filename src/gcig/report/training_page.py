@@ -7,9 +7,17 @@ from gcig.records import Evaluation
 from gcig.records.formatting import count, number
 from gcig.report import charts
 from gcig.report.audit_outcome import suppression_note
-from gcig.report.blocks import Block, Callout, FigureBlock, FigureRow, Section, TableBlock, VerdictBlock
 from gcig.report.comparison_page import groups_table
-from gcig.report.document import page
+from gcig.report.document import (
+    Block,
+    Callout,
+    FigureBlock,
+    FigureRow,
+    Section,
+    TableBlock,
+    VerdictBlock,
+    page,
+)
 from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary, pooled_rates
 from gcig.report.tables import Entry, Value, number_entry

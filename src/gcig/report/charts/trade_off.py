@@ -53,7 +53,7 @@ def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
 
 
 def pareto(
-    points: Sequence[TradeOff], *, title: str = "What fair reasons cost", noise_floor: float | None = None
+    points: Sequence[TradeOff], *, title: str = "Cost of fair reasons", noise_floor: float | None = None
 ) -> Markup:
     """Draw AUC against GCIG and, if it is known, AUC against the EO gap; up and to the left is better.
 
