@@ -64,7 +64,7 @@ def registered_method():
 
 USES = {
     "AuditResult": lambda _: gcig.AuditResult.from_json(audited().to_json()),
-    "CheckResult": lambda _: gcig.CheckResult(passed=True, reasons=()),
+    "CheckResult": lambda _: gcig.CheckResult(()),
     "ComparisonResult": lambda _: gcig.ComparisonResult(compared().results, ()).summary(),
     "Definition": lambda _: gcig.Definition(norm="l2"),
     "EqualizedOddsLoss": lambda _: gcig.EqualizedOddsLoss()(net(x).flatten(), y, groups),

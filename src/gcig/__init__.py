@@ -12,7 +12,7 @@ from gcig._version import __version__
 _HOME = {
     "AuditResult": "gcig.auditing.result",
     "BoundWarning": "gcig.methods.fairx.guards",
-    "CheckResult": "gcig.auditing.checking",
+    "CheckResult": "gcig.auditing.result",
     "CollapseWarning": "gcig.methods.fairx.guards",
     "ComparisonResult": "gcig.benchmark.comparison_result",
     "Dataset": "gcig.data.datasets.dataset",
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from gcig._validation import InputError as InputError
     from gcig._validation import InputWarning as InputWarning
     from gcig.adapters import adapt as adapt
-    from gcig.auditing.checking import CheckResult as CheckResult
     from gcig.auditing.result import AuditResult as AuditResult
+    from gcig.auditing.result import CheckResult as CheckResult
     from gcig.auditing.table_audit import audit as audit
     from gcig.benchmark.comparison import compare as compare
     from gcig.benchmark.comparison_result import ComparisonResult as ComparisonResult

@@ -43,6 +43,7 @@ __all__ = [
     "check_labels",
     "check_lengths",
     "check_sample_weight",
+    "find_proxy_columns",
     "level_codes",
     "match_columns",
     "warn_if_sensitive_in",
@@ -316,10 +317,16 @@ def check_sample_weight(
     return weight
 
 
+def find_proxy_columns(frame: pd.DataFrame, groups: Groups) -> tuple[str, ...]:
+    """Return the columns of a checked table that are the protected attribute, or determine it."""
+    return tuple(
+        str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)
+    )
+
+
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
-    """Warn if a column of a checked table is the protected attribute, or a function of it."""
-    same = [str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)]
-    if same:
+    """Warn if a column of a checked table is the protected attribute, or determines it."""
+    if same := find_proxy_columns(frame, groups):
         warn_caller(
             InputWarning(
                 f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "

@@ -201,7 +201,7 @@ def test_missing_labels_and_groups_are_errors(tmp_path) -> None:
         broken = table.copy()
         broken.loc[390, column] = None
         broken.to_csv(tmp_path / "t.csv", index=False)
-        with pytest.raises(InputError, match=f"column '{column}' has missing cells"):
+        with pytest.raises(InputError, match=f"Column '{column}' has missing values"):
             audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES)
 
 

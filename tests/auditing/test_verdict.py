@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.auditing.procedural import judge_evidence
+from gcig.auditing.gcig_figures import judge_evidence
 from gcig.auditing.verdict import outcome_status, reasons_status, write_verdict
 from gcig.records import Interval
 from support.audits import example_audit
@@ -70,15 +70,14 @@ def test_the_more_serious_question_gives_the_status() -> None:
         (quiet, replace(EVEN, selection_rate_ratio=Interval(0.5, 0.4, 0.6)), "concern"),
         (quiet, replace(EVEN, collapsed=True), "inconclusive"),
     ):
-        verdict = write_verdict(RECORD.subject, outcome, RECORD.groups, procedural)
+        verdict = write_verdict(replace(RECORD, outcome=outcome, procedural=procedural))
         assert verdict.status == status
         assert verdict.headline.endswith(".")
-    assert (
-        ", but its decisions differ"
-        in write_verdict(
-            RECORD.subject, replace(EVEN, selection_rate_ratio=Interval(0.5, 0.4, 0.6)), RECORD.groups, quiet
-        ).headline
-    )
+        assert status in (verdict.reasons, verdict.decisions)
+    unequal = replace(EVEN, selection_rate_ratio=Interval(0.5, 0.4, 0.6))
+    verdict = write_verdict(replace(RECORD, outcome=unequal, procedural=quiet))
+    assert ", but its decisions differ" in verdict.headline
+    assert (verdict.reasons, verdict.decisions) == ("clear", "concern")
 
 
 def test_findings_name_the_driving_column_and_the_groups() -> None:
@@ -89,16 +88,25 @@ def test_findings_name_the_driving_column_and_the_groups() -> None:
 
 
 def test_cautions() -> None:
-    small = [*RECORD.groups, replace(RECORD.groups[0], group="tiny", n_rows=None)]
     narrow = replace(
-        RECORD.procedural, effective_columns=1.2, undefined_rows=3, clipped=0.4, standard_error=0.2
+        RECORD.procedural,
+        effective_columns=1.2,
+        undefined_rows=3,
+        clipped=0.4,
+        standard_error=0.2,
+        sampled_rows=1234,
     )
     verdict = write_verdict(
-        replace(RECORD.subject, explanation="Shapley values"),
-        replace(RECORD.outcome, collapsed=True),
-        small,
-        narrow,
-        ("one more",),
+        replace(
+            RECORD,
+            subject=replace(RECORD.subject, explanation="Shapley values"),
+            outcome=replace(RECORD.outcome, collapsed=True),
+            groups=(*RECORD.groups, replace(RECORD.groups[0], group="tiny", n_rows=None)),
+            procedural=narrow,
+            min_cell=7,
+            suppressed_cells=("label 1 in group 'tiny'",),
+            proxy_columns=("code",),
+        )
     )
     text = " ".join(verdict.cautions)
     for words in (
@@ -108,7 +116,10 @@ def test_cautions() -> None:
         "40%",
         "standard error",
         "nearly all cases alike",
-        "one more",
+        "fewer than 7 rows",
+        "label 1 in group 'tiny'",
+        "sample of 1,234 rows",
+        "from column 'code'",
     ):
         assert words in text, words
     assert "'tiny'" not in " ".join(RECORD.verdict.cautions)
@@ -116,6 +127,9 @@ def test_cautions() -> None:
 
 def test_undefined_gcig_is_said() -> None:
     found = replace(RECORD.procedural, gcig=Interval(math.nan), excess=Interval(math.nan), p_value=math.nan)
-    verdict = write_verdict(RECORD.subject, EVEN, RECORD.groups, replace(found, evidence="not enough"))
+    found = replace(found, evidence="not enough")
+    verdict = write_verdict(replace(RECORD, outcome=EVEN, procedural=found))
     assert verdict.status == "inconclusive"
-    assert "not defined" in verdict.findings[0]
+    assert "gives no reasons" in verdict.findings[0]
+    alone = replace(RECORD, outcome=EVEN, procedural=replace(found, compared_groups=("group 0",)))
+    assert "fewer than two groups have 11 rows" in write_verdict(alone).findings[0]

@@ -62,7 +62,7 @@ def test_json_is_the_record_and_nothing_else(audit):
         (["--max-gcig", "1.9"], 0, "passed: GCIG"),
         (["--max-gcig", "0.000001"], 1, "failed: GCIG"),
         (["--max-eo-gap", "0.000001", "--max-gcig", "1.9"], 1, "failed: "),
-        (["--max-gcig", "1.9", "--conservative"], 0, "upper end of its interval"),
+        (["--max-gcig", "1.9", "--conservative"], 0, "upper limit of its interval"),
     ],
 )
 def test_the_gate(audit, limits, code, word):

@@ -82,7 +82,7 @@ def test_outcomes_are_those_of_the_predictions(sample) -> None:
     model = LogisticRegression().fit(X, y)
     ours = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).to_dict()
     plain = evaluate_predictions(y, model.predict_proba(X)[:, 1], sensitive_features=sex).to_dict()
-    shared = [name for name in plain if "gcig" not in name and plain[name] not in (None, {})]
+    shared = [name for name in plain if "gcig" not in name and plain[name] not in (None, {}, [])]
     assert len(shared) > 15
     assert {name: ours[name] for name in shared} == {name: plain[name] for name in shared}
 
@@ -99,7 +99,8 @@ def test_definition_decides_what_gcig_is(sample) -> None:
     model = LogisticRegression().fit(X, y)
     plain = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
     l2 = evaluate(model, X, y, sensitive_features=sex, definition=Definition(norm="l2"), n_bootstrap=0)
-    assert l2.gcig == l2.gcig_l2 == plain.gcig_l2 != plain.gcig
+    assert l2.gcig == l2.gcig_l2 == pytest.approx(plain.gcig_l2)
+    assert l2.gcig != plain.gcig
     equal = Definition(label_weights="equal")
     assert gcig_score(model, X, y, sensitive_features=sex, definition=equal) == pytest.approx(
         (plain.gcig_label0 + plain.gcig_label1) / 2
@@ -151,15 +152,34 @@ def test_missing_baseline_is_nan_and_named(sample) -> None:
     assert math.isnan(score)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
-        result = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows])
+        result = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows], min_cell=1)
     assert math.isnan(result.gcig)
     assert math.isnan(result.gcig_high)
     assert result.gcig_label0 > 0
     with pytest.warns(UndefinedMetricWarning, match="rates of these cells"):
         known = evaluate(
-            model, X[rows], y[rows], sensitive_features=sex[rows], reference=(X, y, sex), n_bootstrap=5
+            model,
+            X[rows],
+            y[rows],
+            sensitive_features=sex[rows],
+            reference=(X, y, sex),
+            n_bootstrap=5,
+            min_cell=1,
         )
     assert known.gcig > 0
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        hidden = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows])
+    assert math.isnan(hidden.gcig)
+    assert hidden.compared_groups == ()
+    assert any("GCIG is NaN: fewer than two groups" in str(each.message) for each in caught)
+
+
+def test_gcig_of_a_constant_model_is_nan_and_says_why(sample) -> None:
+    X, y, sex = sample
+    model = nn.Linear(3, 1)
+    nn.init.zeros_(model.weight)
+    with pytest.warns(UndefinedMetricWarning, match=r"GCIG is NaN: .*constant"):
+        assert math.isnan(gcig_score(model, X, y, sensitive_features=sex))
 
 
 def test_classes_of_the_model_or_codes(sample) -> None:
@@ -205,6 +225,7 @@ def test_torch_module_equals_the_linear_model_that_it_is(sample) -> None:
     for mine, other in zip(ours.pop("groups"), theirs.pop("groups"), strict=True):
         assert mine == pytest.approx(other)
     assert ours.pop("suppressed_cells") == theirs.pop("suppressed_cells") == []
+    assert ours.pop("compared_groups") == theirs.pop("compared_groups") == ["f", "m"]
     for name in ("definition", "gcig_columns", "gcig_groups"):
         assert ours.pop(name) == pytest.approx(theirs.pop(name))
     assert ours == pytest.approx(theirs)
@@ -274,7 +295,7 @@ class TestGcigEstimator:
             Estimator(), self.X, self.y, sensitive_features=self.groups, definition=raw, n_bootstrap=0
         )
         assert list(by_encoded.gcig_columns) == ["age", "job=x", "job=y"]
-        assert by_encoded.gcig == by_encoded.gcig_raw == result.gcig_raw
+        assert by_encoded.gcig == by_encoded.gcig_raw == pytest.approx(result.gcig_raw)
         assert by_encoded.gcig_l2 != result.gcig_l2
 
     def test_groups_reach_a_predict_that_takes_them(self) -> None:
@@ -288,7 +309,9 @@ class TestGcigEstimator:
 
     def test_group_without_rows_is_said(self) -> None:
         with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'c', label 1 in group 'c'"):
-            result = evaluate(Estimator(), self.X, self.y, sensitive_features=["a", "b"] * 45, n_bootstrap=0)
+            result = evaluate(
+                Estimator(), self.X, self.y, sensitive_features=["a", "b"] * 45, n_bootstrap=0, min_cell=1
+            )
         assert math.isnan(result.eo_gap)
         assert math.isnan(result.gcig_groups["c"])
         assert result.gcig > 0  # all three baselines are those of training

@@ -6,9 +6,10 @@ import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
+from gcig.adapters import Outputs
 from gcig.metrics import outcome
-from gcig.metrics.confusion import Confusion
-from gcig.metrics.rates import calibration_by_group, ratio, spread, warn_missing
+from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.rates import Confusion, gap, ratio, selection_rates
 
 Y = [1, 1, 0, 0, 1, 1, 0, 0]
 D = [1, 1, 1, 0, 1, 0, 0, 0]
@@ -141,14 +142,53 @@ def test_group_rates() -> None:
 def test_calibration_of_each_group() -> None:
     y = np.array([0, 1, 0, 1])
     p = np.array([0.25, 0.25, 1.0, 0.95])
-    mean, error = calibration_by_group(y, p, np.array([0, 0, 1, 1]), 2)
-    np.testing.assert_allclose(mean, [0.25, 0.975])
-    np.testing.assert_allclose(error, [0.25, 0.475])  # one bin each: |0.25 - 0.5| and |0.975 - 0.5|
+    sums = OutcomeSums(2, probabilistic=True)
+    for rows in (slice(0, 3), slice(3, 4)):
+        sums.add(y[rows], Outputs(p[rows], (p[rows] > 0.5) * 1.0), np.array([0, 0, 1, 1])[rows])
+    np.testing.assert_allclose(sums.mean_scores, [0.25, 0.975])
+    np.testing.assert_allclose(sums.calibration, [-0.25, 0.475])
+    np.testing.assert_allclose(
+        sums.calibration_errors, [0.25, 0.475]
+    )  # one bin each: |0.25 - 0.5| and |0.975 - 0.5|
 
 
 def test_rates_of_absent_groups_are_nan() -> None:
     confusion = Confusion.count(np.array([0, 1]), np.array([0, 1]), np.array([0, 0]), 2)
-    assert math.isnan(spread(confusion.selection_rate))
-    assert math.isnan(ratio(confusion.selection_rate))
+    assert math.isnan(gap(selection_rates(confusion.counts)))
+    assert math.isnan(ratio(selection_rates(confusion.counts)))
     with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'b', label 1 in group 'b'"):
-        warn_missing(confusion, ["a", "b"])
+        confusion.warn_if_undefined(["a", "b"])
+
+
+class TestSuppression:
+    """Three groups; group c has two rows of label 1, which alone would make the gap."""
+
+    y = [1] * 30 + [0] * 30 + [1, 1] + [0] * 12
+    d = [1, 0] * 30 + [0, 0] + [1, 0] * 6
+    groups = ["a", "a", "b", "b"] * 15 + ["c"] * 14
+
+    def test_gaps_leave_out_small_cells(self) -> None:
+        arguments = (self.y, self.d)
+        for name in ("delta_tpr", "equalized_odds_gap"):
+            metric = getattr(outcome, name)
+            assert metric(*arguments, sensitive_features=self.groups) == pytest.approx(0.5, abs=0.04)
+            assert metric(*arguments, sensitive_features=self.groups, min_cell=11) == pytest.approx(
+                0, abs=0.04
+            )
+        floors = [
+            outcome.eo_noise_floor(*arguments, sensitive_features=self.groups, min_cell=m, agg=agg)
+            for m in (1, 11)
+            for agg in ("sum", "worst")
+        ]
+        assert floors[2] < floors[0]
+        assert floors[3] < floors[1]
+
+    def test_nothing_is_suppressed_by_default(self) -> None:
+        confusion = Confusion.count(np.array(self.y), np.array(self.d), np.array(self.groups) == "c", 2)
+        assert confusion.suppressed_cells(["ab", "c"], 1) == ()
+        assert confusion.suppressed_cells(["ab", "c"], 11) == ("label 1 in group 'c'",)
+
+    def test_a_gap_that_needs_a_suppressed_cell_is_nan_and_says_why(self) -> None:
+        two = np.where(np.array(self.groups) == "c", "c", "ab")
+        with pytest.warns(UndefinedMetricWarning, match="Fewer than two groups.*label 1 in group 'c'"):
+            assert math.isnan(outcome.equalized_odds_gap(self.y, self.d, sensitive_features=two, min_cell=11))

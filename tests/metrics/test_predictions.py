@@ -91,7 +91,7 @@ def test_constant_prediction_has_collapsed(sample) -> None:
 def test_missing_cell_is_nan_with_one_warning(sample) -> None:
     y, p, g, _ = sample
     rows = ~((y == 1) & (g == "f"))
-    with pytest.warns(UndefinedMetricWarning, match="label 1 in group 'f'") as caught:
+    with pytest.warns(UndefinedMetricWarning, match="leave out label 1 in group 'f'") as caught:
         result = evaluate_predictions(y[rows], p[rows], sensitive_features=g[rows])
     assert len(caught) == 1
     assert math.isnan(result.eo_gap)

@@ -1,12 +1,12 @@
-r"""The first pass: cell means, and what they would be for shuffled groups and for resampled rows.
+r"""Sums of encoded rows for references: cell means, and those of shuffled groups and of resampled rows.
 
-Only sums over random blocks of rows are kept, so that any number of rows takes the same memory, in whatever
-order they come. The first rows have a block each: a table with few rows is shuffled and resampled row by row.
+Only sums over random blocks of rows are kept, so memory does not grow with the number of rows. The first rows
+have a block each: a table with few rows is shuffled and resampled row by row.
 
-Shuffling deals the blocks of a label out to the groups at random. Where the groups are exchangeable given the
+Shuffling deals the blocks of a label out to the groups at random. If the groups are exchangeable given the
 label, the shuffled means have the distribution of the observed ones, which makes the test that compares them
-exact for few rows. In long tables a group gets whole blocks, about as many rows as it has; the deviation of
-their mean from the label's is scaled to the variance that the group's number of rows implies.
+exact for few rows. In long tables a group receives whole blocks with about as many rows as it has; the
+deviation of their mean from the label's mean is scaled to the variance that the group's size implies.
 """
 
 from typing import Any
@@ -15,69 +15,72 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gcig.metrics.confusion import Codes, Floats, quotient
+from gcig.core.references import CellSums
+from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.sample import cell_means, sum_cells
 
 __all__ = ["BaselineSums"]
 
-LABEL_BLOCKS = 4096
-CELL_BLOCKS = 256
+_LABEL_BLOCKS = 4096
+_CELL_BLOCKS = 256
 
 
 class BaselineSums:
-    """Sums of encoded rows by label and group, and by random blocks of rows.
-
-    Attributes
-    ----------
-    counts : (2, groups) rows of each cell.
-    """
+    """Sums of encoded rows by label and group, and by random blocks of rows."""
 
     def __init__(self, n_groups: int, rng: np.random.Generator) -> None:
         self.n_groups, self.rng = n_groups, rng
-        self.counts = np.zeros((2, n_groups), dtype=np.int64)
-        self._of_label = [_BlockSums(LABEL_BLOCKS, rng) for _ in range(2)]
-        self._of_cell = [[_BlockSums(CELL_BLOCKS, rng) for _ in range(n_groups)] for _ in range(2)]
-        self._width = 0
+        self._cells: CellSums | None = None
+        self._of_label = [_BlockSums(_LABEL_BLOCKS, rng) for _ in range(2)]
+        self._of_cell = [[_BlockSums(_CELL_BLOCKS, rng) for _ in range(n_groups)] for _ in range(2)]
 
     def add(self, inputs: NDArray[np.floating[Any]], labels: Codes, groups: Codes) -> None:
         """Add rows (m, p) with their codes."""
-        self._width = inputs.shape[1]
+        sums = sum_cells(inputs, labels, groups, self.n_groups)
+        self._cells = sums if self._cells is None else self._cells + sums
         for label in range(2):
             own = labels == label
             rows, of_group = np.asarray(inputs[own], dtype=np.float64), groups[own]
-            self.counts[label] += np.bincount(of_group, minlength=self.n_groups)
             self._of_label[label].add(rows)
             for group in np.unique(of_group).tolist():
                 self._of_cell[label][group].add(rows[of_group == group])
 
     @property
+    def cells(self) -> CellSums:
+        """Sums and counts of each cell."""
+        if self._cells is None:
+            raise ValueError("no rows were added")
+        return self._cells
+
+    @property
+    def counts(self) -> Codes:
+        """Number of rows of each cell, (2, groups)."""
+        return np.asarray(self.cells.counts.numpy(), dtype=np.int64)
+
+    @property
     def means(self) -> Floats:
-        """(2, groups, p) baselines; NaN for a cell without rows."""
-        sums = [[cell.sums.sum(axis=0) for cell in cells] for cells in self._of_cell]
-        return quotient(self._filled(sums), self.counts[..., None].astype(np.float64))
+        """Cell means, (2, groups, p); NaN for a cell without rows."""
+        return cell_means(self.cells)
 
     def shuffle(self, n_shuffles: int) -> Floats:
-        """(shuffles, 2, groups, p) baselines of shuffled groups."""
-        out = np.full((n_shuffles, 2, self.n_groups, self._width), np.nan)
+        """Return cell means under shuffled groups, (shuffles, 2, groups, p)."""
+        counts = self.counts
+        out = np.full((n_shuffles, *self.means.shape), np.nan)
         for label, blocks in enumerate(self._of_label):
-            if self.counts[label].sum():
+            if counts[label].sum():
                 for i in range(n_shuffles):
-                    out[i, label] = _dealt_means(blocks, self.counts[label], self.rng)
+                    out[i, label] = _deal(blocks, counts[label], self.rng)
         return out
 
     def resample(self, n_draws: int) -> Floats:
-        """(draws, 2, groups, p) baselines of rows drawn again inside each cell."""
-        out = np.full((n_draws, 2, self.n_groups, self._width), np.nan)
+        """Return means of rows resampled within each cell, (draws, 2, groups, p)."""
+        out = np.full((n_draws, *self.means.shape), np.nan)
         for label, group in np.argwhere(self.counts > 0).tolist():
             blocks = self._of_cell[label][group]
             even = np.full(len(blocks.counts), 1 / len(blocks.counts))
             taken = self.rng.multinomial(len(even), even, size=n_draws).astype(np.float64)
             out[:, label, group] = quotient(taken @ blocks.sums, (taken @ blocks.counts)[:, None])
         return out
-
-    def _filled(self, sums: list[list[Floats]]) -> Floats:
-        """Sums of all cells as one array; a cell without rows has zeros."""
-        nothing = np.zeros(self._width)
-        return np.array([[cell if cell.size else nothing for cell in cells] for cells in sums])
 
 
 class _BlockSums:
@@ -103,17 +106,17 @@ class _BlockSums:
 
     @property
     def sums(self) -> Floats:
-        """(blocks, p) of the blocks that have rows."""
+        """Sums of the blocks that have rows, (blocks, p)."""
         return self._sums[: self._n_seen]
 
     @property
     def counts(self) -> Floats:
-        """(blocks,) rows of them."""
+        """Number of rows of these blocks, (blocks,)."""
         return self._counts[: self._n_seen]
 
 
-def _dealt_means(blocks: _BlockSums, sizes: Codes, rng: np.random.Generator) -> Floats:
-    """(groups, p) means after the blocks of a label were dealt out to groups of the given sizes."""
+def _deal(blocks: _BlockSums, sizes: Codes, rng: np.random.Generator) -> Floats:
+    """Deal the blocks of a label out to groups of the given sizes; return their means, (groups, p)."""
     n_blocks, n_rows = len(blocks.counts), int(sizes.sum())
     ends = np.rint(np.cumsum(sizes) * (n_blocks / n_rows)).astype(np.int64)
     order = rng.permutation(n_blocks)
@@ -122,7 +125,7 @@ def _dealt_means(blocks: _BlockSums, sizes: Codes, rng: np.random.Generator) -> 
     for group, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True)):
         if not size:
             continue
-        start = min(ends[group - 1] if group else 0, end - 1)  # a small group gets a block that another has
+        start = min(ends[group - 1] if group else 0, end - 1)  # a small group shares a block with another
         chosen = order[start:end]
         n_dealt = float(blocks.counts[chosen].sum())
         deviation = blocks.sums[chosen].sum(axis=0) / n_dealt - centre
@@ -131,6 +134,6 @@ def _dealt_means(blocks: _BlockSums, sizes: Codes, rng: np.random.Generator) -> 
 
 
 def _variance_ratio(size: int, n_dealt: float, n_rows: int) -> float:
-    """Variance of the mean of ``size`` rows out of ``n_rows``, to that of ``n_dealt`` of them."""
+    """Return the variance of the mean of ``size`` of ``n_rows`` rows, relative to that of ``n_dealt``."""
     dealt = (1 - n_dealt / n_rows) / n_dealt
     return (1 - size / n_rows) / size / dealt if dealt > 0 else 1.0

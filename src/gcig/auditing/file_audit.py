@@ -1,4 +1,4 @@
-"""Auditing a file of any length."""
+"""Audits of files of any length."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,23 +11,17 @@ from gcig._files import hash_file
 from gcig._tables import level_name
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
-from gcig.auditing.engine import Options, run_audit
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
-from gcig.auditing.fingerprint import hash_model
+from gcig.auditing.findings import Options, run_audit
 from gcig.auditing.result import AuditResult
-from gcig.auditing.table_audit import (
-    assemble,
-    describe,
-    given_reference,
-    reference_words,
-    resolve_model,
-    telling_columns,
-)
-from gcig.auditing.watching import bars, no_bars
+from gcig.auditing.sources import reference_source
+from gcig.auditing.subject import describe_subject, hash_model, resolve_model
+from gcig.auditing.table_audit import assemble_record, proxy_columns
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.metrics.sample import Reference, reference_table
+from gcig.records.audit import SMALLEST_CELL
 
 __all__ = ["audit_file"]
 
@@ -47,6 +41,7 @@ def audit_file(
     reference: Reference | None = None,
     threshold: float | None = None,
     definition: Definition | None = None,
+    min_cell: int = SMALLEST_CELL,
     include_rows: bool = False,
     n_bootstrap: int = 1000,
     n_shuffles: int | None = None,
@@ -64,22 +59,31 @@ def audit_file(
 ) -> AuditResult:
     """Audit the rows of a CSV or Parquet file, which may be larger than memory.
 
-    The file is gone through twice, in batches: for the groups' baselines, and for attributions and decisions.
-    (It is gone through once more where its first batch did not show all groups, labels or kinds of columns.)
-    What is not listed here is as in ``gcig.audit``.
+    The file is read twice, in batches: for the groups' references, and for attributions and decisions. It is
+    read once more if its first batch did not contain all groups, labels or kinds of columns. Parameters that
+    are not listed here are those of `gcig.audit`.
 
     Parameters
     ----------
-    model : what ``gcig.audit`` takes, also a path.
-    path : a CSV file with a header line, or a Parquet file.
-    target, positive : the column with the label, and the value that is label 1; by default the second of the
-        model's classes, or of the two values in sorted order.
-    sensitive : the protected columns; several are crossed.
-    drop : columns that are no inputs. They matter where the model does not know its columns.
-    keep_sensitive : whether the protected columns are inputs as well; likewise.
-    separator, decimal, encoding : how a CSV file is written; by default that is found out.
-    rows_at_once : rows of a batch.
-    in_memory_rows : a file with no more rows is read as a whole.
+    model : any
+        A model that `gcig.audit` accepts, or a path.
+    path : str or Path
+        A CSV file with a header line, or a Parquet file.
+    target, positive : str
+        The column with the label, and the value that is label 1; by default the second of the model's
+        classes, or of the two values in sorted order.
+    sensitive : str or sequence of str
+        The protected columns; several are crossed.
+    drop : sequence of str
+        Columns that are not inputs; needed only if the model does not know its columns.
+    keep_sensitive : bool
+        Whether the protected columns are inputs as well; likewise.
+    separator, decimal, encoding : str, optional
+        The format of a CSV file; detected by default.
+    rows_at_once : int
+        Rows per batch.
+    in_memory_rows : int
+        A file with at most this many rows is read as a whole.
 
     Examples
     --------
@@ -99,46 +103,48 @@ def audit_file(
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
     options = Options(
-        definition=definition or Definition(columns="original"),
+        definition=definition or Definition(),
         threshold=threshold,
+        min_cell=min_cell,
         include_rows=include_rows,
         n_bootstrap=n_bootstrap,
         n_shuffles=n_shuffles,
         random_state=random_state,
         max_rows_explained=max_rows_explained,
+        progress=progress,
     )
     mark = stream.find_decimal(roles.columns, rows_at_once)
     whole = stream.n_rows <= in_memory_rows
     rows = stream.n_rows if whole else rows_at_once
     schema = _first_schema(stream, roles, mark, rows)
-    watch = bars if progress else no_bars
     with warnings.catch_warnings():
-        warnings.simplefilter("once", InputWarning)  # the same would be said of every batch
+        warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
         while True:
             adapted = adapt(
                 model, schema.prototype(roles.inputs), score=score, reference=reference_table(reference)
             )
             _check_positive(positive, adapted.classes)
-            given, names = given_reference(adapted, reference)
+            given, names = reference_source(adapted, reference)
             source = FileSource(stream, roles, schema, adapted, mark, rows, names)
             try:
-                findings = run_audit(adapted, source, given, options, watch)
+                findings = run_audit(adapted, source, given, options)
                 break
             except SchemaGrew as grew:
                 schema = grew.schema
-    subject = describe(
+    subject = describe_subject(
         adapted,
         findings,
         source,
         name=name or named,
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_file(path),
-        reference=reference_words(adapted, given=reference is not None),
+        reference_given=reference is not None,
         threshold=threshold,
     )
     first = next(source.frames())
     groups = check_groups(first[list(protected)], n_rows=len(first), names=source.group_names)
-    return AuditResult(assemble(subject, findings, telling_columns(first[list(roles.inputs)], groups)))
+    proxies = proxy_columns(first[list(roles.inputs)], groups)
+    return AuditResult(assemble_record(subject, findings, min_cell, proxies))
 
 
 def _find_roles(
@@ -151,37 +157,37 @@ def _find_roles(
     *,
     keep_sensitive: bool,
 ) -> Roles:
-    """The model's own columns, where it knows them; else all that have no other role."""
+    """Return the model's own columns if it knows them, otherwise all columns without another role."""
     for role, names in (("target", (target,)), ("sensitive", sensitive), ("drop", tuple(drop))):
         if absent := [each for each in names if each not in stream.names]:
             raise InputError(
-                f"{role}: {stream.path} has no column {', '.join(map(repr, absent))}; it has "
+                f"{role}: {stream.path} has no column {', '.join(map(repr, absent))}. Its columns are "
                 f"{', '.join(map(repr, stream.names[:30]))}."
             )
     if target in sensitive:
-        raise InputError(f"column {target!r} is both target and sensitive: give it one role.")
+        raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
     known = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
     if known is not None and set(map(str, known)) <= set(stream.names):
         return Roles(tuple(map(str, known)), target, sensitive, positive)
     left_out = {target, "", *drop, *(() if keep_sensitive else sensitive)}
     inputs = tuple(each for each in stream.names if each not in left_out)
     if not inputs:
-        raise InputError(f"{stream.path}: no column is left for the model.")
+        raise InputError(f"{stream.path}: no column is left as an input of the model. Drop fewer columns.")
     return Roles(inputs, target, sensitive, positive)
 
 
 def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:
-    """Raise an error where the model's negative class is called positive: all would be upside down."""
+    """Raise an error if ``positive`` is the model's negative class: every rate would be inverted."""
     known = [] if classes is None else [level_name(value) for value in classes.tolist()]
     if positive in known[:1]:
         raise InputError(
             f"positive={positive!r} is the model's negative class: it was trained to predict {known[1]!r}. "
-            f"Say positive={known[1]!r}, or leave it out."
+            f"Pass positive={known[1]!r}, or leave it out."
         )
 
 
 def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:
-    """What the first batches hold, until two groups and two labels were seen."""
+    """Read batches until two groups and two labels were seen; return their schema."""
     schema = Schema()
     for frame in stream.batches(roles.columns, decimal=decimal, rows=rows):
         schema = schema.grown(frame, roles)

@@ -1,4 +1,4 @@
-"""A file as rows of an audit, in batches; what it holds is found out while it is read."""
+"""A file as the rows of an audit, in batches; its schema is discovered while it is read."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import pandas as pd
 from gcig._tables import factorise, level_name
 from gcig._validation import InputError, check_groups, check_labels
 from gcig.adapters import AdaptedModel
-from gcig.auditing.batches import Batch
+from gcig.auditing.sources import Batch
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
 
 __all__ = ["FileSource", "Roles", "Schema", "SchemaGrew"]
 
-_MOST_LEVELS = 1001  # one more than any model may have, so that too many are noticed
+_MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns are what.
+    """The roles of the columns.
 
     Attributes
     ----------
-    inputs : that the model takes, in its order.
-    target, positive : the column with the label, and the value of it that label 1 stands for; None where the
-        model's classes or their order say it.
+    inputs : columns that the model takes, in its order.
+    target, positive : the column with the label, and its value that label 1 stands for; None if the model's
+        classes or their order determine it.
     sensitive : protected columns, one or several.
     """
 
@@ -40,20 +40,21 @@ class Roles:
 
     @property
     def columns(self) -> list[str]:
-        """All columns that are read."""
+        """All columns to read."""
         return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
 
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """What the rows that were seen hold.
+    """The contents of the rows seen so far.
 
     Attributes
     ----------
     kinds : column -> kind, as in `gcig.data.entries`.
-    levels : column of text -> the different texts.
-    missing : columns with missing cells.
-    targets : the different values of the target; groups : the different rows of the protected columns.
+    levels : text column -> its distinct values.
+    missing : columns with missing values.
+    targets : the distinct values of the target.
+    groups : the distinct rows of the protected columns.
     """
 
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -63,12 +64,12 @@ class Schema:
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
-        """With the rows of a batch; the schema itself where they add nothing."""
+        """Return the schema with the rows of a batch added; the schema itself if they add nothing."""
         for name in (roles.target, *roles.sensitive):
             if count := int(frame[name].isna().sum()):
                 raise InputError(
-                    f"column {name!r} has missing cells ({count} in a batch of {len(frame)} rows): leave "
-                    "those rows out, or give them a value of their own."
+                    f"Column {name!r} has missing values ({count} in a batch of {len(frame)} rows). Remove "
+                    "these rows, or give them a value of their own."
                 )
         kinds = {
             name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
@@ -78,11 +79,11 @@ class Schema:
         }
         missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
         levels = {
-            name: _joined(self.levels.get(name, ()), frame[name])
+            name: _join(self.levels.get(name, ()), frame[name])
             for name in roles.inputs
             if kinds[name] == "text"
         }
-        targets = _joined(self.targets, frame[roles.target])
+        targets = _join(self.targets, frame[roles.target])
         groups = pd.concat([self.groups, frame[list(roles.sensitive)]]).drop_duplicates(ignore_index=True)
         same = (
             kinds == self.kinds
@@ -99,29 +100,32 @@ class Schema:
         return {name for name, kind in self.kinds.items() if kind == "text"}
 
     def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
-        """A few rows with every kind and every level of the input columns, for adapters to learn from."""
+        """Return a few rows with every kind and every level of the input columns, for adapters to inspect."""
         examples: dict[str, list[Any]] = {}
         for name in inputs:
             kind = self.kinds[name]
-            cells: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
+            entries: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
             if kind == "boolean":
-                cells = [False, True]
-            examples[name] = [*cells, *([None if kind == "text" else np.nan] if name in self.missing else [])]
+                entries = [False, True]
+            examples[name] = [
+                *entries,
+                *([None if kind == "text" else np.nan] if name in self.missing else []),
+            ]
         size = max(map(len, examples.values()))
-        return pd.DataFrame({name: (cells * size)[:size] for name, cells in examples.items()})
+        return pd.DataFrame({name: (entries * size)[:size] for name, entries in examples.items()})
 
 
 class SchemaGrew(Exception):
-    """The file holds more than its first rows showed, and has to be gone through again; not an error."""
+    """Signal that the file contains more than its first rows showed and must be read again; not an error."""
 
     def __init__(self, schema: Schema) -> None:
-        super().__init__("the file holds more than its first rows showed")
+        super().__init__("the file contains more than its first rows showed")
         self.schema = schema
 
 
 @dataclass(frozen=True, eq=False)
 class FileSource:
-    """The rows of a file; `SchemaGrew` is raised at the end of a pass that found something new."""
+    """The rows of a file; a pass that found something new ends with `SchemaGrew`."""
 
     stream: TableFile
     roles: Roles
@@ -129,11 +133,11 @@ class FileSource:
     adapted: AdaptedModel
     decimal: str
     rows_at_once: int
-    names: tuple[str, ...] | None = None  # of the groups, where the model or a reference knows them
+    names: tuple[str, ...] | None = None  # of the groups, if the model or a reference knows them
 
     @property
     def classes(self) -> tuple[Any, Any]:
-        """What labels 0 and 1 mean."""
+        """The classes that labels 0 and 1 stand for."""
         if self.roles.positive is not None:
             others = [value for value in map(level_name, self.schema.targets) if value != self.roles.positive]
             return (others[0] if len(others) == 1 else f"not {self.roles.positive}", self.roles.positive)
@@ -155,11 +159,11 @@ class FileSource:
 
     @property
     def n_rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows of the file."""
         return self.stream.n_rows
 
     def batches(self) -> Iterator[Batch]:
-        """All rows in order, as long as they hold what the schema says."""
+        """Yield all rows in order, until one of them does not fit the schema."""
         schema, start = self.schema, 0
         classes, names = self.classes, self.group_names
         for frame in self.frames():
@@ -171,7 +175,7 @@ class FileSource:
             raise SchemaGrew(schema)
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """The rows as tables."""
+        """Yield the rows as tables."""
         return self.stream.batches(
             self.roles.columns,
             texts=self.schema.texts,
@@ -196,7 +200,7 @@ class FileSource:
 
 
 def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> Any:
-    """Labels as 0 and 1: whether they are the positive value, or their place among the classes."""
+    """Return labels as 0 and 1: whether they are the positive value, or their position in the classes."""
     if positive is None:
         try:
             return check_labels(column, classes=classes).codes
@@ -208,9 +212,9 @@ def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str
     return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]
 
 
-def _joined(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
-    """The different values, sorted; no more than are needed to notice that there are too many."""
-    if len(known) >= _MOST_LEVELS:
+def _join(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
+    """Return the distinct values, sorted; no more than needed to notice that there are too many."""
+    if len(known) >= _MAX_LEVELS:
         return known
     fresh = set(column.dropna().unique().tolist()) - set(known)
-    return tuple(sorted({*known, *fresh}, key=str))[:_MOST_LEVELS] if fresh else known
+    return tuple(sorted({*known, *fresh}, key=str))[:_MAX_LEVELS] if fresh else known

@@ -1,4 +1,4 @@
-"""The audit as a section of a model card, in Markdown."""
+"""An audit as a section of a model card, in Markdown."""
 
 import math
 import re
@@ -12,8 +12,9 @@ _COLUMNS = 10
 
 
 def model_card(record: AuditRecord) -> str:
-    """Headings, sentences and tables; names from the user's table are escaped."""
+    """Write headings, sentences and tables; names from the user's table are escaped."""
     subject, found, outcome = record.subject, record.procedural, record.outcome
+    few = f"fewer than {record.min_cell}"
     parts = [
         "## Fairness audit",
         f"**{_text(record.verdict.status.capitalize())}.** {_text(record.verdict.headline)}",
@@ -23,7 +24,7 @@ def model_card(record: AuditRecord) -> str:
             ("figure", "value", "95 % interval"),
             [
                 ("GCIG", found.gcig),
-                ("GCIG, baselines estimated again", found.gcig_resampled),
+                ("GCIG, references estimated again", found.gcig_resampled),
                 ("GCIG with shuffled groups (noise floor)", found.noise_floor),
                 ("GCIG beyond chance", found.excess),
                 ("equalized odds gap", outcome.eo_gap),
@@ -37,13 +38,13 @@ def model_card(record: AuditRecord) -> str:
         _rows(
             ("group", "rows", "base rate", "selection rate", "TPR", "FPR", "PPV", "calibration"),
             [
-                (g.group, "fewer than 11" if g.n_rows is None else str(g.n_rows), *map(_value, _rates(g)))
+                (g.group, few if g.n_rows is None else str(g.n_rows), *map(_value, _rates(g)))
                 for g in record.groups
             ],
         ),
-        "### Columns behind the difference of reasons",
+        "### Columns behind the difference in reasons",
         _rows(
-            ("column", "share", "speaks most for the positive class against"),
+            ("column", "share", "favours the positive class most against"),
             [(c.column, _value(Interval(c.share)), c.towards) for c in found.columns[:_COLUMNS]],
         ),
         "### Cautions",
@@ -53,13 +54,13 @@ def model_card(record: AuditRecord) -> str:
             f"- {name}: {_text(str(value))}"
             for name, value in (
                 ("Model", f"{subject.model_name} ({subject.model_kind})"),
-                ("Model SHA-256", subject.model_sha256 or "not known"),
-                ("Data SHA-256", subject.data_sha256 or "not known"),
+                ("Model SHA-256", subject.model_sha256 or "unknown"),
+                ("Data SHA-256", subject.data_sha256 or "unknown"),
                 ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
                 ("Protected attributes", ", ".join(subject.sensitive)),
                 ("Positive class", subject.positive),
                 ("Explained by", subject.explanation),
-                ("Baselines", subject.reference),
+                ("References", subject.reference),
                 ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
                 ("Software", ", ".join(f"{k} {v}" for k, v in subject.versions.items())),
                 ("Created", subject.created),
@@ -91,6 +92,6 @@ def _value(interval: Interval) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that Markdown, and HTML inside it, leaves as it is."""
+    """Escape text for Markdown, and for HTML inside it."""
     escaped = re.sub(r"([\\`*_\[\]|#])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
     return " ".join(escaped.replace(">", "&gt;").split())

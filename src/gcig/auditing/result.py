@@ -1,4 +1,4 @@
-"""What ``gcig.audit`` returns: the record, and the ways to write and judge it."""
+"""The result of an audit: its record, the ways to write it, and the check against limits."""
 
 import json
 import math
@@ -10,17 +10,119 @@ from typing import Any
 
 from gcig._files import write_atomically
 from gcig._validation import InputError
-from gcig.auditing.checking import CheckResult, check_limits
 from gcig.auditing.model_card import model_card
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, Interval
 from gcig.records.formatting import html_table, shown
 
-__all__ = ["AuditResult"]
+__all__ = ["AuditResult", "CheckResult", "LimitCheck", "check_limits"]
+
+
+@dataclass(frozen=True)
+class LimitCheck:
+    """One figure compared with its limit.
+
+    Attributes
+    ----------
+    figure : "gcig" or "eo_gap".
+    value : the value that was compared; NaN if it is undefined.
+    limit : the largest value that passes.
+    upper : whether ``value`` is the upper limit of the 95 % interval.
+    """
+
+    figure: str
+    value: float
+    limit: float
+    upper: bool = False
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the value is above the limit."""
+        return self.value > self.limit
+
+    def __str__(self) -> str:
+        name = {"gcig": "GCIG", "eo_gap": "equalized odds gap"}[self.figure]
+        if math.isnan(self.value):
+            return f"{name} is not defined on these rows"
+        what = ""
+        if self.upper:
+            again = " with references estimated again" if self.figure == "gcig" else ""
+            what = f"(upper limit of its interval{again}) "
+        return f"{name} {what}{self.value:.4f} is {'above' if self.exceeded else 'at most'} {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Whether an audit passed.
+
+    Examples
+    --------
+    >>> result = CheckResult((LimitCheck("gcig", 0.07, 0.05),))
+    >>> print(result)
+    failed: GCIG 0.0700 is above 0.05
+    >>> bool(result)
+    False
+    """
+
+    checks: tuple[LimitCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no limit is exceeded and every figure that has a limit is defined."""
+        return not any(check.exceeded or math.isnan(check.value) for check in self.checks)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether no limit is exceeded, but a figure is undefined."""
+        return not self.passed and not any(check.exceeded for check in self.checks)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """One line for each figure that has a limit."""
+        return tuple(map(str, self.checks))
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        word = "passed" if self.passed else "inconclusive" if self.inconclusive else "failed"
+        return f"{word}: {'; '.join(self.reasons)}"
+
+
+def check_limits(
+    record: AuditRecord,
+    *,
+    max_gcig: float | None = None,
+    max_eo_gap: float | None = None,
+    conservative: bool = False,
+) -> CheckResult:
+    """Compare GCIG and the equalized odds gap with limits.
+
+    Parameters
+    ----------
+    max_gcig, max_eo_gap : float, optional
+        The largest values that pass; None for no limit.
+    conservative : bool
+        Whether to compare the upper limit of the 95 % interval rather than the estimate. For GCIG it is the
+        interval in which the references are estimated again.
+    """
+    found, gap = record.procedural, record.outcome.eo_gap
+    limits = {"gcig": (found.gcig, found.gcig_resampled, max_gcig), "eo_gap": (gap, gap, max_eo_gap)}
+    checks = []
+    for figure, (estimate, wide, limit) in limits.items():
+        if limit is None:
+            continue
+        if not limit >= 0:
+            raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
+        upper = math.nan if math.isnan(wide.high) else max(estimate.high, wide.high)
+        checks.append(LimitCheck(figure, upper if conservative else estimate.value, limit, conservative))
+    if not checks:
+        raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
+    return CheckResult(tuple(checks))
 
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """An audit: ``record`` holds everything that was found, as plain values.
+    """An audit: ``record`` holds all findings as plain values.
 
     Examples
     --------
@@ -47,7 +149,7 @@ class AuditResult:
         max_eo_gap: float | None = None,
         conservative: bool = False,
     ) -> CheckResult:
-        """Whether GCIG and the equalized odds gap stay under limits; see `check_limits`."""
+        """Compare GCIG and the equalized odds gap with limits; see `check_limits`."""
         return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
 
     def to_html(
@@ -58,29 +160,31 @@ class AuditResult:
         max_gcig: float | None = None,
         max_eo_gap: float | None = None,
     ) -> str:
-        """One HTML page that needs nothing else; written to ``path`` where one is given.
+        """Return one self-contained HTML page; write it to ``path`` if given.
 
         Parameters
         ----------
-        others : audits of other models on the same rows, to be shown beside this one.
-        max_gcig, max_eo_gap : limits to draw.
+        others : sequence of AuditResult
+            Audits of other models on the same rows, to compare with this one.
+        max_gcig, max_eo_gap : float, optional
+            Limits to draw.
         """
         from gcig.report.audit_page import audit_page
 
         records = [other.record for other in others]
-        return _written(audit_page(self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap), path)
+        return _write(audit_page(self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap), path)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The record as JSON, with the version of its schema; written to ``path`` where one is given."""
-        return _written(self.record.to_json(indent=1) + "\n", path)
+        """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""
+        return _write(self.record.to_json(indent=1) + "\n", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """A section for a model card; written to ``path`` where one is given."""
-        return _written(model_card(self.record), path)
+        """Return a section for a model card; write it to ``path`` if given."""
+        return _write(model_card(self.record), path)
 
     @classmethod
     def from_json(cls, source: str | Path) -> "AuditResult":
-        """The audit in a file that `to_json` wrote, or in its text; anything else is an error."""
+        """Read the audit from a file that `to_json` wrote, or from its text; reject anything else."""
         text = (
             source
             if isinstance(source, str) and source.lstrip().startswith("{")
@@ -89,17 +193,17 @@ class AuditResult:
         try:
             data: Any = json.loads(text)
         except ValueError as error:
-            raise InputError(f"not the JSON of an audit: {error}.") from error
+            raise InputError(f"This is not the JSON of an audit: {error}.") from error
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != AUDIT_SCHEMA:
             raise InputError(
-                f"this audit has the schema {schema!r}, and this version of gcig reads {AUDIT_SCHEMA}: "
-                "read it with the version that wrote it."
+                f"This audit has schema {schema!r}, but this version of gcig reads schema {AUDIT_SCHEMA}. "
+                "Read it with the version that wrote it."
             )
         try:
             return cls(AuditRecord.from_dict(data))
         except ValueError as error:
-            raise InputError(f"not the JSON of an audit: {error}") from error
+            raise InputError(f"This is not the JSON of an audit: {error}") from error
 
     def __str__(self) -> str:
         record = self.record
@@ -123,7 +227,7 @@ class AuditResult:
             ("noise floor", _with_interval(found.noise_floor)),
             ("evidence", found.evidence),
             ("equalized odds gap", _with_interval(outcome.eo_gap)),
-            ("four fifths", _with_interval(outcome.selection_rate_ratio)),
+            ("selection rate ratio", _with_interval(outcome.selection_rate_ratio)),
             ("AUC", _with_interval(outcome.auc)),
         )
         columns = [
@@ -140,12 +244,12 @@ class AuditResult:
 
 
 def _with_interval(figure: Interval) -> str:
-    """The estimate, and its interval where it has one."""
+    """Format the estimate, and its interval if it has one."""
     interval = "" if math.isnan(figure.low) else f" [{shown(figure.low)}, {shown(figure.high)}]"
     return f"{shown(figure.value)}{interval}"
 
 
-def _written(text: str, path: str | Path | None) -> str:
+def _write(text: str, path: str | Path | None) -> str:
     if path is not None:
         write_atomically(path, text)
     return text

@@ -1,48 +1,41 @@
-"""The audit in words: what was found, how sure it is, and what to know before relying on it."""
+"""The verdict of an audit: two statuses decided on the figures, and the sentences that explain them.
+
+The statuses are decided first, on fields of the record. The sentences are written last; no code reads them.
+"""
 
 import math
-from collections.abc import Sequence
 
-from gcig.auditing.procedural import MATERIAL, NOT_COMPARED
-from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, Interval, OutcomeAudit, Subject, Verdict
+from gcig.auditing.gcig_figures import MATERIAL
+from gcig.records.audit import AuditRecord, GcigAudit, Interval, OutcomeAudit, Verdict
 
 __all__ = ["FOUR_FIFTHS", "MATERIAL_GAP", "outcome_status", "reasons_status", "write_verdict"]
 
-FOUR_FIFTHS = 0.8  # of the rule that the smallest selection rate is at least 4/5 of the largest
-MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that is called material
-FEW_COLUMNS = 2.0  # effective columns under which a small GCIG means little
-MANY_CLIPPED = 0.05
+FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
+MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
+_FEW_COLUMNS = 2.0  # effective columns under which a small GCIG means little
+_MANY_CLIPPED = 0.05  # share of clipped probabilities that is worth a caution
+_SEVERITY = ("clear", "inconclusive", "concern")
 
 
-def write_verdict(
-    subject: Subject,
-    outcome: OutcomeAudit,
-    groups: Sequence[GroupAudit],
-    procedural: GcigAudit,
-    cautions: Sequence[str] = (),
-) -> Verdict:
-    """Status, headline, findings and cautions.
+def write_verdict(record: AuditRecord) -> Verdict:
+    """Decide the statuses of a record and put its findings and cautions into words.
 
-    The status is the more serious of the two questions: whether reasons depend on the group, and whether
-    decisions do.
+    The status is the more serious one of two questions: whether reasons depend on the group, and whether
+    decisions do. The verdict that the record already has is ignored.
     """
-    reasons, decisions = reasons_status(procedural), outcome_status(outcome)
-    order = ("clear", "inconclusive", "concern")
-    status = max(reasons, decisions, key=order.index)
+    reasons, decisions = reasons_status(record.procedural), outcome_status(record.outcome)
     return Verdict(
-        status=status,
+        status=max(reasons, decisions, key=_SEVERITY.index),
         headline=_headline(reasons, decisions),
-        findings=(
-            *_reason_findings(procedural),
-            *_outcome_findings(outcome, groups),
-            *_utility_findings(outcome),
-        ),
-        cautions=(*_cautions(subject, outcome, groups, procedural), *cautions),
+        findings=(*_reason_findings(record), *_outcome_findings(record), _utility_finding(record.outcome)),
+        cautions=tuple(_cautions(record)),
+        reasons=reasons,
+        decisions=decisions,
     )
 
 
 def reasons_status(found: GcigAudit) -> str:
-    """Whether the model's reasons depend on the group."""
+    """Decide whether the model's reasons depend on the group."""
     if found.evidence == "disparity" and found.excess.value >= MATERIAL:
         return "concern"
     if found.evidence != "not enough" and found.excess.high < MATERIAL:
@@ -51,14 +44,14 @@ def reasons_status(found: GcigAudit) -> str:
 
 
 def outcome_status(found: OutcomeAudit) -> str:
-    """Whether decisions differ between the groups beyond chance."""
-    rates, gap = found.selection_rate_ratio, found.eo_gap
+    """Decide whether decisions differ between the groups beyond chance."""
+    ratio, gap = found.selection_rate_ratio, found.eo_gap
     beyond = gap.value - found.eo_noise_floor
-    if found.collapsed or math.isnan(gap.value) or math.isnan(rates.value):
+    if found.collapsed or math.isnan(gap.value) or math.isnan(ratio.value):
         return "inconclusive"
-    if rates.high < FOUR_FIFTHS or (beyond >= MATERIAL_GAP and gap.low > found.eo_noise_floor):
+    if ratio.high < FOUR_FIFTHS or (beyond >= MATERIAL_GAP and gap.low > found.eo_noise_floor):
         return "concern"
-    if rates.value < FOUR_FIFTHS or beyond >= MATERIAL_GAP:
+    if ratio.value < FOUR_FIFTHS or beyond >= MATERIAL_GAP:
         return "inconclusive"
     return "clear"
 
@@ -80,71 +73,73 @@ def _headline(reasons: str, decisions: str) -> str:
     return f"{_REASONS[reasons]}{joint}{_DECISIONS[decisions]}."
 
 
-def _reason_findings(found: GcigAudit) -> list[str]:
-    if found is NOT_COMPARED:
-        return [
-            f"GCIG is not defined on these rows: fewer than two groups have {SMALLEST_CELL} rows of each "
-            "label, so that no typical members can be compared. Audit more rows, merge groups, or give the "
-            "training rows as the reference."
-        ]
+def _reason_findings(record: AuditRecord) -> list[str]:
+    found = record.procedural
     if math.isnan(found.gcig.value):
-        return ["GCIG is not defined on these rows: the model gives no reasons that could be compared."]
+        return [_why_undefined(record)]
     measured = (
-        "The reasons for a person's score change by "
-        f"{_range(found.gcig)} on average (GCIG) when the person is compared with the typical member of one "
-        "group or of another."
+        f"The reasons for a person's score change by {_range(found.gcig)} on average (GCIG) between "
+        "comparing the person with the typical member of one group and with that of another."
     )
     if math.isnan(found.p_value):
         return [
-            f"{measured} What chance alone gives could not be measured on these rows: not enough evidence."
+            f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
     here = found.excess.value + found.noise_floor.value
-    if abs(here - found.gcig.value) > 1e-9:  # the model brought its own baselines
-        measured += f" With typical members of the audited rows, not of training, it is {here:.3f}."
+    if abs(here - found.gcig.value) > 1e-9:  # the model brought its own references
+        measured += f" With typical members of the audited rows, not of the training rows, it is {here:.3f}."
     lines = [
-        f"{measured} When group labels are shuffled it is {found.noise_floor.value:.3f} by chance alone"
+        f"{measured} If group labels are shuffled, it is {found.noise_floor.value:.3f} by chance alone"
         + (f", so {found.excess.value:.3f} is more than chance explains." if found.excess.value > 0 else "."),
         _evidence(found),
     ]
     if found.columns and found.evidence == "disparity":
         first = found.columns[0]
         lines.append(
-            f"The column that drives the difference most is {first.column!r} ({first.share:.0%} of it): it "
-            f"speaks more for the positive class when a person is compared with group {first.towards!r}."
+            f"The column that contributes most to the difference is {first.column!r} ({first.share:.0%}): it "
+            f"favours the positive class more if a person is compared with group {first.towards!r}."
         )
     if len(found.pairs) > 1:
         worst = max(found.pairs, key=lambda pair: (not math.isnan(pair.gcig.value), pair.gcig.value))
         lines.append(
-            f"The groups whose reasons are furthest apart are {worst.first!r} and {worst.second!r}: "
+            f"The groups whose reasons differ most are {worst.first!r} and {worst.second!r}: "
             f"{_range(worst.gcig)}."
         )
     return lines
 
 
+def _why_undefined(record: AuditRecord) -> str:
+    if len(record.procedural.compared_groups) < 2:
+        return (
+            f"GCIG is not defined on these rows: fewer than two groups have {record.min_cell} rows of each "
+            "label, so there are no typical members to compare. Audit more rows, merge groups, or pass the "
+            "training rows as the reference."
+        )
+    return "GCIG is not defined on these rows: the model gives no reasons that could be compared."
+
+
 def _evidence(found: GcigAudit) -> str:
     p = f"{found.p_value:.3f}".rstrip("0")
+    reached = f"Shuffled groups reach a value as large with probability {p}"
     if found.evidence == "disparity":
         small = (
-            "" if found.excess.value >= MATERIAL else f", though the difference is small (under {MATERIAL})"
+            "" if found.excess.value >= MATERIAL else f", although the difference is small (under {MATERIAL})"
         )
-        return (
-            f"Shuffled groups reach a value as large with probability {p}: chance alone is an unlikely "
-            f"explanation{small}."
-        )
+        return f"{reached}: chance alone is an unlikely explanation{small}."
     if found.evidence == "none":
         return (
-            f"Shuffled groups reach a value as large with probability {p}, and a difference of {MATERIAL} or "
-            "more would have been seen: there is no evidence that reasons depend on the group."
+            f"{reached}, and a difference of {MATERIAL} or more would have been detected: there is no "
+            "evidence that reasons depend on the group."
         )
     return (
-        f"Shuffled groups reach a value as large with probability {p}, and a difference of {MATERIAL} or "
-        "more cannot be ruled out with so few rows: not enough evidence."
+        f"{reached}, and a difference of {MATERIAL} or more cannot be ruled out with so few rows: not enough "
+        "evidence."
     )
 
 
-def _outcome_findings(found: OutcomeAudit, groups: Sequence[GroupAudit]) -> list[str]:
-    lines = []
-    rates = {g.group: g.selection_rate.value for g in groups if not math.isnan(g.selection_rate.value)}
+def _outcome_findings(record: AuditRecord) -> list[str]:
+    lines, found = [], record.outcome
+    rates = {g.group: g.selection_rate.value for g in record.groups if not math.isnan(g.selection_rate.value)}
     if len(rates) > 1 and not math.isnan(found.selection_rate_ratio.value):
         low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         kept = "meets" if found.selection_rate_ratio.value >= FOUR_FIFTHS else "is below"
@@ -155,55 +150,79 @@ def _outcome_findings(found: OutcomeAudit, groups: Sequence[GroupAudit]) -> list
     if not math.isnan(found.eo_gap.value):
         lines.append(
             f"Error rates differ between the groups by {_range(found.eo_gap)} in total (equalized odds gap); "
-            f"an exactly fair model would show {found.eo_noise_floor:.3f} on so many rows."
+            f"an exactly fair model would show {found.eo_noise_floor:.3f} on this many rows."
         )
     return lines
 
 
-def _utility_findings(found: OutcomeAudit) -> list[str]:
-    return [
+def _utility_finding(found: OutcomeAudit) -> str:
+    return (
         f"The model ranks a positive case above a negative one with probability (AUC) {_range(found.auc)}, "
-        f"and decides {found.accuracy.value:.1%} of the cases as their labels say."
-    ]
+        f"and its decision agrees with the label in {found.accuracy.value:.1%} of cases."
+    )
 
 
-def _cautions(
-    subject: Subject, outcome: OutcomeAudit, groups: Sequence[GroupAudit], found: GcigAudit
-) -> list[str]:
+def _cautions(record: AuditRecord) -> list[str]:
+    return [*_data_cautions(record), *_explanation_cautions(record)]
+
+
+def _data_cautions(record: AuditRecord) -> list[str]:
+    """Return the cautions about the rows: suppression and proxies of the group."""
     lines = []
-    if outcome.collapsed:
+    if record.outcome.collapsed:
         lines.append(
-            "The model decides nearly all cases alike or hardly ranks them: equal treatment is cheap then."
+            "The model decides nearly all cases alike or hardly ranks them: equal treatment is then no merit."
         )
-    if found.effective_columns < FEW_COLUMNS:
+    small = [g.group for g in record.groups if g.n_rows is None]
+    if small:
         lines.append(
-            f"The model lives on {found.effective_columns:.1f} columns. GCIG is small for a model of one "
-            "column whatever it does, so a small value says little here."
+            f"Groups with fewer than {record.min_cell} rows are suppressed, and not counted among the rows: "
+            f"{_listed(small)}."
         )
-    if small := [g.group for g in groups if g.n_rows is None]:
+    if record.suppressed_cells:
         lines.append(
-            f"Groups with fewer than {SMALLEST_CELL} rows are neither shown nor counted among the rows: "
-            f"{', '.join(map(repr, small[:10]))}."
+            f"Differences between groups leave out cells with fewer than {record.min_cell} rows: "
+            f"{'; '.join(record.suppressed_cells[:10])}."
+        )
+    if record.proxy_columns:
+        lines.append(
+            f"The model can read the protected attribute ({' & '.join(record.subject.sensitive)}) from "
+            f"column {_listed(record.proxy_columns)} of the table."
+        )
+    return lines
+
+
+def _explanation_cautions(record: AuditRecord) -> list[str]:
+    """Return the cautions about GCIG."""
+    lines, found = [], record.procedural
+    if found.sampled_rows is not None:
+        lines.append(f"Reasons were computed for a random sample of {found.sampled_rows:,} rows.")
+    if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
+        lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
+    if found.effective_columns < _FEW_COLUMNS:
+        lines.append(
+            f"The model relies on {found.effective_columns:.1f} columns. GCIG is small for any model of one "
+            "column, so a small value says little here."
         )
     if found.undefined_rows:
         lines.append(
             f"{found.undefined_rows} rows have no reasons that could differ, and are left out of GCIG."
         )
-    if found.clipped > MANY_CLIPPED:
+    if found.clipped > _MANY_CLIPPED:
         lines.append(
-            f"{found.clipped:.0%} of the model's probabilities are nearer to 0 or 1 than 0.001 and were "
-            "moved there before taking logits: reasons of very confident predictions are understated."
+            f"{found.clipped:.0%} of the model's probabilities are within 0.001 of 0 or 1 and were clipped "
+            "before taking logits: reasons of very confident predictions are understated."
         )
     if not math.isnan(found.standard_error) and found.standard_error > 0.1 * found.gcig.value:
-        lines.append(
-            f"The reasons were sampled: GCIG has a standard error of {found.standard_error:.4f} from that."
-        )
-    if subject.explanation == "Shapley values":
+        lines.append(f"Sampling the reasons adds a standard error of {found.standard_error:.4f} to GCIG.")
+    if record.subject.explanation == "Shapley values":
         lines.append("Reasons are Shapley values of the logit on the original columns.")
-    lines.append(
-        "Values of GCIG are comparable between models on the same columns, not between tables with others."
-    )
+    lines.append("GCIG can be compared between models on the same columns, but not between different tables.")
     return lines
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:10]))
 
 
 def _range(value: Interval) -> str:

@@ -30,7 +30,8 @@ from gcig.experiments.summary import (
     spreads,
 )
 from gcig.methods.registry import METHODS
-from gcig.metrics.procedural import Explained, measure
+from gcig.metrics.evaluation import sum_reasons
+from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
@@ -174,18 +175,21 @@ def measure_references(
             adapted = adapt(model.fit(X, y, sensitive_features=a), X)
         inputs = adapted.encode(X, a)
         new_X, new_y, new_a = table.rows(test)
+        explained = EncodedRows(
+            adapted.encode(new_X, new_a), new_y.to_numpy(), table.groups.codes[test], test, None
+        )
         for kind in REFERENCES:
             values = typical_members(inputs, y.to_numpy(), table.groups.codes[train], kind)
-            explained = Explained(
-                explainer=adapted.explainer,
-                inputs=adapted.encode(new_X, new_a),
-                labels=new_y.to_numpy(),
-                baselines=values.astype(np.float32),
-                origin=adapted.origin,
-                n_columns=len(adapted.original_names),
+            sums = sum_reasons(
+                adapted,
+                explained,
+                values.astype(np.float32),
+                Definition(columns="raw"),
+                n_groups=len(table.groups.names),
+                streams=RandomStreams.spawn(seed),
             )
             place = {"dataset": table.name, "method": method, "fold": fold, "seed": seed}
-            found.append({**place, "reference": kind, "gcig_raw": _gcig_raw(explained)})
+            found.append({**place, "reference": kind, "gcig_raw": sums.gcig})
     return found
 
 
@@ -214,11 +218,6 @@ def reference_tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
             digits=2,
         )
     }
-
-
-def _gcig_raw(explained: Explained) -> float:
-    found = measure(explained, Definition())
-    return float(found.rows["raw", "l1"][found.defined["raw"]].mean())
 
 
 def _compare_norms(frame: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of utility, of outcome fairness and of procedural fairness."""
+"""All measuring: utility, outcome fairness and procedural fairness, for evaluation, audits and training."""
 
 from gcig.metrics.evaluation import evaluate, gcig_score
 from gcig.metrics.outcome import (

@@ -1,4 +1,4 @@
-r"""What an exactly fair model scores by chance.
+r"""The noise floor: the equalized odds gap that an exactly fair model shows by chance.
 
 In a model with the same true positive rate in every group, the *observed* rates still differ, because a
 cell of n rows has a binomial count. With independent cells :math:`X_g \sim B(n_g, r) / n_g` of distribution
@@ -8,8 +8,8 @@ function :math:`F_g`, the expected range is
    = \int_0^1 1 - \prod_g F_g(t) - \prod_g \bigl(1 - F_g(t)\bigr) \, dt ,
 
 and the integrand is a step function with jumps at the points :math:`k / n_g`. The sum over its steps is
-exact for any number of groups, so no simulation is needed. The larger of two ranges has no such formula;
-its expectation is simulated with a fixed seed (standard error: 1 % of its standard deviation).
+exact for any number of groups. The larger of two ranges has no such formula; its expectation is simulated
+with a fixed seed (standard error: 1 % of its standard deviation).
 """
 
 import math
@@ -17,28 +17,53 @@ import math
 import numpy as np
 from scipy.special import bdtr
 
-from gcig.metrics.confusion import Floats
+from gcig.metrics.rates import Aggregate, Confusion, Floats, Mask, quotient
 
-__all__ = ["expected_range", "expected_worst_range"]
+__all__ = ["expected_range", "expected_worst_range", "noise_floor"]
 
 # Beyond this many standard deviations from its mean a binomial holds less than 1e-15 of its mass; the slack
-# keeps the bound for the skewed, nearly Poisson, cells.
-TAIL = 10.0
-SLACK = 30.0
-DRAWS = 10_000
+# keeps that bound for skewed, nearly Poisson, cells.
+_TAIL = 10.0
+_SLACK = 30.0
+_DRAWS = 10_000
 
 
-def expected_range(sizes: Floats, rate: float) -> float:
-    """Expected largest minus smallest observed rate of groups that share one true rate; exact.
+def noise_floor(confusion: Confusion, agg: Aggregate = "sum", *, min_cell: int = 1) -> float:
+    """Compute the expected gap of an exactly fair model with the same rates and cell sizes.
+
+    The rate of a label is pooled over the groups whose cells enter the gap. NaN if the gap is undefined.
 
     Parameters
     ----------
-    sizes : (groups,) rows of each group; rounded to whole rows.
-    rate : the shared rate.
+    agg : {"sum", "worst"}
+        "sum" is exact; "worst" is simulated.
+    min_cell : int
+        Cells with fewer rows are left out, as they are of the gap.
+    """
+    kept, sizes = confusion.kept_cells(min_cell), confusion.sizes
+    counts = np.swapaxes(confusion.counts, 0, 1) * kept[..., None]  # (labels, groups, predictions)
+    rates = quotient(counts[..., 1].sum(axis=1), counts.sum(axis=(1, 2)))
+    if (kept.sum(axis=1) < 2).any() and not kept.all():
+        return math.nan
+    if agg == "worst":
+        return expected_worst_range(sizes, rates, kept)
+    return sum(expected_range(sizes[y, kept[y]], float(rates[y])) for y in range(2))
+
+
+def expected_range(sizes: Floats, rate: float) -> float:
+    """Compute the expected largest minus smallest observed rate of groups that share one true rate.
+
+    Parameters
+    ----------
+    sizes : (groups,)
+        Rows per group; rounded to whole rows.
+    rate : float
+        The shared rate.
 
     Returns
     -------
-    NaN where a group has no rows or the rate is not defined.
+    float
+        NaN if a group has no rows or the rate is undefined.
 
     Examples
     --------
@@ -62,32 +87,41 @@ def expected_range(sizes: Floats, rate: float) -> float:
 
 
 def _distribution(n: int, rate: float) -> tuple[Floats, Floats]:
-    """Jumps k / n of the distribution function of B(n, rate) / n, and its values there (tails cut)."""
-    reach = TAIL * math.sqrt(n * rate * (1 - rate)) + SLACK
+    """Return the jumps k / n of the distribution function of B(n, rate) / n, and its values there."""
+    reach = _TAIL * math.sqrt(n * rate * (1 - rate)) + _SLACK
     k = np.arange(max(0, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
     cumulative = np.asarray(bdtr(k.astype(np.float64), n, rate), dtype=np.float64)
     cumulative[-1] = 1.0
     return k / n, cumulative
 
 
-def expected_worst_range(sizes: Floats, rates: Floats, *, draws: int = DRAWS, seed: int = 0) -> float:
-    """Expected larger one of several ranges, by simulation with a fixed seed.
+def expected_worst_range(
+    sizes: Floats, rates: Floats, kept: Mask | None = None, *, draws: int = _DRAWS, seed: int = 0
+) -> float:
+    """Estimate the expected larger one of several ranges by simulation with a fixed seed.
 
     Parameters
     ----------
-    sizes : (labels, groups) rows of each cell; rounded to whole rows.
-    rates : (labels,) the rate that the groups share, given the label.
+    sizes : (labels, groups)
+        Rows per cell; rounded to whole rows.
+    rates : (labels,)
+        The rate that the groups share, given the label.
+    kept : (labels, groups), optional
+        The cells that enter the ranges; by default all.
 
     Examples
     --------
-    Four cells of one row: the larger range is 0 only where both labels agree, 3/4 is expected.
+    Four cells of one row: the larger range is 0 only if both labels agree, so 3/4 is expected.
 
     >>> round(expected_worst_range(np.ones((2, 2)), np.array([0.5, 0.5])), 1)
     0.8
     """
     rows = np.rint(sizes).astype(np.int64)
-    if np.isnan(rates).any() or not (rows > 0).all():
+    used = np.ones(rows.shape, dtype=np.bool_) if kept is None else kept
+    if np.isnan(rates).any() or not (rows[used] > 0).all():
         return math.nan
     rng = np.random.default_rng(seed)
-    observed = rng.binomial(rows, rates[:, None], size=(draws, *rows.shape)) / rows
-    return float(np.ptp(observed, axis=2).max(axis=1).mean())
+    observed = rng.binomial(rows, rates[:, None], size=(draws, *rows.shape)) / np.maximum(rows, 1)
+    highest = np.where(used, observed, -np.inf).max(axis=2)
+    lowest = np.where(used, observed, np.inf).min(axis=2)
+    return float((highest - lowest).max(axis=1).mean())

@@ -1,16 +1,31 @@
 """Outcome fairness: how far the decisions differ between groups.
 
-Every function has the form ``f(y_true, y_pred, *, sensitive_features, sample_weight=None)``. A rate whose
-(label, group) cell holds no rows is NaN, and so is a difference that needs it; a warning names the cell.
+Every function has the form ``f(y_true, y_pred, *, sensitive_features, sample_weight=None, min_cell=1)``. The
+rate of a (label, group) cell without rows is NaN, and so is a difference that needs it; a warning names the
+cell. With ``min_cell`` above 1, differences leave out the rates of cells with fewer rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from gcig._validation import InputError, Labels, check_groups, check_labels, check_sample_weight
-from gcig.metrics.confusion import Codes, Confusion
-from gcig.metrics.rates import Aggregate, combine, noise_floor, rates_by_group, ratio, spread, warn_missing
+from gcig._validation import Labels, check_groups, check_labels, check_sample_weight
+from gcig.metrics.noise_floor import noise_floor
+from gcig.metrics.rates import (
+    Aggregate,
+    Codes,
+    Confusion,
+    Floats,
+    base_rates,
+    combine,
+    gap,
+    precisions,
+    ratio,
+    selection_rates,
+)
+from gcig.metrics.sample import check_binary
 from gcig.records import GroupRates
 
 __all__ = [
@@ -31,15 +46,19 @@ def equalized_odds_gap(
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     agg: Aggregate = "sum",
+    min_cell: int = 1,
 ) -> float:
-    """Difference of the error rates between groups: TPR difference and FPR difference.
+    """Compute the difference of the error rates between groups: TPR difference and FPR difference.
 
     For more than two groups each difference is the largest minus the smallest rate.
 
     Parameters
     ----------
-    agg : "sum" of the two differences, or the "worst" (larger) one, which is Fairlearn's
+    agg : {"sum", "worst"}
+        The sum of the two differences, or the larger one, which is Fairlearn's
         ``equalized_odds_difference``.
+    min_cell : int
+        Rates of (label, group) cells with fewer rows are left out; 1 leaves out none.
 
     Examples
     --------
@@ -52,9 +71,11 @@ def equalized_odds_gap(
     0.5
     """
     _check_agg(agg)
-    confusion, names = _counted(y_true, y_pred, sensitive_features, sample_weight)
-    warn_missing(confusion, names)
-    return combine(agg, spread(confusion.tpr), spread(confusion.fpr))
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names, min_cell)
+    kept = confusion.kept_cells(min_cell)
+    fpr_gap, tpr_gap = (gap(confusion.rates[y], kept[y]) for y in range(2))
+    return float(combine(agg, tpr_gap, fpr_gap))
 
 
 def eo_noise_floor(
@@ -64,12 +85,13 @@ def eo_noise_floor(
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     agg: Aggregate = "sum",
+    min_cell: int = 1,
 ) -> float:
-    """Equalized odds gap that an exactly fair model with the same rates and cell sizes has on average.
+    """Compute the equalized odds gap that an exactly fair model with the same rates and cell sizes expects.
 
     Each (label, group) cell is binomial with the rate of its label pooled over the groups. "sum" is exact
-    (see ``gcig.metrics.noise_floor``); "worst" is simulated with a fixed seed. With weights, a cell counts
-    as many rows as its weights are worth (Kish's effective size).
+    (see `gcig.metrics.noise_floor`); "worst" is simulated with a fixed seed. With weights, the size of a
+    cell is its effective size (Kish). The parameters are those of `equalized_odds_gap`.
 
     Examples
     --------
@@ -80,71 +102,95 @@ def eo_noise_floor(
     0.6094
     """
     _check_agg(agg)
-    confusion, names = _counted(y_true, y_pred, sensitive_features, sample_weight)
-    warn_missing(confusion, names)
-    return noise_floor(confusion, agg)
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names, min_cell)
+    return noise_floor(confusion, agg, min_cell=min_cell)
 
 
 def delta_tpr(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    min_cell: int = 1,
 ) -> float:
-    """Largest minus smallest true positive rate over the groups.
+    """Compute the largest minus the smallest true positive rate over the groups.
 
     Examples
     --------
     >>> delta_tpr([1, 1, 1, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, names = _counted(y_true, y_pred, sensitive_features, sample_weight)
-    warn_missing(confusion, names, labels=(1,))
-    return spread(confusion.tpr)
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names, min_cell, labels=(1,))
+    return float(gap(confusion.rates[1], confusion.kept_cells(min_cell)[1]))
 
 
 def delta_fpr(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    min_cell: int = 1,
 ) -> float:
-    """Largest minus smallest false positive rate over the groups.
+    """Compute the largest minus the smallest false positive rate over the groups.
 
     Examples
     --------
     >>> delta_fpr([0, 0, 0, 0], [1, 0, 0, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, names = _counted(y_true, y_pred, sensitive_features, sample_weight)
-    warn_missing(confusion, names, labels=(0,))
-    return spread(confusion.fpr)
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names, min_cell, labels=(0,))
+    return float(gap(confusion.rates[0], confusion.kept_cells(min_cell)[0]))
 
 
 def demographic_parity_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    min_cell: int = 1,
 ) -> float:
-    """Largest minus smallest selection rate over the groups; the labels play no part.
+    """Compute the largest minus the smallest selection rate over the groups; labels are not used.
 
     Examples
     --------
     >>> demographic_parity_difference([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    return spread(_counted(y_true, y_pred, sensitive_features, sample_weight)[0].selection_rate)
+    confusion, _ = _count(y_true, y_pred, sensitive_features, sample_weight)
+    return float(gap(selection_rates(confusion.counts), confusion.kept_groups(min_cell)))
 
 
 def selection_rate_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    min_cell: int = 1,
 ) -> float:
-    """Smallest over largest selection rate (the four-fifths rule asks for 0.8); NaN where nobody is selected.
+    """Compute the smallest over the largest selection rate; NaN if nobody is selected.
+
+    The four-fifths rule asks for at least 0.8.
 
     Examples
     --------
     >>> selection_rate_ratio([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    return ratio(_counted(y_true, y_pred, sensitive_features, sample_weight)[0].selection_rate)
+    confusion, _ = _count(y_true, y_pred, sensitive_features, sample_weight)
+    return float(ratio(selection_rates(confusion.counts), confusion.kept_groups(min_cell)))
 
 
 def group_rates(
     y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None
 ) -> dict[str, GroupRates]:
-    """Base, selection, true and false positive rate and precision of every group.
+    """Compute base rate, selection rate, true and false positive rate and precision of every group.
 
     Examples
     --------
@@ -152,30 +198,49 @@ def group_rates(
     >>> rates["f"].fpr, rates["m"].tpr, rates["m"].ppv
     (1.0, 0.0, nan)
     """
-    confusion, names = _counted(y_true, y_pred, sensitive_features, sample_weight)
-    warn_missing(confusion, names)
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names)
     return {rates.group: rates for rates in rates_by_group(confusion, names)}
 
 
-def check_binary(y: ArrayLike, *, n_rows: int | None = None, name: str = "y_true") -> Labels:
-    """Labels of two classes, where 0 and 1 are taken as such even if only one of them occurs."""
-    try:
-        return check_labels(y, n_rows=n_rows, classes=(0, 1), name=name)
-    except InputError:
-        return check_labels(y, n_rows=n_rows, name=name)
+def rates_by_group(
+    confusion: Confusion,
+    names: Sequence[str],
+    *,
+    mean_scores: Floats | None = None,
+    calibration_errors: Floats | None = None,
+) -> tuple[GroupRates, ...]:
+    """Return the record of every group, in the order of ``names``."""
+    unknown, base = np.full(len(names), np.nan), base_rates(confusion.counts)
+    score = unknown if mean_scores is None else mean_scores
+    rates = {
+        "base_rate": base,
+        "selection_rate": selection_rates(confusion.counts),
+        "tpr": confusion.rates[1],
+        "fpr": confusion.rates[0],
+        "ppv": precisions(confusion.counts),
+        "mean_score": score,
+        "calibration": score - base,
+        "calibration_error": unknown if calibration_errors is None else calibration_errors,
+    }
+    n_rows = confusion.n_rows.sum(axis=1)
+    return tuple(
+        GroupRates(name, int(n_rows[g]), **{rate: float(of[g]) for rate, of in rates.items()})
+        for g, name in enumerate(names)
+    )
 
 
 def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
-    """Decisions for rows with these labels, in the same classes."""
+    """Check decisions for rows with these labels, in the same classes."""
     return check_labels(
         y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", paired_with="y_true"
     ).codes
 
 
-def _counted(
+def _count(
     y_true: ArrayLike, y_pred: ArrayLike, sensitive_features: Any, sample_weight: ArrayLike | None
 ) -> tuple[Confusion, tuple[str, ...]]:
-    """Checked inputs as counts, with the names of the groups."""
+    """Check the inputs and count them; return the counts and the names of the groups."""
     labels = check_binary(y_true)
     decisions = check_decisions(y_pred, labels)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")

@@ -7,19 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import Groups, InputError, check_groups, check_sample_weight
-from gcig.metrics.confusion import Codes, Confusion, Floats
-from gcig.metrics.outcome import check_binary, check_decisions
-from gcig.metrics.rates import (
-    calibration_by_group,
-    combine,
-    noise_floor,
-    rates_by_group,
-    ratio,
-    spread,
-    warn_missing,
-)
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed, log_loss, roc_auc
+from gcig.adapters import Outputs
+from gcig.metrics.noise_floor import noise_floor
+from gcig.metrics.outcome import check_decisions, rates_by_group
+from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.rates import Codes, Floats, combine, gap, ratio, selection_rates
+from gcig.metrics.sample import check_binary
+from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
 from gcig.records import Evaluation
+from gcig.records.audit import SMALLEST_CELL
 
 __all__ = ["assess", "evaluate_predictions"]
 
@@ -33,22 +29,29 @@ def evaluate_predictions(
     y_expected: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     threshold: float = 0.5,
+    min_cell: int = SMALLEST_CELL,
 ) -> Evaluation:
-    """The evaluation of predictions without their model, such as pooled out-of-fold predictions.
+    """Evaluate predictions without their model, such as pooled out-of-fold predictions.
 
     The fields of GCIG stay undefined.
 
     Parameters
     ----------
-    y_score : (n,) probability of the second class.
-    y_pred : decisions, where they are not ``y_score >= threshold``; the record's threshold is then NaN.
-    y_expected : (n,) chance that a row is decided to be of the second class, for models that draw their
-        decisions; in the place of ``y_pred``. Rates are then expected rates.
+    y_score : array of shape (n,)
+        The probability of the second class.
+    y_pred : array of shape (n,), optional
+        Decisions, if they are not ``y_score >= threshold``; the record's threshold is then NaN.
+    y_expected : array of shape (n,), optional
+        The probability that a row is decided to be of the second class, for models that draw their
+        decisions at random; instead of ``y_pred``. Rates are then expected rates.
+    min_cell : int
+        Gaps leave out the rates of (label, group) cells with fewer rows; 1 suppresses nothing.
 
     Examples
     --------
     >>> y_true, y_score = [0, 1, 0, 1, 1, 0], [0.1, 0.9, 0.6, 0.4, 0.8, 0.3]
-    >>> result = evaluate_predictions(y_true, y_score, sensitive_features=["f", "f", "f", "m", "m", "m"])
+    >>> sex = ["f", "f", "f", "m", "m", "m"]
+    >>> result = evaluate_predictions(y_true, y_score, sensitive_features=sex, min_cell=1)
     >>> round(result.auc, 3), result.eo_gap, result.gcig
     (0.889, 1.0, nan)
     """
@@ -70,6 +73,7 @@ def evaluate_predictions(
         groups,
         weights,
         threshold=threshold if y_pred is None and y_expected is None else math.nan,
+        min_cell=min_cell,
     )
 
 
@@ -82,42 +86,45 @@ def assess(
     *,
     threshold: float,
     probabilistic: bool = True,
+    min_cell: int = SMALLEST_CELL,
 ) -> Evaluation:
-    """The evaluation of checked arrays; likelihood and calibration are those of probabilities only.
+    """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
 
-    ``predictions`` are decisions of 0 and 1, or chances of a decision for 1, whose rates are expected rates.
+    ``predictions`` are 0 and 1, or probabilities of a decision for 1, whose rates are expected rates.
     """
-    n_groups = len(groups.names)
-    confusion = Confusion.count(labels, predictions, groups.codes, n_groups, weights)
-    warn_missing(confusion, groups.names)
-    mean_score, calibration_error = (
-        calibration_by_group(labels, scores, groups.codes, n_groups, weights)
-        if probabilistic
-        else (None, None)
-    )
-    auc = roc_auc(labels, scores, weights)
-    tpr_difference, fpr_difference = spread(confusion.tpr), spread(confusion.fpr)
+    sums = OutcomeSums(len(groups.names), probabilistic=probabilistic)
+    sums.add(labels, Outputs(scores, np.asarray(predictions, np.float64)), groups.codes, weights)
+    confusion = sums.confusion
+    confusion.warn_if_undefined(groups.names, min_cell)
+    auc, cells = sums.ranking().area, confusion.kept_cells(min_cell)
+    fpr_gap, tpr_gap = (gap(confusion.rates[y], cells[y]) for y in range(2))
+    selected, large = selection_rates(confusion.counts), confusion.kept_groups(min_cell)
     return Evaluation(
         n_rows=len(labels),
         threshold=float(threshold),
-        f1=f1(confusion.pooled),
+        f1=float(f1(confusion.pooled)),
         auc=auc,
-        accuracy=accuracy(confusion.pooled),
-        balanced_accuracy=balanced_accuracy(confusion.pooled),
-        log_loss=log_loss(labels, scores, weights) if probabilistic else math.nan,
+        accuracy=float(accuracy(confusion.pooled)),
+        balanced_accuracy=float(balanced_accuracy(confusion.pooled)),
+        log_loss=sums.log_loss,
         selection_rate=float(confusion.pooled[:, 1].sum() / confusion.pooled.sum()),
-        eo_gap=combine("sum", tpr_difference, fpr_difference),
-        eo_worst=combine("worst", tpr_difference, fpr_difference),
-        eo_noise_floor=noise_floor(confusion, "sum"),
-        eo_worst_noise_floor=noise_floor(confusion, "worst"),
-        delta_tpr=tpr_difference,
-        delta_fpr=fpr_difference,
-        demographic_parity_difference=spread(confusion.selection_rate),
-        selection_rate_ratio=ratio(confusion.selection_rate),
+        eo_gap=float(combine("sum", tpr_gap, fpr_gap)),
+        eo_worst=float(combine("worst", tpr_gap, fpr_gap)),
+        eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
+        eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
+        delta_tpr=float(tpr_gap),
+        delta_fpr=float(fpr_gap),
+        demographic_parity_difference=float(gap(selected, large)),
+        selection_rate_ratio=float(ratio(selected, large)),
         collapsed=has_collapsed(confusion.pooled, auc),
         groups=rates_by_group(
-            confusion, groups.names, mean_score=mean_score, calibration_error=calibration_error
+            confusion,
+            groups.names,
+            mean_scores=sums.mean_scores if probabilistic else None,
+            calibration_errors=sums.calibration_errors if probabilistic else None,
         ),
+        min_cell=min_cell,
+        suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
     )
 
 
@@ -125,7 +132,7 @@ def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[n
     given = np.asarray(values)
     if given.shape != (n_rows,):
         raise InputError(
-            f"{name} has shape {given.shape}, where ({n_rows},) is needed: one probability of the second "
+            f"{name} has shape {given.shape}, but ({n_rows},) is needed: one probability of the second "
             "class per row, such as predict_proba(X)[:, 1]."
         )
     if given.dtype not in (np.float32, np.float64):

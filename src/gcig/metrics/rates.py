@@ -1,6 +1,12 @@
-"""From confusion counts to rates, and from rates to differences between groups: pure functions."""
+"""Confusion counts per group, and the rates and gaps computed from them.
+
+Functions of counts take arrays of shape (..., groups, 2, 2), so one call serves a single table and a thousand
+bootstrap draws alike. ``counts[..., g, y, d]`` is the weight of the rows of group g with label y predicted d.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -8,109 +14,209 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._warnings import warn_caller
-from gcig.metrics.confusion import Codes, Confusion, Floats, quotient
-from gcig.metrics.noise_floor import expected_range, expected_worst_range
-from gcig.records import GroupRates
 
 __all__ = [
     "Aggregate",
-    "calibration_by_group",
+    "Codes",
+    "Confusion",
+    "Floats",
+    "Mask",
+    "base_rates",
     "combine",
-    "noise_floor",
-    "rates_by_group",
+    "gap",
+    "label_rates",
+    "precisions",
+    "quotient",
     "ratio",
-    "spread",
-    "warn_missing",
+    "selection_rates",
 ]
 
 Aggregate = Literal["sum", "worst"]
-CALIBRATION_BINS = 10
+Floats = NDArray[np.float64]
+Codes = NDArray[np.integer]
+Mask = NDArray[np.bool_]
 
 
-def spread(rates: Floats) -> float:
-    """Largest minus smallest; NaN where one of them is."""
-    return float(np.ptp(rates))
+def quotient(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide elementwise; 0/0 is NaN, without a warning."""
+    out = np.full(np.broadcast(numerator, denominator).shape, np.nan)
+    np.divide(numerator, denominator, out=out, where=denominator > 0)
+    return out
 
 
-def ratio(rates: Floats) -> float:
-    """Smallest over largest; NaN where one of them is, or all are 0."""
-    return float(quotient(rates.min(), rates.max()))
+def label_rates(counts: Floats) -> Floats:
+    """Return the share predicted 1 among the rows of each label, (..., 2, groups): FPR, then TPR."""
+    return np.swapaxes(quotient(counts[..., 1], counts.sum(axis=-1)), -1, -2)
 
 
-def combine(agg: Aggregate, tpr_difference: float, fpr_difference: float) -> float:
-    """Sum or larger one of the two differences; NaN where one of them is."""
-    both = np.array([tpr_difference, fpr_difference])
-    return float(both.sum() if agg == "sum" else both.max())
+def selection_rates(counts: Floats) -> Floats:
+    """Return the share of rows predicted 1, (..., groups)."""
+    return quotient(counts[..., 1].sum(axis=-1), counts.sum(axis=(-2, -1)))
 
 
-def noise_floor(confusion: Confusion, agg: Aggregate) -> float:
-    """Expected gap of an exactly fair model with the pooled rates and the cell sizes of ``confusion``."""
-    sizes, rates = confusion.sizes, confusion.pooled_rates
-    if agg == "worst":
-        return expected_worst_range(sizes, rates)
-    return sum(expected_range(of_label, float(rate)) for of_label, rate in zip(sizes, rates, strict=True))
+def base_rates(counts: Floats) -> Floats:
+    """Return the share of rows with label 1, (..., groups)."""
+    return quotient(counts[..., 1, :].sum(axis=-1), counts.sum(axis=(-2, -1)))
 
 
-def warn_missing(confusion: Confusion, names: Sequence[str], labels: Sequence[int] = (0, 1)) -> None:
-    """Say which (label, group) cells have no rows, so that rates of them are NaN."""
-    missing = [
-        f"label {y} in group {names[g]!r}"
-        for y in labels
-        for g in np.flatnonzero(confusion.sizes[y] == 0).tolist()
-    ]
-    if missing:
-        warn_caller(
-            f"No rows (or no weight) with {', '.join(missing)}: rates of these cells, and differences "
-            "between groups that need them, are NaN.",
-            UndefinedMetricWarning,
+def precisions(counts: Floats) -> Floats:
+    """Return the share with label 1 among the rows predicted 1, (..., groups)."""
+    return quotient(counts[..., 1, 1], counts[..., 1].sum(axis=-1))
+
+
+def gap(rates: Floats, kept: Mask | None = None) -> Floats:
+    """Return the largest minus the smallest rate over the last dimension.
+
+    NaN if one of the rates is NaN, or if fewer than two groups are kept.
+
+    >>> rates = np.array([0.2, 0.5, 0.9])
+    >>> float(gap(rates)), float(gap(rates, np.array([True, True, False])))
+    (0.7, 0.3)
+    """
+    chosen = _kept(rates, kept)
+    return np.asarray(np.ptp(chosen, axis=-1))
+
+
+def ratio(rates: Floats, kept: Mask | None = None) -> Floats:
+    """Return the smallest over the largest rate; NaN in the cases of `gap`, and if all rates are 0."""
+    chosen = _kept(rates, kept)
+    return quotient(chosen.min(axis=-1), chosen.max(axis=-1))
+
+
+def _kept(rates: Floats, kept: Mask | None) -> Floats:
+    if kept is None or kept.all():
+        return rates
+    if kept.sum() < 2:
+        return np.full((*rates.shape[:-1], 1), np.nan)
+    return np.asarray(rates[..., kept])
+
+
+def combine(agg: Aggregate, first: Floats, second: Floats) -> Floats:
+    """Return the sum or the larger one of two gaps; NaN if one of them is NaN."""
+    return np.asarray(first + second if agg == "sum" else np.maximum(first, second))
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts of rows by group, label and prediction; those of several batches are added with ``+``.
+
+    Attributes
+    ----------
+    counts : (groups, 2, 2)
+        Weight of the rows per group, label and prediction. A row whose decision is drawn at random counts
+        under both predictions by their probabilities: the counts are then expected counts.
+    squares : (groups, 2)
+        Sum of the squared weights per group and label.
+    n_rows : (groups, 2)
+        Number of rows per group and label, whatever their weight.
+    n_selected : (groups,)
+        Number of rows predicted 1, whatever their weight.
+    """
+
+    counts: Floats
+    squares: Floats
+    n_rows: NDArray[np.int64]
+    n_selected: Floats
+
+    @classmethod
+    def count(
+        cls,
+        labels: Codes,
+        predictions: Codes | Floats,
+        groups: Codes,
+        n_groups: int,
+        weights: Floats | None = None,
+    ) -> "Confusion":
+        """Count rows; ``predictions`` are 0 and 1, or the probability of a decision for 1.
+
+        >>> one = np.zeros(2, dtype=int)
+        >>> Confusion.count(one, np.array([0.25, 0.5]), one, 1).counts[0, 0]
+        array([1.25, 0.75])
+        """
+        index = 2 * groups.astype(np.int64) + labels
+
+        def total(values: Codes | Floats | None) -> Floats:
+            summed = np.bincount(index, values, minlength=2 * n_groups)
+            return summed.reshape(n_groups, 2).astype(np.float64)
+
+        n_rows, n_selected = total(None), total(predictions)
+        of_one = n_selected if weights is None else total(weights * predictions)
+        of_zero = total(1 - predictions if weights is None else weights * (1 - predictions))
+        return cls(
+            counts=np.stack([of_zero, of_one], axis=2),
+            squares=n_rows if weights is None else total(weights**2),
+            n_rows=n_rows.astype(np.int64),
+            n_selected=n_selected.sum(axis=1),
         )
 
+    def __add__(self, other: object) -> "Confusion":
+        if not isinstance(other, Confusion):
+            return NotImplemented
+        return Confusion(
+            self.counts + other.counts,
+            self.squares + other.squares,
+            self.n_rows + other.n_rows,
+            self.n_selected + other.n_selected,
+        )
 
-def rates_by_group(
-    confusion: Confusion,
-    names: Sequence[str],
-    *,
-    mean_score: Floats | None = None,
-    calibration_error: Floats | None = None,
-) -> tuple[GroupRates, ...]:
-    """The records of every group, in the order of ``names``."""
-    unknown = np.full(confusion.n_groups, np.nan)
-    score = unknown if mean_score is None else mean_score
-    rates = {
-        "base_rate": confusion.base_rate,
-        "selection_rate": confusion.selection_rate,
-        "tpr": confusion.tpr,
-        "fpr": confusion.fpr,
-        "ppv": confusion.ppv,
-        "mean_score": score,
-        "calibration": score - confusion.base_rate,
-        "calibration_error": unknown if calibration_error is None else calibration_error,
-    }
-    return tuple(
-        GroupRates(name, int(confusion.n_rows[g]), **{rate: float(of[g]) for rate, of in rates.items()})
-        for g, name in enumerate(names)
-    )
+    @cached_property
+    def pooled(self) -> Floats:
+        """The counts of all groups together, (2, 2)."""
+        return np.asarray(self.counts.sum(axis=0))
+
+    @cached_property
+    def rates(self) -> Floats:
+        """False and true positive rates, (2, groups)."""
+        return label_rates(self.counts)
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Effective number of rows per label and group, (2, groups): Kish's ``(sum w)^2 / sum w^2``.
+
+        It is the number of rows if all rows have equal weight.
+        """
+        return np.nan_to_num(quotient(self.counts.sum(axis=2) ** 2, self.squares)).T
+
+    @cached_property
+    def group_sizes(self) -> Floats:
+        """Effective number of rows per group, (groups,)."""
+        return np.nan_to_num(quotient(self.counts.sum(axis=(1, 2)) ** 2, self.squares.sum(axis=1)))
+
+    def kept_cells(self, min_cell: int) -> Mask:
+        """Return which cells enter gaps, (2, groups): all of them if ``min_cell`` is 1."""
+        return np.asarray((self.n_rows >= min_cell).T | (min_cell <= 1))
+
+    def kept_groups(self, min_cell: int) -> Mask:
+        """Return which groups enter gaps of selection rates, (groups,)."""
+        return np.asarray((self.n_rows.sum(axis=1) >= min_cell) | (min_cell <= 1))
+
+    def suppressed_cells(self, names: Sequence[str], min_cell: int) -> tuple[str, ...]:
+        """Return the names of the cells that gaps leave out."""
+        return _cell_names(~self.kept_cells(min_cell), names)
+
+    def warn_if_undefined(
+        self, names: Sequence[str], min_cell: int = 1, labels: Sequence[int] = (0, 1)
+    ) -> None:
+        """Warn if a gap is NaN, and name the cells that make it so."""
+        kept = self.kept_cells(min_cell)
+        chosen = np.isin(np.arange(2), labels)[:, None]
+        if empty := _cell_names((self.sizes == 0) & kept & chosen, names):
+            warn_caller(
+                f"No rows (or no weight) with {', '.join(empty)}: rates of these cells, and differences "
+                "between groups that need them, are NaN. Pass rows with every label in every group.",
+                UndefinedMetricWarning,
+            )
+        few = [y for y in labels if kept[y].sum() < 2 and not kept[y].all()]
+        if few:
+            left_out = _cell_names(~kept & chosen, names)
+            warn_caller(
+                f"Fewer than two groups have {min_cell} rows with label {' or '.join(map(str, few))}: "
+                f"differences between groups are NaN, because they leave out {', '.join(left_out)}. Pass "
+                "more rows, merge groups, or lower min_cell.",
+                UndefinedMetricWarning,
+            )
 
 
-def calibration_by_group(
-    labels: Codes,
-    probabilities: NDArray[np.floating],
-    groups: Codes,
-    n_groups: int,
-    weights: Floats | None = None,
-) -> tuple[Floats, Floats]:
-    """Mean score and expected calibration error (ten bins of equal width) of each group.
-
-    The error is the weighted mean over bins of ``|mean score - share with label 1|``.
-    """
-    bins = np.minimum((probabilities * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    index = groups * CALIBRATION_BINS + bins
-    weight = np.ones(len(labels)) if weights is None else weights
-
-    def total(values: Floats) -> Floats:
-        summed = np.bincount(index, values, minlength=n_groups * CALIBRATION_BINS)
-        return summed.reshape(n_groups, CALIBRATION_BINS).astype(np.float64, copy=False)
-
-    scores, size = total(weight * probabilities), total(weight).sum(axis=1)
-    error = np.abs(scores - total(weight * labels)).sum(axis=1)
-    return quotient(scores.sum(axis=1), size), quotient(error, size)
+def _cell_names(chosen: Mask, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the cells chosen by a mask (2, groups)."""
+    return tuple(f"label {y} in group {names[g]!r}" for y, g in np.argwhere(chosen).tolist())

@@ -1,7 +1,7 @@
-"""Checked rows, and the baselines that they are explained against."""
+"""Checked and encoded rows, random samples of them, and the references that they are compared with."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,24 +11,142 @@ from sklearn.exceptions import UndefinedMetricWarning
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel
-from gcig.core.references import cell_sums
-from gcig.metrics.confusion import Codes, Floats, quotient
-from gcig.metrics.outcome import check_binary
-from gcig.metrics.procedural import Explained
+from gcig.core.references import CellSums, cell_sums
+from gcig.metrics.rates import Codes, Floats, quotient
 
-__all__ = ["Reference", "Sample", "check_sample_labels", "reference_table"]
+__all__ = [
+    "EncodedRows",
+    "RandomStreams",
+    "Reference",
+    "Reservoir",
+    "Rows",
+    "Sample",
+    "cell_means",
+    "check_binary",
+    "check_sample_labels",
+    "comparable_groups",
+    "draw_sample",
+    "reference_table",
+    "sum_cells",
+]
 
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
+_SAMPLE_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Encoded rows, with label, group, weight and position in the whole table."""
+
+    inputs: Rows
+    labels: Codes
+    groups: Codes
+    positions: NDArray[np.int64]
+    weights: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Any) -> "EncodedRows":
+        weights = None if self.weights is None else self.weights[rows]
+        return EncodedRows(
+            self.inputs[rows], self.labels[rows], self.groups[rows], self.positions[rows], weights
+        )
+
+
+class RandomStreams(NamedTuple):
+    """Independent generators, so that one quantity never depends on whether another is computed."""
+
+    sample: np.random.Generator
+    blocks: np.random.Generator
+    draws: np.random.Generator
+    outcome: np.random.Generator
+    shuffles: np.random.Generator
+
+    @classmethod
+    def spawn(cls, random_state: int | np.random.Generator | None) -> "RandomStreams":
+        """Derive the generators from a seed or from another generator."""
+        if isinstance(random_state, np.random.Generator):
+            random_state = int(random_state.integers(2**63))
+        children = np.random.SeedSequence(random_state).spawn(len(cls._fields))
+        return cls(*map(np.random.default_rng, children))
+
+
+class Reservoir:
+    """Random sample of bounded size from batches of any number: the rows with the smallest random keys.
+
+    The sample depends on the generator and the order of the rows, not on how they are batched.
+
+    Parameters
+    ----------
+    size : int
+        The largest number of rows kept.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
+        self.size = size
+        self.rng = rng
+        self._keys: Floats = np.empty(0)
+        self._rows: EncodedRows | None = None
+        self.n_seen = 0
+
+    def add(self, offered: EncodedRows) -> None:
+        """Offer the rows of a batch."""
+        self.n_seen += len(offered)
+        keys = self.rng.random(len(offered))
+        if len(offered) > self.size:
+            few = np.argpartition(keys, self.size - 1)[: self.size]
+            keys, offered = keys[few], offered[few]
+        rows = offered if self._rows is None else _join(self._rows, offered)
+        keys = np.concatenate([self._keys, keys])
+        kept = np.argsort(keys)[: self.size]
+        self._keys, self._rows = keys[kept], rows[kept]
+
+    @property
+    def rows(self) -> EncodedRows:
+        """The sample in random order, so its first rows are a random sample as well."""
+        if self._rows is None:
+            raise ValueError("no rows were added")
+        return self._rows
+
+
+def _join(first: EncodedRows, second: EncodedRows) -> EncodedRows:
+    weights = None
+    if first.weights is not None and second.weights is not None:
+        weights = np.concatenate([first.weights, second.weights])
+    return EncodedRows(
+        np.concatenate([first.inputs, second.inputs]),
+        np.concatenate([first.labels, second.labels]),
+        np.concatenate([first.groups, second.groups]),
+        np.concatenate([first.positions, second.positions]),
+        weights,
+    )
+
+
+def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
+    """Return an empty sample with room for the rows to explain (None for all) and for probes."""
+    return Reservoir(max(_SAMPLE_ROWS, limit or 0), rng)
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Checked rows, with what they are explained against."""
+    """Checked rows in memory, and the references of the groups that are compared.
+
+    Attributes
+    ----------
+    labels, groups : the checked labels and groups.
+    rows : the encoded rows.
+    baselines : (2, compared groups, p) references; NaN for a cell without any.
+    compared : positions of the compared groups in ``groups.names``.
+    """
 
     labels: Labels
     groups: Groups
-    explained: Explained
+    rows: EncodedRows
+    baselines: Rows
+    compared: tuple[int, ...]
 
     @classmethod
     def check(
@@ -39,35 +157,87 @@ class Sample:
         sensitive_features: Any,
         reference: Reference | None,
         sample_weight: ArrayLike | None,
+        min_cell: int = 1,
     ) -> "Sample":
-        """Check everything once; baselines come from the reference, the model or the rows themselves."""
+        """Check all inputs once; the references come from ``reference``, the model or the rows themselves."""
         inputs = adapted.encode(X, sensitive_features)
         labels = check_sample_labels(y, len(inputs), adapted.classes)
-        names: tuple[str, ...] | None = None
-        baselines = adapted.baselines
+        sums, names, own = None, None, None
         if reference is not None:
-            baselines, names = _reference_baselines(adapted, reference, labels.classes)
-        elif baselines is not None:
-            names = adapted.groups
+            sums, names = _reference_sums(adapted, reference, labels.classes)
+        elif adapted.baselines is not None:
+            own, names = adapted.baselines, adapted.groups
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
-        if baselines is None:
-            baselines = _cell_means(inputs, labels.codes, groups)
-        _warn_missing_baselines(baselines, groups.names, labels.codes)
-        explained = Explained(
-            explainer=adapted.explainer,
-            inputs=inputs,
-            labels=labels.codes,
-            baselines=baselines,
-            origin=adapted.origin,
-            n_columns=len(adapted.original_names),
-            weights=check_sample_weight(sample_weight, len(inputs)),
-            sampled=_sampled(len(inputs), adapted.explainer.budget.rows),
-        )
-        return cls(labels, groups, explained)
+        if own is None and sums is None:
+            sums = sum_cells(inputs, labels.codes, groups.codes, len(groups.names))
+        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
+        baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
+        weights = check_sample_weight(sample_weight, len(inputs))
+        rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
+        sample = cls(labels, groups, rows, baselines, compared)
+        sample._warn_if_not_comparable(min_cell)
+        return sample
+
+    def _warn_if_not_comparable(self, min_cell: int) -> None:
+        """Warn if GCIG will be NaN for want of references."""
+        names = [self.groups.names[g] for g in self.compared]
+        missing = [
+            f"label {y} in group {names[g]!r}"
+            for y, g in np.argwhere(np.isnan(self.baselines).any(axis=2)).tolist()
+            if (self.labels.codes == y).any()
+        ]
+        remedy = "Pass reference=(X, y, sensitive_features) in which every label occurs in every group."
+        if missing:
+            warn_caller(
+                f"No rows with {', '.join(missing)} to estimate references from: GCIG of that label is NaN. "
+                f"{remedy}",
+                UndefinedMetricWarning,
+            )
+        elif len(names) < 2:
+            warn_caller(
+                f"GCIG is NaN: fewer than two groups have {min_cell} reference rows of each label. Pass more "
+                "rows, pass the training rows as reference=(X, y, sensitive_features), merge groups, or "
+                "lower min_cell.",
+                UndefinedMetricWarning,
+            )
+
+
+def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> tuple[int, ...]:
+    """Return the positions of the groups whose references are compared.
+
+    Parameters
+    ----------
+    counts : (2, groups)
+        Rows that the references are estimated from; None if the model brings its own references.
+    own : (2, groups, p)
+        The model's own references, or None.
+    min_cell : int
+        Groups with fewer rows of a label are left out. 1 keeps all groups: a missing reference then makes
+        GCIG NaN.
+    """
+    if own is not None:
+        return tuple(np.flatnonzero(np.isfinite(own).all(axis=(0, 2))).tolist())
+    enough = (np.asarray(counts) >= min_cell).all(axis=0) | (min_cell <= 1)
+    return tuple(np.flatnonzero(enough).tolist())
+
+
+def sum_cells(inputs: Rows, labels: Codes, groups: Codes, n_groups: int) -> CellSums:
+    """Sum encoded rows by (label, group) cell in double precision."""
+    return cell_sums(
+        torch.tensor(inputs, dtype=torch.float64),
+        torch.tensor(labels),
+        torch.tensor(groups),
+        n_groups=n_groups,
+    )
+
+
+def cell_means(sums: CellSums) -> Floats:
+    """Return the means of each cell, (2, groups, p); NaN for a cell without rows."""
+    return quotient(sums.sums.numpy(), sums.counts.double().unsqueeze(-1).numpy())
 
 
 def reference_table(reference: Reference | None) -> Any:
-    """The rows of a reference; None where there is none."""
+    """Return the rows of a reference, or None if there is none."""
     if reference is None:
         return None
     if not isinstance(reference, tuple) or len(reference) != 3:
@@ -75,17 +245,16 @@ def reference_table(reference: Reference | None) -> Any:
     return reference[0]
 
 
-def _sampled(n_rows: int, limit: int | None) -> NDArray[np.bool_] | None:
-    """A random sample of the rows where the explainer is too slow for all."""
-    if limit is None or n_rows <= limit:
-        return None
-    chosen = np.zeros(n_rows, dtype=np.bool_)
-    chosen[np.random.default_rng(0).choice(n_rows, limit, replace=False)] = True
-    return chosen
+def check_binary(y: ArrayLike, *, n_rows: int | None = None, name: str = "y_true") -> Labels:
+    """Check labels of two classes; 0 and 1 keep their meaning even if only one of them occurs."""
+    try:
+        return check_labels(y, n_rows=n_rows, classes=(0, 1), name=name)
+    except InputError:
+        return check_labels(y, n_rows=n_rows, name=name)
 
 
 def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None) -> Labels:
-    """Labels in the classes of the model, or as 0 and 1."""
+    """Check labels given as the classes of the model, or as 0 and 1."""
     if classes is None:
         return check_binary(y, n_rows=n_rows, name="y")
     known = tuple(classes.tolist())
@@ -99,37 +268,12 @@ def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None)
         return Labels(codes, (known[0], known[1]))
 
 
-def _reference_baselines(
+def _reference_sums(
     adapted: AdaptedModel, reference: Reference, classes: tuple[Any, Any]
-) -> tuple[Rows, tuple[str, ...]]:
-    """Baselines of the reference rows, and the names of its groups."""
+) -> tuple[CellSums, tuple[str, ...]]:
+    """Return the cell sums of the reference rows, and the names of their groups."""
     X, y, sensitive_features = reference
     inputs = adapted.encode(X, sensitive_features)
     labels = check_sample_labels(y, len(inputs), np.asarray(classes))
     groups = check_groups(sensitive_features, n_rows=len(inputs))
-    return _cell_means(inputs, labels.codes, groups), groups.names
-
-
-def _cell_means(inputs: Rows, labels: Codes, groups: Groups) -> Floats:
-    """(2, groups, p) means of the rows of each (label, group) cell; NaN for a cell without rows."""
-    sums = cell_sums(
-        torch.tensor(inputs, dtype=torch.float64),
-        torch.tensor(labels),
-        torch.tensor(groups.codes),
-        n_groups=len(groups.names),
-    )
-    return quotient(sums.sums.numpy(), sums.counts.double().unsqueeze(-1).numpy())
-
-
-def _warn_missing_baselines(baselines: Rows, names: tuple[str, ...], labels: Codes) -> None:
-    missing = [
-        f"label {y} in group {names[g]!r}"
-        for y, g in np.argwhere(np.isnan(baselines).any(axis=2)).tolist()
-        if (labels == y).any()
-    ]
-    if missing:
-        warn_caller(
-            f"No rows with {', '.join(missing)} to estimate baselines on: GCIG of that label is NaN. "
-            "Pass reference=(X, y, sensitive_features) in which every label occurs in every group.",
-            UndefinedMetricWarning,
-        )
+    return sum_cells(inputs, labels.codes, groups.codes, len(groups.names)), groups.names

@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches and cross-validation that know the groups of the rows they score."""
+"""Scorers for scikit-learn's searches and cross-validation that use the groups of the scored rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,8 @@ __all__ = ["GroupScorer", "equalized_odds_scorer", "gcig_scorer"]
 class GroupScorer:
     """The negative of a measure that needs groups: ``scorer(estimator, X, y, sensitive_features=groups)``.
 
-    scikit-learn hands the groups over by metadata routing, unless the scorer carries them.
+    scikit-learn passes the groups by metadata routing, unless the scorer carries them. A score of NaN comes
+    with a warning that says why.
     """
 
     measure: Callable[[Any, Any, Any, Any], float] = field(repr=False)
@@ -29,12 +30,12 @@ class GroupScorer:
     sensitive_features: pd.Series | pd.DataFrame | None = field(default=None, repr=False)
 
     def __call__(self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None) -> float:
-        """Score fitted ``estimator`` on rows whose groups are given, or carried."""
+        """Score a fitted estimator on rows whose groups are given or carried."""
         groups = self._carried(X) if sensitive_features is None else sensitive_features
         return -self.measure(estimator, X, y, groups)
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Ask for ``sensitive_features``, unless they are carried."""
+        """Request ``sensitive_features``, unless they are carried."""
         request = MetadataRequest(owner=self)
         request.score.add_request(param="sensitive_features", alias=self.sensitive_features is None)
         return request
@@ -42,9 +43,10 @@ class GroupScorer:
     def _carried(self, X: Any) -> pd.Series | pd.DataFrame:
         if self.sensitive_features is None:
             raise InputError(
-                f"{self.name}: the groups of the scored rows are not known. Either "
-                "sklearn.set_config(enable_metadata_routing=True) and params={'sensitive_features': ...}, "
-                "or make the scorer with sensitive_features=, a pandas Series with the index of X."
+                f"{self.name}: the groups of the scored rows are not known. Either call "
+                "sklearn.set_config(enable_metadata_routing=True) and pass "
+                "params={'sensitive_features': ...}, or create the scorer with sensitive_features=, a pandas "
+                "Series with the index of X."
             )
         known = self.sensitive_features
         if (
@@ -62,12 +64,14 @@ class GroupScorer:
 def equalized_odds_scorer(
     *, agg: Aggregate = "sum", sensitive_features: pd.Series | pd.DataFrame | None = None
 ) -> GroupScorer:
-    """Scorer of the equalized odds gap, negative so that greater is better.
+    """Return a scorer of the negative equalized odds gap (greater is better).
 
     Parameters
     ----------
-    agg : "sum" or "worst", as in ``equalized_odds_gap``.
-    sensitive_features : groups by index, for use without metadata routing.
+    agg : {"sum", "worst"}
+        As in `equalized_odds_gap`.
+    sensitive_features : Series or DataFrame, optional
+        Groups by index, for use without metadata routing.
 
     Examples
     --------
@@ -93,12 +97,14 @@ def equalized_odds_scorer(
 def gcig_scorer(
     *, definition: Definition | None = None, sensitive_features: pd.Series | pd.DataFrame | None = None
 ) -> GroupScorer:
-    """Scorer of GCIG, negative so that greater is better.
+    """Return a scorer of negative GCIG (greater is better).
 
     Parameters
     ----------
-    definition : the choices behind GCIG; default ``Definition()``.
-    sensitive_features : groups by index, for use without metadata routing.
+    definition : Definition, optional
+        The choices behind GCIG.
+    sensitive_features : Series or DataFrame, optional
+        Groups by index, for use without metadata routing.
 
     Examples
     --------

@@ -225,7 +225,8 @@ class GcigAudit(Record):
     undefined_rows, completeness, effective_columns, gcig_l2, gcig_raw : as in `Evaluation`.
     standard_error : of GCIG due to sampled permutations (Shapley values only; otherwise NaN).
     clipped : share of probabilities clipped before taking logits (Shapley values only; otherwise NaN).
-    compared : groups whose references were compared; fewer than two leave GCIG undefined.
+    compared_groups : groups whose references were compared; GCIG is undefined for fewer than two.
+    sampled_rows : the number of explained rows if they are a random sample; None if all were explained.
     histogram_edges, histogram_counts : the distribution of the disparity over rows, per group.
     """
 
@@ -242,7 +243,8 @@ class GcigAudit(Record):
     gcig_raw: float = math.nan
     standard_error: float = math.nan
     clipped: float = math.nan
-    compared: tuple[str, ...] = ()
+    compared_groups: tuple[str, ...] = ()
+    sampled_rows: int | None = None
     histogram_edges: tuple[float, ...] = ()
     histogram_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     labels: tuple[LabelAudit, ...] = ()

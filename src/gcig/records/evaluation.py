@@ -90,6 +90,7 @@ class Evaluation(Record):
     groups : rates of each group.
     min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
         names of these cells.
+    compared_groups : groups whose references GCIG compares.
     gcig_groups : GCIG over the rows of each group.
     gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
     definition : the choices behind ``gcig``.
@@ -99,7 +100,7 @@ class Evaluation(Record):
     >>> from gcig.metrics import evaluate_predictions
     >>> sex = ["f", "f", "f", "m", "m", "m"]
     >>> labels, scores = [0, 1, 1, 0, 0, 1], [0.2, 0.9, 0.4, 0.1, 0.7, 0.8]
-    >>> found = evaluate_predictions(labels, scores, sensitive_features=sex)
+    >>> found = evaluate_predictions(labels, scores, sensitive_features=sex, min_cell=1)
     >>> found
     <Evaluation of 6 rows: AUC 0.8889, F1 0.6667, EO gap 1.0000>
     >>> found.groups[0].tpr, found.delta_tpr
@@ -136,6 +137,7 @@ class Evaluation(Record):
     completeness: float = math.nan
     undefined_rows: int | None = None
     effective_columns: float = math.nan
+    compared_groups: tuple[str, ...] = ()
     gcig_groups: Mapping[str, float] = field(default_factory=dict)
     gcig_columns: Mapping[str, float] = field(default_factory=dict)
     definition: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from gcig.auditing.batches import EncodedRows
-from gcig.auditing.reservoir import Reservoir
+from gcig.metrics.sample import EncodedRows, Reservoir
 
 
 def rows(start: int, stop: int, weighted: bool = False) -> EncodedRows:

@@ -4,22 +4,22 @@ import torch
 from torch import nn
 
 from gcig.adapters import adapt
+from gcig.auditing.alternatives import NullDistribution, compare_shuffles, mean_disparities
 from gcig.auditing.baseline_sums import BaselineSums
-from gcig.auditing.batches import EncodedRows
-from gcig.auditing.reasons import Explaining
-from gcig.auditing.shuffling import Null, compare_shuffles, mean_disparities
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.disparity import disparity
+from gcig.metrics.reasons import Comparison
+from gcig.metrics.sample import EncodedRows
 
 RNG = np.random.default_rng(0)
 torch.manual_seed(0)
 MODULE = nn.Sequential(nn.Linear(3, 5), nn.SiLU(), nn.Linear(5, 1)).double()
 
 
-def explaining(baselines: np.ndarray) -> Explaining:
+def comparison(baselines: np.ndarray) -> Comparison:
     adapted = adapt(MODULE, np.zeros((2, 3)))
-    return Explaining(adapted, baselines, Definition(columns="original"), {"original": 1.0, "raw": 1.0})
+    return Comparison(adapted, baselines, Definition(), {"original": 1.0, "raw": 1.0})
 
 
 def encoded(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> EncodedRows:
@@ -30,7 +30,7 @@ def test_several_sets_at_once_are_those_one_by_one() -> None:
     rows, labels = RNG.normal(size=(40, 3)), RNG.integers(0, 2, 40)
     weights = RNG.random(40)
     sets = RNG.normal(size=(5, 2, 3, 3))
-    found = mean_disparities(explaining(sets[0]), encoded(rows, labels, weights), sets)
+    found = mean_disparities(comparison(sets[0]), encoded(rows, labels, weights), sets)
     for each, value in zip(sets, found, strict=True):
         spread = np.zeros(40)
         for label in range(2):
@@ -45,19 +45,19 @@ def test_a_set_with_a_missing_baseline_is_undefined() -> None:
     sets = RNG.normal(size=(2, 2, 2, 3))
     sets[1, 0, 1] = np.nan
     found = mean_disparities(
-        explaining(sets[0]), encoded(RNG.normal(size=(9, 3)), np.ones(9, dtype=int)), sets
+        comparison(sets[0]), encoded(RNG.normal(size=(9, 3)), np.ones(9, dtype=int)), sets
     )
     assert np.isfinite(found[0])
     assert np.isnan(found[1])
 
 
 def test_p_value_counts_the_data_among_the_shuffles() -> None:
-    assert Null(1.0, np.array([0.5] * 19)).p_value == 0.05
-    assert Null(0.2, np.array([0.5] * 19)).p_value == 1
-    assert Null(0.5, np.array([0.5, 0.4, 0.3])).p_value == 0.5  # a tie is no evidence
-    assert Null(1.0, np.array([0.5, np.nan, 0.4, 0.3])).p_value == 0.25
-    assert np.isnan(Null(np.nan, np.array([0.5])).p_value)
-    assert np.isnan(Null(1.0, np.empty(0)).p_value)
+    assert NullDistribution(1.0, np.array([0.5] * 19)).p_value == 0.05
+    assert NullDistribution(0.2, np.array([0.5] * 19)).p_value == 1
+    assert NullDistribution(0.5, np.array([0.5, 0.4, 0.3])).p_value == 0.5  # a tie is no evidence
+    assert NullDistribution(1.0, np.array([0.5, np.nan, 0.4, 0.3])).p_value == 0.25
+    assert np.isnan(NullDistribution(np.nan, np.array([0.5])).p_value)
+    assert np.isnan(NullDistribution(1.0, np.empty(0)).p_value)
 
 
 def test_p_values_of_exchangeable_groups_are_uniform() -> None:
@@ -69,7 +69,7 @@ def test_p_values_of_exchangeable_groups_are_uniform() -> None:
         sums = BaselineSums(2, rng)
         sums.add(rows, labels, rng.permutation(np.arange(80) % 2))
         few = encoded(rows[:25], labels[:25])
-        values.append(compare_shuffles(explaining(sums.means), few, sums.means, sums.shuffle(19)).p_value)
+        values.append(compare_shuffles(comparison(sums.means), few, sums.means, sums.shuffle(19)).p_value)
     observed = np.bincount(np.rint(np.array(values) * 20).astype(int), minlength=21)[1:]
     assert observed.sum() == 300
     assert ((observed - 15) ** 2 / 15).sum() < 43.8  # the 0.999 quantile of chi-square with 19 degrees

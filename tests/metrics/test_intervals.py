@@ -1,8 +1,10 @@
+import math
+
 import numpy as np
 import pytest
 
-from gcig.auditing import block_bootstrap
-from gcig.auditing.block_bootstrap import Blocks, Draws, interval
+from gcig.metrics import intervals
+from gcig.metrics.intervals import Blocks, Draws, interval, percentile_interval, wilson
 
 
 @pytest.mark.parametrize("n", [300, 20_000])
@@ -27,7 +29,7 @@ def test_few_rows_have_a_block_each() -> None:
 
 
 def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_bootstrap, "MAX_BLOCKS", 4)
+    monkeypatch.setattr(intervals, "_MAX_BLOCKS", 4)
     blocks = Blocks(100, np.random.default_rng(0))
     assert blocks.assign(100).shape == (4, 100)
 
@@ -42,3 +44,17 @@ def test_interval_without_draws_is_undefined() -> None:
     found = interval(0.5, np.empty(0))
     assert found.value == 0.5
     assert np.isnan([found.low, found.high]).all()
+
+
+def test_interval_leaves_out_nan_draws() -> None:
+    assert percentile_interval(np.array([np.nan, 1.0, 1.0])) == (1.0, 1.0)
+    assert np.isnan(percentile_interval(np.array([np.nan]))).all()
+
+
+def test_wilson_at_the_limits() -> None:
+    assert wilson(0.0, 30).low == 0
+    assert 0 < wilson(0.0, 30).high < 0.15
+    assert wilson(1.0, 30).high == 1
+    assert math.isnan(wilson(math.nan, 30).value)
+    assert math.isnan(wilson(0.5, 0).value)
+    assert wilson(0.5, 100).low == pytest.approx(0.4038, abs=1e-4)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from gcig._validation import InputError
-from gcig.auditing.checking import check_limits
+from gcig.auditing.result import check_limits
 from gcig.records import AuditRecord, Interval
 from support.audits import example_audit
 
@@ -45,7 +45,7 @@ def test_the_reason_names_value_and_limit() -> None:
     found = check_limits(record(), max_gcig=0.03)
     assert found.reasons == ("GCIG 0.0400 is above 0.03",)
     assert str(found) == "failed: GCIG 0.0400 is above 0.03"
-    assert "upper end" in check_limits(record(), max_gcig=0.03, conservative=True).reasons[0]
+    assert "upper limit" in check_limits(record(), max_gcig=0.03, conservative=True).reasons[0]
 
 
 def test_what_is_undefined_is_inconclusive_unless_another_limit_is_exceeded() -> None:

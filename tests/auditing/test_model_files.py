@@ -11,7 +11,7 @@ import gcig
 from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, open_model
-from gcig.auditing.fingerprint import hash_model, hash_path, hash_table
+from gcig.auditing.subject import hash_model, hash_path, hash_table
 from tables import make_numeric_loans
 
 TABLE = make_numeric_loans(200)
@@ -72,7 +72,7 @@ def test_what_cannot_be_opened_says_why(tmp_path) -> None:
     with pytest.raises(InputError, match="no model"):
         open_model(tmp_path / "none.onnx")
     (tmp_path / "model.h5").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"Known are gcig model folders, .onnx"):
+    with pytest.raises(InputError, match=r"Pass a gcig model folder, an .onnx file"):
         open_model(tmp_path / "model.h5")
     (tmp_path / "torn.pkl").write_bytes(b"\x80\x05nothing")
     with pytest.raises(InputError, match=r"torn.pkl could not be opened as pickle"):

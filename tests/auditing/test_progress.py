@@ -1,6 +1,5 @@
-"""How far an audit has come is told while it explains, also where that is slow."""
+"""Progress of an audit."""
 
-import sys
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,8 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from gcig.auditing import audit, table_audit
-from gcig.auditing.watching import bars, no_bars
+from gcig.auditing import audit, findings, sources
 
 QUICK = {"n_bootstrap": 20, "n_shuffles": 5}
 
@@ -21,10 +19,18 @@ class Watcher:
         self.totals, self.counted = {}, {}
 
     @contextmanager
-    def __call__(self, step, total):
+    def __call__(self, total, step, *, shown):
+        assert shown
         assert step not in self.totals
         self.totals[step], self.counted[step] = total, []
         yield self.counted[step].append
+
+
+def watch(monkeypatch):
+    watcher = Watcher()
+    for module in (findings, sources):
+        monkeypatch.setattr(module, "progress", watcher)
+    return watcher
 
 
 def rows(n=300, columns=9):
@@ -39,8 +45,7 @@ def rows(n=300, columns=9):
 @pytest.mark.parametrize("given", [False, True])
 def test_every_row_of_every_step_is_counted(monkeypatch, model, limit, given):
     X, y, sex = rows()
-    watcher = Watcher()
-    monkeypatch.setattr(table_audit, "bars", watcher)
+    watcher = watch(monkeypatch)
     audit(
         model.fit(X, y),
         X,
@@ -61,34 +66,11 @@ def test_every_row_of_every_step_is_counted(monkeypatch, model, limit, given):
 
 def test_a_slow_explanation_is_counted_while_it_lasts(monkeypatch):
     X, y, sex = rows()
-    watcher = Watcher()
-    monkeypatch.setattr(table_audit, "bars", watcher)
+    watcher = watch(monkeypatch)
     model = DecisionTreeClassifier(max_depth=4).fit(X, y)
     found = audit(model, X, y, sensitive_features=sex, progress=True, **QUICK)
     for step in ("attributions", "chance"):
         assert max(watcher.counted[step]) < watcher.totals[step] / 4, step
+    monkeypatch.undo()
     unwatched = audit(model, X, y, sensitive_features=sex, **QUICK)
     assert found.record.procedural == unwatched.record.procedural
-
-
-def test_bars_are_on_standard_error(capsys):
-    with bars("attributions", 3) as advance:
-        advance(1.5)
-        advance(1.5)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "attributions" in shown.err
-    assert "100%" in shown.err
-
-
-def test_without_tqdm_there_is_a_line(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    with bars("attributions", 3000) as advance:
-        advance(3000)
-    assert capsys.readouterr() == ("", "attributions of 3,000 rows ...\n")
-
-
-def test_nothing_is_shown_unasked(capsys):
-    with no_bars("attributions", 3) as advance:
-        advance(3)
-    assert capsys.readouterr() == ("", "")

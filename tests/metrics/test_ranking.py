@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from gcig.auditing.score_counts import N_BINS, ScoreCounts
-from gcig.metrics.utility import roc_auc
+from gcig.metrics.ranking import _N_BINS, ScoreCounts, roc_auc
 
 RNG = np.random.default_rng(0)
 N = 3000
@@ -34,7 +33,7 @@ def test_ties_count_half() -> None:
 
 def test_bins_change_little_and_bound_the_memory() -> None:
     binned = counted(exact_rows=1000)
-    assert binned.ranking().positive.shape == (N_BINS,)
+    assert binned.ranking().positive.shape == (_N_BINS,)
     assert binned.ranking().auc.value == pytest.approx(roc_auc(LABELS, SCORES), abs=2e-4)
     assert binned.ranking(0).negative.sum() == np.sum((GROUPS == 0) & (LABELS == 0))
 
@@ -74,3 +73,18 @@ def test_a_perfect_ranking() -> None:
     counts.add(LABELS * 0.5 + 0.2, LABELS, np.zeros(N, dtype=int), None)
     found = counts.ranking().auc
     assert (found.value, found.low, found.high) == (1, 1, 1)
+
+
+def test_one_batch_is_exact_however_long() -> None:
+    counts = ScoreCounts(2, probabilistic=True, exact_rows=1000)
+    counts.add(SCORES, LABELS, GROUPS, None)
+    assert counts.ranking().area == roc_auc(LABELS, SCORES)
+
+
+def test_probabilistic_labels_give_the_expected_area() -> None:
+    """A row with probability p counts as a positive row of weight p and a negative one of weight 1 - p."""
+    probabilities = RNG.random(50)
+    scores = RNG.random(50).round(1)
+    twice = np.concatenate([np.ones(50, dtype=int), np.zeros(50, dtype=int)])
+    weights = np.concatenate([probabilities, 1 - probabilities])
+    assert roc_auc(probabilities, scores) == pytest.approx(roc_auc(twice, np.tile(scores, 2), weights))

@@ -1,4 +1,4 @@
-"""Models from files, without running code that somebody else put into them."""
+"""Models from files, opened without running code that they may contain."""
 
 import warnings
 from collections.abc import Callable
@@ -21,14 +21,16 @@ _PROGRAMS = {
 
 
 def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
-    """A model from its path: a gcig model folder, an ONNX file or, when trusted, a pickle.
+    """Open a model from its path: a gcig model folder, an ONNX file or, if trusted, a pickle.
 
     Parameters
     ----------
-    path : a folder that an estimator's ``save`` wrote; ``.onnx``; ``.pkl``, ``.pickle`` or ``.joblib``; a
+    path : str or Path
+        A folder written by an estimator's ``save``; ``.onnx``; ``.pkl``, ``.pickle`` or ``.joblib``; a
         program of ``torch.export`` (``.pt2``) or TorchScript (``.pt``, ``.ts``).
-    trust_pickle : opening a pickle or a torch program runs the code inside it, with your rights.
-        Say True only for files whose origin you know.
+    trust_pickle : bool
+        Opening a pickle or a torch program runs the code inside it, with your permissions. Pass True only
+        for files whose origin you know.
 
     Examples
     --------
@@ -45,7 +47,7 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
     if path.is_dir():
         return load(path)
     if not path.exists():
-        raise InputError(f"There is no model {path} (looked in {Path.cwd()}).")
+        raise InputError(f"There is no model {path} (the current folder is {Path.cwd()}). Check the path.")
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         from gcig.adapters import OnnxClassifier
@@ -53,13 +55,13 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         return OnnxClassifier(path.read_bytes())
     if suffix not in _PROGRAMS:
         raise InputError(
-            f"{path}: not a model that can be opened. Known are gcig model folders, .onnx, and with "
-            f"trust_pickle also {', '.join(_PROGRAMS)}."
+            f"{path} is not a model that can be opened. Pass a gcig model folder, an .onnx file or, with "
+            f"trust_pickle=True, one of {', '.join(_PROGRAMS)}."
         )
     if not trust_pickle:
         raise InputError(
-            f"{path} is a {_PROGRAMS[suffix]} file, and opening it runs the program that it holds. If you "
-            "know where it comes from, pass trust_pickle=True (in the shell: --trust-pickle)."
+            f"{path} is a {_PROGRAMS[suffix]} file, and opening it runs the program inside it. If you trust "
+            "its origin, pass trust_pickle=True (in the shell: --trust-pickle)."
         )
     return _open_program(path, _PROGRAMS[suffix])
 
@@ -74,10 +76,10 @@ def _open_program(path: Path, kind: str) -> Any:
     }
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript, which others still write
+            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
             return openers.get(kind, joblib.load)(path)
-    except Exception as error:  # any code may run in there, and raise anything
+    except Exception as error:  # the file may run any code, which may raise anything
         raise InputError(
-            f"{path} could not be opened as {kind}: {type(error).__name__}. Was it written by other versions "
-            "of its libraries, or are they not installed here?"
+            f"{path} could not be opened as {kind}: {type(error).__name__}. It may have been written by "
+            "other versions of its libraries, or they are not installed. Install the versions that wrote it."
         ) from error

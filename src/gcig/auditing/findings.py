@@ -1,0 +1,181 @@
+"""One audit from end to end: two passes over the rows, the comparison with chance, and the record."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gcig._progress import progress
+from gcig.adapters import AdaptedModel
+from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
+from gcig.auditing.first_pass import FirstPass, first_pass
+from gcig.auditing.gcig_figures import UNDEFINED, GcigFigures
+from gcig.auditing.outcome_figures import audit_groups, audit_outcome
+from gcig.auditing.row_list import RowList
+from gcig.auditing.sources import Source, iterate
+from gcig.core.definition import Definition
+from gcig.metrics.intervals import Draws
+from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.reason_sums import ReasonSums
+from gcig.metrics.reasons import Comparison
+from gcig.metrics.sample import RandomStreams
+from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
+
+__all__ = ["Findings", "Options", "run_audit"]
+
+_N_RESAMPLES = 100  # draws in which the references are estimated again
+_NOT_COMPARED = GcigAudit(
+    gcig=UNDEFINED,
+    gcig_resampled=UNDEFINED,
+    noise_floor=UNDEFINED,
+    excess=UNDEFINED,
+    p_value=float("nan"),
+    evidence="not enough",
+    undefined_rows=0,
+    completeness=float("nan"),
+    effective_columns=float("nan"),
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of an audit; see `gcig.audit`."""
+
+    definition: Definition
+    threshold: float | None = None
+    min_cell: int = SMALLEST_CELL
+    include_rows: bool = False
+    n_bootstrap: int = 1000
+    n_shuffles: int | None = None
+    random_state: int = 0
+    max_rows_explained: int | None = None
+    progress: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The measurements of an audit, before they are put into words.
+
+    Attributes
+    ----------
+    outcome, groups, procedural : the parts of the record.
+    suppressed_cells : names of the cells that gaps leave out.
+    definition : the definition as it is recorded.
+    n_rows : rows of the published groups: the number of all rows would reveal the size of a suppressed one.
+    """
+
+    outcome: OutcomeAudit
+    groups: tuple[GroupAudit, ...]
+    procedural: GcigAudit
+    suppressed_cells: tuple[str, ...]
+    definition: dict[str, object]
+    n_rows: int
+
+
+def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, options: Options) -> Findings:
+    """Audit the rows of a source; references come from ``reference``, the model or the rows themselves."""
+    streams = RandomStreams.spawn(options.random_state)
+    first = first_pass(
+        adapted,
+        source,
+        reference,
+        max_rows_explained=options.max_rows_explained,
+        min_cell=options.min_cell,
+        streams=streams,
+        shown=options.progress,
+    )
+    names, outcome = (
+        source.group_names,
+        OutcomeSums(len(source.group_names), probabilistic=adapted.probabilistic),
+    )
+    if len(first.compared) < 2:
+        _sum_decisions(adapted, source, outcome, options)
+        definition, procedural, of_groups = options.definition, _NOT_COMPARED, (UNDEFINED,) * len(names)
+    else:
+        baselines = next(iter(first.baselines.values()))
+        comparison = Comparison.prepare(adapted, baselines, options.definition, first.probe)
+        definition = comparison.definition
+        rows = RowList(comparison, first.probe, n_groups=len(names), include_rows=options.include_rows)
+        sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
+        _second_pass(source, first, options, sums, rows, outcome)
+        figures = _compare_with_chance(sums, source, first, options, streams)
+        n_rows = outcome.confusion.n_rows
+        published = n_rows[n_rows.sum(axis=1) >= options.min_cell]
+        procedural = replace(
+            figures.record(published.sum(axis=0)),
+            sampled_rows=None if first.explains_all else sums.n_explained,
+            histogram_edges=tuple(rows.edges.tolist()),
+            histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),
+            rows=rows.records(names, figures.groups, figures.classes, first.sample),
+            stability=check_stability(sums, first.probe, first.baselines),
+        )
+        of_groups = figures.of_groups(n_rows.sum(axis=1))
+    n_rows = outcome.confusion.n_rows.sum(axis=1)
+    return Findings(
+        outcome=audit_outcome(outcome, options.n_bootstrap, streams.outcome, min_cell=options.min_cell),
+        groups=audit_groups(outcome, names, of_groups, min_cell=options.min_cell),
+        procedural=procedural,
+        suppressed_cells=outcome.confusion.suppressed_cells(names, options.min_cell),
+        definition=adapted.explainer.describe(definition),
+        n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
+    )
+
+
+def _sum_decisions(adapted: AdaptedModel, source: Source, outcome: OutcomeSums, options: Options) -> None:
+    for batch in iterate(source, "decisions", shown=options.progress):
+        outputs = batch.predict(adapted, options.threshold)
+        outcome.add(batch.labels, outputs, batch.groups, batch.weights)
+
+
+def _second_pass(
+    source: Source,
+    first: FirstPass,
+    options: Options,
+    sums: ReasonSums,
+    rows: RowList,
+    outcome: OutcomeSums,
+) -> None:
+    """Explain all rows, or a sample, and sum the decisions of all."""
+    comparison, adapted = sums.comparison, sums.comparison.adapted
+    if not first.explains_all:
+        _sum_decisions(adapted, source, outcome, options)
+    with progress(first.explained_rows, "attributions", shown=options.progress) as advance:
+        if not first.explains_all:
+            for part in comparison.explain_all(first.sample[: first.limit], advance):
+                sums.add(*part)
+                rows.add(*part)
+            return
+        for batch in source.batches():
+            outputs = batch.predict(adapted, options.threshold)
+            outcome.add(batch.labels, outputs, batch.groups, batch.weights)
+            for part in comparison.explain_all(batch.rows, advance):
+                sums.add(*part)
+                rows.add(*part)
+
+
+def _compare_with_chance(
+    sums: ReasonSums, source: Source, first: FirstPass, options: Options, streams: RandomStreams
+) -> GcigFigures:
+    """Compute GCIG under shuffled and resampled references, on a sample of the rows."""
+    comparison = sums.comparison
+    budget = comparison.adapted.explainer.budget
+    few, chosen = first.probe[: budget.shuffled_rows], list(first.shuffled)
+    coarse = replace(comparison, definition=budget.coarsen(comparison.definition))
+    null, shift = NullDistribution(float("nan"), np.empty(0)), np.empty(0)
+    if len(chosen) > 1:
+        n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
+        shuffled = first.sums.shuffle(n_shuffles)[:, :, chosen]
+        resampled = first.sums.resample(min(_N_RESAMPLES, options.n_bootstrap))[:, :, chosen]
+        total = (1 + len(shuffled) + len(resampled)) * len(few)
+        with progress(total, "chance", shown=options.progress) as advance:
+            null = compare_shuffles(coarse, few, first.sums.means[:, chosen], shuffled, advance)
+            shift = mean_disparities(coarse, few, resampled, advance) - null.observed
+    return GcigFigures(
+        sums,
+        Draws(sums.blocks.n_blocks, options.n_bootstrap, streams.draws),
+        null,
+        shift=shift,
+        own_references="means" not in first.baselines,
+        groups=tuple(source.group_names[g] for g in first.compared),
+        classes=(str(source.classes[0]), str(source.classes[1])),
+        min_cell=options.min_cell,
+    )

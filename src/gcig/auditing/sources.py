@@ -1,0 +1,134 @@
+"""The rows of an audit in batches: a table in memory is one batch, a file is many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gcig._progress import progress
+from gcig._validation import check_groups, check_sample_weight
+from gcig.adapters import AdaptedModel, Outputs
+from gcig.metrics.rates import Codes, Floats
+from gcig.metrics.sample import EncodedRows, Reference, Rows, check_sample_labels
+
+__all__ = ["Batch", "Source", "TableSource", "iterate", "reference_source"]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows, encoded for the explainer.
+
+    Attributes
+    ----------
+    table, sensitive : the rows and their groups as the model takes them.
+    inputs : (m, p) encoded rows.
+    labels, groups : (m,) codes.
+    weights : (m,) or None.
+    start : position of the first row in the whole table.
+    """
+
+    table: Any
+    sensitive: Any
+    inputs: Rows
+    labels: Codes
+    groups: Codes
+    weights: Floats | None = None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def rows(self) -> EncodedRows:
+        """The rows with their positions."""
+        positions = np.arange(self.start, self.start + len(self))
+        return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
+
+    def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
+        """Return scores and decisions; ``threshold`` overrides the model's own rule."""
+        return adapted.answer(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
+
+
+class Source(Protocol):
+    """Rows that can be iterated over several times."""
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The classes that labels 0 and 1 stand for."""
+        ...
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups, in the order of their codes."""
+        ...
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the protected attributes."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all batches."""
+        ...
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource:
+    """A table in memory: one batch."""
+
+    batch: Batch
+    classes: tuple[Any, Any]
+    group_names: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def check(
+        cls,
+        adapted: AdaptedModel,
+        X: Any,
+        y: ArrayLike,
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> "TableSource":
+        """Check and encode a table; ``names`` are the groups that a model or a reference knows."""
+        inputs = adapted.encode(X, sensitive_features)
+        labels = check_sample_labels(y, len(inputs), adapted.classes)
+        groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
+        weights = check_sample_weight(sample_weight, len(inputs))
+        batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights)
+        return cls(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the table."""
+        return len(self.batch)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batch."""
+        yield self.batch
+
+
+def reference_source(
+    adapted: AdaptedModel, reference: Reference | None
+) -> tuple[TableSource | None, tuple[str, ...] | None]:
+    """Return the rows of the reference, and the names of the groups if these rows or the model know them."""
+    if reference is None:
+        return None, None if adapted.baselines is None else adapted.groups
+    source = TableSource.check(adapted, *reference)
+    return source, source.group_names
+
+
+def iterate(source: Source, task: str, *, shown: bool) -> Iterator[Batch]:
+    """Yield the batches of a source and report progress after each."""
+    with progress(source.n_rows, task, shown=shown) as advance:
+        for batch in source.batches():
+            yield batch
+            advance(len(batch))

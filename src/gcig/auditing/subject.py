@@ -1,0 +1,121 @@
+"""The subject of an audit: the model, the data, their hashes and how they were used."""
+
+import datetime
+import hashlib
+import pickle
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from gcig._files import hash_file
+from gcig._validation import check_features
+from gcig._version import __version__
+from gcig.adapters import AdaptedModel
+from gcig.auditing.findings import Findings
+from gcig.auditing.model_files import open_model
+from gcig.auditing.sources import Source
+from gcig.records.audit import Subject
+
+__all__ = ["describe_subject", "hash_model", "hash_path", "hash_table", "resolve_model"]
+
+
+def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:
+    """Return the model and, if it was given by its path, its hash and name."""
+    if not isinstance(model, str | Path):
+        return model, None, None
+    return open_model(model, trust_pickle=trust_pickle), hash_path(model), Path(model).name
+
+
+def describe_subject(
+    adapted: AdaptedModel,
+    findings: Findings,
+    source: Source,
+    *,
+    name: str | None,
+    model_sha256: str | None,
+    data_sha256: str | None,
+    reference_given: bool,
+    threshold: float | None,
+) -> Subject:
+    """Describe what was audited."""
+    return Subject(
+        model_name=str(name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
+        model_kind=adapted.kind,
+        model_sha256=model_sha256,
+        data_sha256=data_sha256,
+        explanation=adapted.explainer.name,
+        reference=_describe_reference(adapted, given=reference_given),
+        n_rows=findings.n_rows,
+        n_columns=len(adapted.original_names),
+        sensitive=source.attributes,
+        positive=str(source.classes[1]),
+        threshold=float(adapted.threshold if threshold is None else threshold),
+        definition=findings.definition,
+        versions={
+            "gcig": __version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+        },
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
+    """Say which rows the references were estimated from."""
+    if given:
+        return "the reference rows that were given"
+    if adapted.baselines is not None:
+        return "the model's training rows; noise floor, p-value and re-estimated interval: the audited rows"
+    return "the audited rows"
+
+
+def hash_path(path: str | Path) -> str:
+    """Compute the SHA-256 of a file; for a folder, of the names and hashes of its files in order."""
+    path = Path(path)
+    if path.is_file():
+        return hash_file(path)
+    digest = hashlib.sha256()
+    for file in sorted(each for each in path.rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\n{hash_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def hash_model(model: Any) -> str | None:
+    """Compute the SHA-256 of a model in memory: of a module's tensors, otherwise of its pickle.
+
+    None if the model cannot be pickled, such as a lambda.
+    """
+    digest = hashlib.sha256(type(model).__qualname__.encode())
+    if isinstance(model, nn.Module):
+        digest.update(repr(model).encode())
+        for name, tensor in sorted(model.state_dict().items()):
+            values = tensor.detach().cpu().contiguous()
+            digest.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
+            digest.update(values.flatten().view(values.dtype).numpy().tobytes())
+        return digest.hexdigest()
+    try:
+        digest.update(pickle.dumps(model, protocol=5))
+    except Exception:  # an object's own pickling code may raise anything
+        return None
+    return digest.hexdigest()
+
+
+def hash_table(X: Any, labels: Any, groups: Any) -> str | None:
+    """Compute the SHA-256 of the values of a table with its labels and groups, whatever their container."""
+    digest = hashlib.sha256()
+    array = np.asarray(X) if getattr(X, "ndim", 2) > 2 else None
+    if array is not None:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    else:
+        frame = check_features(X)
+        digest.update("\n".join(map(str, frame.columns)).encode("utf-8", "surrogatepass"))
+        digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    for codes in (labels, groups):
+        digest.update(np.ascontiguousarray(codes, dtype=np.int64).tobytes())
+    return digest.hexdigest()

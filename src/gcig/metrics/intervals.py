@@ -1,0 +1,84 @@
+"""95 % intervals: Wilson's for a rate, percentiles of bootstrap draws for everything else.
+
+The bootstrap needs memory that does not grow with the rows. Rows are assigned to blocks at random, only the
+sums of each block are kept, and blocks are resampled. This has the same variance as resampling rows, up to a
+share of 1 / blocks; up to 1,000 rows every row is its own block and the two are the same.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gcig.metrics.rates import Floats
+from gcig.records import Interval
+
+__all__ = ["Blocks", "Draws", "Z", "interval", "percentile_interval", "wilson"]
+
+Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
+_MAX_BLOCKS = 1000
+
+
+def wilson(rate: float, n: float) -> Interval:
+    """Return a rate over n rows with Wilson's score interval, which does not collapse at 0 and 1.
+
+    >>> wilson(0.0, 20).high > 0.1
+    True
+    """
+    if math.isnan(rate) or n <= 0:
+        return Interval(math.nan)
+    scale = 1 + Z**2 / n
+    centre = (rate + Z**2 / (2 * n)) / scale
+    reach = Z / scale * math.sqrt(rate * (1 - rate) / n + Z**2 / (4 * n**2))
+    # Rounding must not put the estimate outside its interval.
+    return Interval(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
+
+
+def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:
+    """Return the percentile interval of bootstrap draws; NaN draws are left out.
+
+    >>> percentile_interval(np.arange(101.0), level=0.5)
+    (25.0, 75.0)
+    """
+    kept = draws[~np.isnan(draws)]
+    if kept.size == 0:
+        return math.nan, math.nan
+    low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def interval(value: float, draws: Floats) -> Interval:
+    """Return an estimate with the 95 % percentile interval of its draws."""
+    return Interval(float(value), *percentile_interval(draws))
+
+
+class Blocks:
+    """Assignment of rows to blocks: each row to its own if there are few, otherwise at random."""
+
+    def __init__(self, n_rows: int, rng: np.random.Generator) -> None:
+        self.n_blocks = max(1, min(n_rows, _MAX_BLOCKS))
+        self._own = n_rows <= _MAX_BLOCKS
+        self._next = 0
+        self.rng = rng
+
+    def assign(self, n_rows: int) -> Any:
+        """Assign the next rows; return a sparse (blocks, n_rows) matrix that sums values by block."""
+        rows = np.arange(n_rows)
+        blocks = self._next + rows if self._own else self.rng.integers(0, self.n_blocks, n_rows)
+        self._next += n_rows
+        return sparse.csr_matrix((np.ones(n_rows), (blocks, rows)), shape=(self.n_blocks, n_rows))
+
+
+class Draws:
+    """Resampled sums: how often each block is taken in each draw, the same for every statistic."""
+
+    def __init__(self, n_blocks: int, n_draws: int, rng: np.random.Generator) -> None:
+        even = np.full(n_blocks, 1 / n_blocks)
+        self.counts: NDArray[np.float32] = rng.multinomial(n_blocks, even, size=n_draws).astype(np.float32)
+
+    def resample(self, sums: Floats) -> Floats:
+        """Return resampled sums (draws, ...) from sums by block (blocks, ...)."""
+        flat = self.counts.astype(np.float64) @ sums.reshape(len(sums), -1)
+        return np.asarray(flat.reshape(len(self.counts), *sums.shape[1:]))

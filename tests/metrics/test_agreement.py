@@ -1,0 +1,111 @@
+"""Evaluation, audits of tables and files, explanations and training answer the same question alike."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import gcig
+from gcig.auditing import audit, audit_file
+from gcig.metrics.ranking import roc_auc
+from gcig.metrics.rates import Confusion, gap
+
+QUICK = {"n_bootstrap": 30, "n_shuffles": 5}
+OUTCOMES = ("accuracy", "f1", "auc", "eo_gap", "eo_worst", "delta_tpr", "selection_rate_ratio")
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """Two large groups, and a small one of 25 rows in which label 1 has fewer than 11 rows."""
+    rng = np.random.default_rng(0)
+    n = 900
+    sex = np.where(np.arange(n) < 25, "x", rng.choice(["f", "m"], n))
+    frame = pd.DataFrame({"age": rng.normal(size=n) + (sex == "m"), "pay": rng.normal(size=n)})
+    frame["job"] = rng.choice(["a", "b", "c"], n)
+    score = frame["age"] + frame["pay"] + (frame["job"] == "a") - 0.5
+    frame["y"] = (score + rng.normal(size=n) > 0).astype(int)
+    small = np.flatnonzero((sex == "x") & (frame["y"] == 1))[4:]
+    frame.loc[small, "y"] = 0
+    return frame.assign(sex=sex)
+
+
+def linear(frame: pd.DataFrame):
+    encoder = make_column_transformer((OneHotEncoder(), ["job"]), remainder="passthrough")
+    return make_pipeline(encoder, LogisticRegression()).fit(frame[["age", "pay", "job"]], frame["y"])
+
+
+def network(frame: pd.DataFrame):
+    model = gcig.FairXClassifier(max_epochs=3, early_stopping=False, hidden_sizes=(8,), random_state=0)
+    X = frame[["age", "pay", "job"]]
+    return model.fit(X, frame["y"], sensitive_features=frame["sex"])
+
+
+def function(frame: pd.DataFrame):
+    model = linear(frame)
+    return lambda rows: model.predict_proba(rows)[:, 1]
+
+
+@pytest.mark.parametrize("make", [linear, network, function])
+@pytest.mark.parametrize("min_cell", [1, 11])
+def test_evaluate_and_audit_return_the_same_numbers(table, make, min_cell, tmp_path) -> None:
+    model, X, sex = make(table), table[["age", "pay", "job"]], table["sex"]
+    expected = gcig.evaluate(model, X, table["y"], sensitive_features=sex, min_cell=min_cell, n_bootstrap=30)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    of_file = audit_file(
+        model,
+        tmp_path / "rows.csv",
+        target="y",
+        sensitive="sex",
+        min_cell=min_cell,
+        rows_at_once=200,
+        in_memory_rows=0,
+        **QUICK,
+    )
+    of_table = audit(model, X, table["y"], sensitive_features=sex, min_cell=min_cell, **QUICK)
+    sampled = 1e-3 if make is function else 1e-5  # the permutations of a batch are drawn for that batch
+    for record, close in ((of_table.record, 1e-12), (of_file.record, sampled)):
+        found, outcome = record.procedural, record.outcome
+        assert found.gcig.value == pytest.approx(expected.gcig, rel=close)
+        for name in ("gcig_l2", "gcig_raw", "effective_columns", "undefined_rows"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=close), name
+        columns = {column.column: column.contribution.value for column in found.columns}
+        assert columns == pytest.approx(dict(expected.gcig_columns), rel=close)
+        assert sum(columns.values()) == pytest.approx(found.gcig.value)
+        assert found.compared_groups == expected.compared_groups
+        assert record.suppressed_cells == expected.suppressed_cells
+        assert outcome.eo_noise_floor == pytest.approx(expected.eo_noise_floor)
+        for name in OUTCOMES:
+            assert getattr(outcome, name).value == pytest.approx(getattr(expected, name)), name
+    low, high = of_table.record.procedural.gcig.low, of_table.record.procedural.gcig.high
+    assert (low, high) == pytest.approx((expected.gcig_low, expected.gcig_high), rel=1e-9)
+    assert of_table.record.subject.definition == expected.definition
+
+
+def test_suppression_is_a_visible_setting(table) -> None:
+    model, X, sex = linear(table), table[["age", "pay", "job"]], table["sex"]
+    hidden = gcig.evaluate(model, X, table["y"], sensitive_features=sex, n_bootstrap=0)
+    everything = gcig.evaluate(model, X, table["y"], sensitive_features=sex, n_bootstrap=0, min_cell=1)
+    assert hidden.suppressed_cells == ("label 1 in group 'x'",)
+    assert "label 1 in group 'x'" in str(hidden)
+    assert "label 1 in group" in hidden._repr_html_()
+    assert hidden.compared_groups == ("f", "m")
+    assert everything.suppressed_cells == ()
+    assert everything.compared_groups == ("f", "m", "x")
+    assert hidden.eo_gap != everything.eo_gap
+    assert hidden.gcig != everything.gcig
+
+
+def test_explanations_and_the_parts_for_training_agree(table) -> None:
+    model, X, sex = network(table), table[["age", "pay", "job"]], table["sex"]
+    expected = gcig.evaluate(model, X, table["y"], sensitive_features=sex, min_cell=1, n_bootstrap=0)
+    explained = model.explain(X, table["y"], columns="original")
+    assert np.nanmean(explained.disparity) == pytest.approx(expected.gcig, rel=1e-4)
+    scores = model.predict_proba(X)[:, 1]
+    codes = pd.factorize(sex, sort=True)[0]
+    labels = table["y"].to_numpy()
+    assert roc_auc(labels, scores) == expected.auc
+    counts = Confusion.count(labels, model.predict(X), codes, 3)
+    assert gap(counts.rates).sum() == pytest.approx(expected.eo_gap)

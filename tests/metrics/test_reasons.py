@@ -1,0 +1,217 @@
+"""GCIG against closed forms in NumPy: a linear model has attributions (x - b) w."""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gcig.adapters import GradientExplainer
+from gcig.core.definition import Definition
+from gcig.metrics import reasons
+from gcig.metrics.evaluation import sum_reasons
+from gcig.metrics.reason_sums import ReasonSums, combine_labels, label_means
+from gcig.metrics.sample import EncodedRows, RandomStreams
+
+ORIGIN = np.array([0, 1, 1, 1, 2])
+RAW = Definition(columns="raw")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module, its rows and its references."""
+
+    module: nn.Module
+    inputs: np.ndarray
+    labels: np.ndarray
+    baselines: np.ndarray
+    origin: np.ndarray
+    weights: np.ndarray | None = None
+
+
+def measure(case: Case, definition: Definition) -> ReasonSums:
+    names = tuple(map(str, range(case.origin.max() + 1)))
+    adapted = SimpleNamespace(
+        explainer=GradientExplainer(case.module),
+        columns=tuple(map(str, case.origin)),
+        original_names=names,
+        origin=case.origin,
+    )
+    n = len(case.inputs)
+    rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)
+    return sum_reasons(adapted, rows, case.baselines, definition, n_groups=3, streams=RandomStreams.spawn(0))
+
+
+def contributions(sums: ReasonSums) -> np.ndarray:
+    return sums.combine(sums.by_column.sum(axis=0))
+
+
+def linear(weights: np.ndarray) -> nn.Module:
+    module = nn.Linear(len(weights), 1, dtype=torch.float64)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(weights)[None])
+    return nn.Sequential(module, nn.Flatten(0))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    layers = (nn.Linear(5, 8), nn.SiLU(), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 1), nn.Flatten(0))
+    return nn.Sequential(*layers).double()
+
+
+@pytest.fixture
+def case() -> Case:
+    rng = np.random.default_rng(0)
+    return Case(
+        module=linear(rng.normal(size=5)),
+        inputs=rng.normal(size=(60, 5)),
+        labels=rng.integers(0, 2, 60),
+        baselines=rng.normal(size=(2, 3, 5)),
+        origin=ORIGIN,
+    )
+
+
+def attributions_by_hand(case: Case, columns: str) -> np.ndarray:
+    """(groups, n, columns)."""
+    weights = case.module[0].weight.detach().numpy()[0]
+    found = (case.inputs - case.baselines[case.labels].swapaxes(0, 1)) * weights
+    return found if columns == "raw" else found @ (ORIGIN[:, None] == np.arange(3))
+
+
+def disparity_by_hand(attributions: np.ndarray, norm: str) -> np.ndarray:
+    """Root mean square distance over pairs of groups, one pair at a time."""
+    unit = attributions / np.linalg.norm(attributions, 1 if norm == "l1" else 2, axis=2, keepdims=True)
+    squares = [((unit[g] - unit[h]) ** 2).sum(axis=1) for g, h in itertools.combinations(range(len(unit)), 2)]
+    return np.sqrt(np.mean(squares, axis=0))
+
+
+@pytest.mark.parametrize("columns", ["raw", "original"])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_linear_model_in_every_variant(case: Case, columns: str, norm: str) -> None:
+    expected = disparity_by_hand(attributions_by_hand(case, columns), norm).mean()
+    found = measure(case, Definition(columns=columns, norm=norm))
+    assert found.gcig == pytest.approx(expected)
+    assert found.completeness < 1e-12
+    assert found.undefined_rows == 0
+    if (columns, norm) != ("raw", "l2"):
+        assert measure(case, Definition()).variant(columns, norm) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("columns", ["raw", "original"])
+@pytest.mark.parametrize("label_weights", ["empirical", "equal", "sum"])
+def test_contributions_of_columns_add_up_to_gcig(case: Case, columns: str, label_weights: str) -> None:
+    found = measure(case, Definition(columns=columns, label_weights=label_weights))
+    assert contributions(found).sum() == pytest.approx(found.gcig)
+    assert (contributions(found) >= 0).all()
+
+
+def test_contributions_by_hand(case: Case) -> None:
+    attributions = attributions_by_hand(case, "raw")
+    unit = attributions / np.abs(attributions).sum(axis=2, keepdims=True)
+    squares = 2 * 3 / 2 * unit.var(axis=0)
+    expected = (squares / np.sqrt(squares.sum(axis=1, keepdims=True))).mean(axis=0)
+    np.testing.assert_allclose(contributions(measure(case, RAW)), expected, rtol=1e-9)
+
+
+def test_linear_model_effective_columns(case: Case) -> None:
+    for columns in ("raw", "original"):
+        attributions = attributions_by_hand(case, columns)
+        share = (np.abs(attributions) / np.abs(attributions).sum(axis=2, keepdims=True)).mean(axis=(0, 1))
+        expected = math.exp(-(share * np.log(share)).sum())
+        assert measure(case, Definition(columns=columns)).effective_columns == pytest.approx(expected)
+
+
+def test_weights_are_repeated_rows(case: Case) -> None:
+    weights = np.random.default_rng(1).integers(0, 3, 60).astype(float)
+    repeated = np.repeat(np.arange(60), weights.astype(int))
+    found = measure(replace(case, weights=weights), RAW)
+    plain = measure(replace(case, inputs=case.inputs[repeated], labels=case.labels[repeated]), RAW)
+    np.testing.assert_allclose(contributions(found), contributions(plain), rtol=1e-9)
+    assert found.gcig == pytest.approx(plain.gcig)
+    assert found.effective_columns == pytest.approx(plain.effective_columns)
+
+
+def test_chunks_do_not_change_the_result(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    smooth = replace(case, module=network())
+    whole = measure(smooth, RAW)
+    monkeypatch.setattr(reasons, "_BYTES_AT_ONCE", 7 * 3 * 5 * 8)
+    parts = measure(smooth, RAW)
+    assert parts.gcig == pytest.approx(whole.gcig)
+    np.testing.assert_allclose(contributions(parts), contributions(whole), rtol=1e-9)
+    assert parts.effective_columns == pytest.approx(whole.effective_columns)
+    assert parts.completeness == pytest.approx(whole.completeness, rel=1e-6)
+    used = whole.comparison.definition
+    assert parts.comparison.definition == used
+    assert "auto" not in (used.rule, used.n_steps)
+
+
+def test_rule_and_steps_are_taken_as_given(case: Case) -> None:
+    smooth = replace(case, module=network())
+    found = measure(smooth, Definition(rule="right", n_steps=4))
+    assert (found.comparison.definition.rule, found.comparison.definition.n_steps) == ("right", 4)
+    assert found.completeness > 100 * measure(smooth, Definition()).completeness
+
+
+def test_rows_without_reasons_are_undefined(case: Case) -> None:
+    """A row that equals one of its references has no attributions under that group."""
+    inputs = case.inputs.copy()
+    inputs[:4] = case.baselines[case.labels[:4], 0]
+    found = measure(replace(case, inputs=inputs), RAW)
+    assert found.undefined_rows == 4
+    rest = measure(replace(case, inputs=inputs[4:], labels=case.labels[4:]), RAW)
+    assert found.gcig == pytest.approx(rest.gcig)
+    assert found.effective_columns == pytest.approx(rest.effective_columns)
+
+
+def test_a_chunk_of_vanishing_rows_is_undefined(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The median over the probe decides, not that of the chunk."""
+    inputs, baselines = case.inputs.copy(), case.baselines.copy()
+    baselines[0] = np.random.default_rng(2).normal(size=(3, 5)) * 1e-14
+    inputs[:8] *= 1e-12
+    tiny = replace(case, inputs=inputs, labels=np.zeros(60, dtype=int), baselines=baselines)
+    whole = measure(tiny, RAW)
+    monkeypatch.setattr(reasons, "_BYTES_AT_ONCE", 8 * 3 * 5 * 8)
+    assert measure(tiny, RAW).undefined_rows == whole.undefined_rows == 8
+
+
+def test_a_model_without_reasons_is_undefined_everywhere(case: Case) -> None:
+    found = measure(replace(case, module=linear(np.zeros(5))), RAW)
+    assert found.undefined_rows == 60
+    for value in (found.gcig, found.effective_columns, found.completeness, *contributions(found)):
+        assert math.isnan(value)
+
+
+def test_missing_reference_leaves_its_label_nan(case: Case) -> None:
+    baselines = case.baselines.copy()
+    baselines[1, 2] = np.nan
+    found = measure(replace(case, baselines=baselines), RAW)
+    means = label_means(found.total.sum(axis=0))
+    assert np.isnan(means).tolist() == [False, True]
+    assert np.isnan([found.gcig, found.variant("raw", "l2"), *contributions(found)]).all()
+    nothing = measure(replace(case, baselines=np.full_like(baselines, np.nan)), RAW)
+    assert math.isnan(nothing.gcig)
+    assert math.isnan(nothing.effective_columns)
+
+
+def test_columns_that_were_not_encoded_are_their_own_originals(case: Case) -> None:
+    found = measure(replace(case, origin=np.arange(5)), Definition())
+    assert found.variant("original", "l1") == found.variant("raw", "l1") == found.gcig
+
+
+def test_module_is_explained_in_evaluation_mode_and_left_in_its_own(case: Case) -> None:
+    layers = (nn.Linear(5, 8), nn.Dropout(0.5), nn.SiLU(), nn.Linear(8, 1), nn.Flatten(0))
+    module = nn.Sequential(*layers).double()
+    module.train()
+    first, second = (measure(replace(case, module=module), Definition()).gcig for _ in range(2))
+    assert first == second
+    assert all(part.training for part in module.modules())
+
+
+@pytest.mark.parametrize("how", ["empirical", "equal", "sum"])
+def test_no_defined_row_is_nan_not_zero(how: str) -> None:
+    assert np.isnan(combine_labels(np.zeros((2, 2)), how))
+    assert np.isnan(combine_labels(np.array([[np.nan, 3.0], [1.0, 1.0]]), how))
