@@ -1,8 +1,8 @@
 """Audit a gradient boosting model
 ===============================
 
-Boosted trees have no gradients, so they are explained by Shapley values of the logit. The audit states in words
-what it found and how certain that is; the chart shows the attribution of each column under each reference.
+Boosted trees have no gradients, so they are explained by Shapley values of the logit. The audit states in
+words what it found and how certain that is; the chart shows the attributions under each reference.
 """
 
 from sklearn.ensemble import HistGradientBoostingClassifier

@@ -1,8 +1,8 @@
 """Compare FairX with a plain network
 ==================================
 
-Two networks are trained on 4,000 rows of the Adult census data and measured on 2,000 others: what does it cost
-to have reasons that depend less on sex?
+Two networks are trained on 4,000 rows of the Adult census data and measured on 2,000 others: what does it
+cost to have reasons that depend less on sex?
 """
 
 import gcig
