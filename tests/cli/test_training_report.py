@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.cli.training_report import cost_and_gain, find_failures, measures_table
+from gcig.cli.training_report import TrainedModel, describe_cost_and_gain, find_failures, measures_table
 from gcig.records import Evaluation
 
 PLAIN = Evaluation(
@@ -29,36 +29,38 @@ PLAIN = Evaluation(
 )
 
 
+def describe(plain, fair):
+    models = TrainedModel("unconstrained", "Plain", None, plain), TrainedModel("fairx", "FairX", None, fair)
+    return "\n".join(describe_cost_and_gain(*models))
+
+
 def test_cost_and_gain_in_words():
-    fair = replace(PLAIN, auc=0.846, gcig=0.05, eo_gap=0.3)
-    cost, decisions, gain, outcome = cost_and_gain(PLAIN, fair, "FairX")
-    assert cost == "Cost:  AUC 0.004 lower (0.850 to 0.846)."
-    assert decisions == "       F1 unchanged (0.700)."
-    assert "GCIG 0.150 lower (0.200 to 0.050)" in gain
-    assert "4.0 times less" in gain
-    assert "EO gap 0.100 lower (0.400 to 0.300)" in outcome
-    assert "somewhat less" in outcome
+    lines = describe(PLAIN, replace(PLAIN, auc=0.846, gcig=0.05, eo_gap=0.3)).splitlines()
+    assert lines == [
+        "FairX makes the reasons depend 4.0 times less on the group, at a cost of 0.004 in AUC.",
+        "Reasons: GCIG falls from 0.200 to 0.050.",
+        "Decisions: the EO gap falls from 0.400 to 0.300.",
+        "Ranking: AUC falls from 0.850 to 0.846.",
+        "F1 is 0.700 (plain network: 0.700).",
+    ]
 
 
 def test_a_loss_is_not_reported_as_a_gain():
-    _, _, gain, outcome = cost_and_gain(PLAIN, replace(PLAIN, gcig=0.3), "FairX")
-    assert "0.100 higher" in gain
-    assert "more, not less," in gain
-    assert "unchanged (0.400)" in outcome
-    assert "as much" in outcome
+    text = describe(PLAIN, replace(PLAIN, gcig=0.3))
+    assert text.startswith("FairX does not make the reasons depend less on the group")
+    assert "GCIG rises from 0.200 to 0.300" in text
 
 
-def test_noise_and_collapse_are_reported():
-    fair = replace(PLAIN, eo_noise_floor=0.2, collapsed=True)
-    lines = cost_and_gain(PLAIN, fair, "FairX")
-    assert "even an exactly fair model shows an EO gap of 0.200" in lines[-2]
-    assert lines[-1].startswith("But FairX has collapsed")
+def test_noise_collapse_and_the_paper_are_reported():
+    text = describe(PLAIN, replace(PLAIN, eo_noise_floor=0.2, collapsed=True, gcig_raw=0.1))
+    assert "even an exactly fair model shows an EO gap of 0.200" in text
+    assert "On encoded columns, as in the paper, GCIG is 0.100 (plain network: undefined)." in text
+    assert text.endswith("Do not use FairX: it has collapsed.")
 
 
 def test_undefined_values_are_reported_as_such():
     fair = replace(PLAIN, gcig=float("nan"))
-    gain = cost_and_gain(PLAIN, fair, "FairX")[2]
-    assert gain == "Gain:  GCIG 0.200 to undefined."
+    assert "GCIG is 0.200 before and undefined after" in describe(PLAIN, fair)
     assert "undefined" in measures_table({"Plain": PLAIN, "FairX": fair})
 
 
@@ -83,9 +85,9 @@ def test_an_undefined_value_exceeds_every_limit():
 
 def test_worse_decisions_with_an_equal_ranking_come_with_a_hint():
     worse = replace(PLAIN, f1=0.6)
-    assert "--threshold f1" in cost_and_gain(PLAIN, worse, "FairX")[1]
+    assert "--threshold f1" in describe(PLAIN, worse)
     for other in (replace(worse, auc=0.8), replace(worse, threshold=0.3), replace(worse, f1=0.68)):
-        assert "--threshold" not in cost_and_gain(PLAIN, other, "FairX")[1]
+        assert "--threshold" not in describe(PLAIN, other)
 
 
 def test_used_columns_are_shown_with_their_total():

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli.files import check_writable
-from gcig.cli.frame import Command, ExitCode, say
-from gcig.cli.layout import counted, wrapped
+from gcig.cli.frame import Command, ExitCode, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
     config_option,
@@ -155,11 +154,13 @@ def audit(
 
 def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> None:
     """Print the verdict in words, and the gate's decision on the last line."""
+    from gcig.records.formatting import counted
+
     subject = found.record.subject
     groups = ", ".join(group.group for group in found.record.groups)
     click.echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
     click.echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    click.echo("\n".join(map(wrapped, str(found).splitlines())))
+    click.echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
     if html is not None:
         click.echo(f"\nReport:  {html}")
     if check is not None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._version import __version__
-from gcig.cli.frame import Command, ExitCode, say
-from gcig.cli.layout import format_table, number
+from gcig.cli.frame import Command, ExitCode, format_table, say
 from gcig.cli.options import (
     PATH,
     config_option,
@@ -134,12 +133,13 @@ def _table_name(file: Path) -> str:
 def comparison_table(found: ComparisonResult) -> str:
     """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
     from gcig.methods.registry import METHODS
+    from gcig.records.formatting import number, spread
 
     best = set(found.pareto()["method"])
     rows = []
     for row in found.summary().to_dict("records"):
         remarks = [f"{row[what]} folds {what}" for what in ("failed", "collapsed") if row[what]]
-        figures = (_spread(row[name], row[f"{name}_sd"]) for name in _MEASURES.values())
+        figures = (spread(row[name], row[f"{name}_sd"]) for name in _MEASURES.values())
         star = "*" if row["method"] in best else ""
         seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
         rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
@@ -153,11 +153,6 @@ def comparison_table(found: ComparisonResult) -> str:
         floor = low if low == high else f"{low} to {high}"
         lines.append(f"On test folds of this size even an exactly fair model shows an EO gap of {floor}.")
     return "\n".join(lines)
-
-
-def _spread(mean: float, deviation: float) -> str:
-    """Format a mean and its standard deviation, which a single fold does not have."""
-    return number(mean) if math.isnan(deviation) else f"{number(mean)} ± {number(deviation)}"
 
 
 def describe_failures(results: Sequence[FoldResult]) -> list[str]:

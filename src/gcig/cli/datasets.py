@@ -6,8 +6,7 @@ import json
 
 import click
 
-from gcig.cli.frame import Command
-from gcig.cli.layout import format_table
+from gcig.cli.frame import Command, format_table
 from gcig.cli.options import json_option
 from gcig.cli.types import DATASET
 

@@ -1,11 +1,11 @@
-"""The frame of all commands: exit codes, one line per error or warning, examples in the help."""
+"""The frame of all commands: exit codes, help, and text on a terminal, with one line per error or warning."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,8 +23,10 @@ __all__ = [
     "Shell",
     "describe",
     "did_you_mean",
+    "format_table",
     "say",
     "warnings_in_one_line",
+    "wrap_for_terminal",
 ]
 
 _MAX_NAMES_LISTED = 20
@@ -75,6 +77,43 @@ def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There 
         return f"Did you mean '{lowered[close[0]]}'?"
     more = f" and {len(names) - _MAX_NAMES_LISTED} more" if len(names) > _MAX_NAMES_LISTED else ""
     return f"{introduction}: {', '.join(names[:_MAX_NAMES_LISTED])}{more}."
+
+
+def format_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[int] = ()
+) -> str:
+    """Align columns of text, each as wide as its widest entry.
+
+    Examples
+    --------
+    >>> print(format_table(("name", "rows"), [("adult", "45,222")], right_aligned=(1,)))
+    name     rows
+    adult  45,222
+    """
+    lines = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            entry.rjust(width) if place in right_aligned else entry.ljust(width)
+            for place, (entry, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def wrap_for_terminal(line: str) -> str:
+    """Wrap a long line for a terminal; leave it unchanged in a pipe, where lines are searched.
+
+    >>> wrap_for_terminal("- unchanged")
+    '- unchanged'
+    """
+    import shutil
+    from textwrap import fill
+
+    if not sys.stdout.isatty():
+        return line
+    indent = "  " if line.startswith(("- ", "! ")) else ""
+    return fill(line, width=min(100, shutil.get_terminal_size().columns), subsequent_indent=indent)
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.frame import did_you_mean
-from gcig.cli.layout import counted, format_table
+from gcig.cli.frame import did_you_mean, format_table
 from gcig.cli.types import split_names
+from gcig.records.formatting import counted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,6 @@ import click
 
 from gcig.cli.files import open_writer, standard_input_as_file
 from gcig.cli.frame import Command, did_you_mean, say
-from gcig.cli.layout import counted
 from gcig.cli.options import PATH, file_argument, json_option, quiet_option, table_options
 from gcig.cli.types import IntRange
 
@@ -106,7 +105,7 @@ def predict(
                 decisions.update(part["decision"].tolist())
                 advance(len(part))
     if out is not None and not quiet:
-        say(f"{counted(table.n_rows, 'row')} written to {out}.")
+        say(f"{table.n_rows:,} rows written to {out}.")
     if as_json:
         click.echo(json.dumps(_summary(estimator, model, file, out, decisions), indent=2))
 

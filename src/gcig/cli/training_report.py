@@ -14,8 +14,9 @@ import click
 
 from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
+from gcig.cli.frame import format_table
 from gcig.cli.labelled_table import column_readings
-from gcig.cli.layout import format_table, number
+from gcig.records.formatting import number
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainedModel",
-    "cost_and_gain",
+    "describe_cost_and_gain",
     "find_failures",
     "measures_table",
     "print_summary",
@@ -150,7 +151,7 @@ def print_summary(
     click.echo(measures_table(evaluations))
     click.echo()
     if len(evaluations) > 1:
-        click.echo("\n".join(cost_and_gain(first.evaluation, chosen.evaluation, chosen.label)))
+        click.echo("\n".join(describe_cost_and_gain(first, chosen)))
     for failure in failures:
         click.echo(f"Failed: {failure}.")
     click.echo(f"\nModel:   {out}")
@@ -168,82 +169,33 @@ def _command(*words: object) -> str:
 
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format one line per model: utility, gap of outcomes, gap of reasons."""
+    """Format one line per model: utility, gap of outcomes, gap of reasons, effective number of columns."""
     head = ("", "AUC", "F1", "EO gap", "GCIG", "columns used")
-    rows = [
-        (label, *map(number, (e.auc, e.f1, e.eo_gap, e.gcig)), _columns_used(e))
-        for label, e in evaluations.items()
-    ]
+    rows = []
+    for label, found in evaluations.items():
+        among = f" of {len(found.gcig_columns)}" if found.gcig_columns else ""
+        used = number(found.effective_columns, 1)
+        figures = map(number, (found.auc, found.f1, found.eo_gap, found.gcig))
+        rows.append((label, *figures, used + among if math.isfinite(found.effective_columns) else used))
     return format_table(head, rows, right_aligned=range(1, len(head)))
 
 
-def cost_and_gain(plain: Evaluation, fair: Evaluation, label: str) -> list[str]:
+def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]:
     """Return sentences that compare a fair model with the plain network."""
-    lines = [
-        f"Cost:  AUC {_change(plain.auc, fair.auc)}.",
-        f"       F1 {_change(plain.f1, fair.f1)}{_remedy(plain, fair)}.",
-        f"Gain:  GCIG {_change(plain.gcig, fair.gcig)}"
-        + _meaning("reasons depend {} on the group", plain.gcig, fair.gcig),
-        f"       EO gap {_change(plain.eo_gap, fair.eo_gap)}"
-        + _meaning("error rates differ {} by group", plain.eo_gap, fair.eo_gap),
-    ]
-    if not math.isnan(fair.gcig_raw):
-        whole = f"{number(fair.gcig_raw)} (plain: {number(plain.gcig_raw)})"
-        lines.append(f"       On encoded columns, as in the paper, GCIG is {whole}.")
-    if fair.eo_noise_floor >= 0.25 * fair.eo_gap:
-        floor = number(fair.eo_noise_floor)
-        lines.append(f"       With so few rows even an exactly fair model shows an EO gap of {floor}.")
-    if fair.collapsed:
-        lines.append(f"But {label} has collapsed: it no longer separates the two labels. Do not use it.")
-    return lines
+    from gcig.report.trade_off import Scores, describe_trade_off
 
-
-def _columns_used(found: Evaluation) -> str:
-    """Format the effective number of columns, and the number of all columns."""
-    if math.isnan(found.effective_columns):
-        return "undefined"
-    among = f" of {len(found.gcig_columns)}" if found.gcig_columns else ""
-    return f"{found.effective_columns:.1f}{among}"
-
-
-def _remedy(plain: Evaluation, fair: Evaluation) -> str:
-    """Return a hint if decisions got worse but the ranking did not: the threshold no longer fits."""
-    lost = plain.f1 - fair.f1 > 0.03 and plain.auc - fair.auc < 0.02 and fair.threshold == 0.5
-    return "; --threshold f1 may recover it, but check the EO gap" if lost else ""
-
-
-def _change(before: float, after: float) -> str:
-    """Describe the change from one value to another.
-
-    >>> _change(0.8421, 0.8383), _change(0.1, 0.1)
-    ('0.004 lower (0.842 to 0.838)', 'unchanged (0.100)')
-    """
-    if math.isnan(before) or math.isnan(after):
-        return f"{number(before)} to {number(after)}"
-    difference = round(after, 3) - round(before, 3)
-    if abs(difference) < 5e-4:
-        return f"unchanged ({number(after)})"
-    word = "lower" if difference < 0 else "higher"
-    return f"{abs(difference):.3f} {word} ({number(before)} to {number(after)})"
-
-
-def _meaning(sentence: str, before: float, after: float) -> str:
-    """Describe the meaning of a change, if it is defined.
-
-    >>> _meaning("they differ {}", 0.2, 0.1), _meaning("they differ {}", 0.2, math.nan)
-    (': they differ 2.0 times less.', '.')
-    """
-    if math.isnan(before) or math.isnan(after):
-        return "."
-    return f": {sentence.format(_less(before, after))}."
-
-
-def _less(before: float, after: float) -> str:
-    if after > before:
-        return "more, not less,"
-    if not 0 < after < before / 1.5:
-        return "somewhat less" if after < before else "as much"
-    return f"{before / after:.1f} times less"
+    before, after = plain.evaluation, fair.evaluation
+    headline, findings, cautions = describe_trade_off(
+        Scores.of(plain.label, before), Scores.of(fair.label, after)
+    )
+    f1 = f"F1 is {number(after.f1)} (plain network: {number(before.f1)})"
+    # The ranking is as good as before, so the loss comes from a threshold that no longer fits.
+    if before.f1 - after.f1 > 0.03 and before.auc - after.auc < 0.02 and after.threshold == 0.5:
+        f1 += "; --threshold f1 may recover it, but check the EO gap"
+    raw = f"{number(after.gcig_raw)} (plain network: {number(before.gcig_raw)})"
+    paper = [] if math.isnan(after.gcig_raw) else [f"On encoded columns, as in the paper, GCIG is {raw}."]
+    unusable = [f"Do not use {fair.label}: it has collapsed."] if after.collapsed else []
+    return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
 
 def find_failures(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None) -> list[str]:

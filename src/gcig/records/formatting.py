@@ -83,10 +83,13 @@ def counted(value: int, noun: str) -> str:
 
     Examples
     --------
-    >>> counted(1, "row"), counted(1200, "row")
-    ('1 row', '1,200 rows')
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "category")
+    ('1 row', '1,200 rows', '2 categories')
     """
-    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+    if value == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count(value)} {plural}"
 
 
 def estimate(interval: _Interval, digits: int = 3) -> str:
