@@ -57,7 +57,10 @@ def test_names_are_completed():
     from gcig.cli.types import DATASET, METHOD
 
     context, option = click.Context(group), click.Option(["--x"])
-    assert [item.value for item in METHOD.shell_complete(context, option, "f")] == ["fairx"]
+    assert [item.value for item in METHOD.shell_complete(context, option, "f")] == [
+        "fairx-paper",
+        "fairx",
+    ]
     assert "adult" in [item.value for item in DATASET.shell_complete(context, option, "")]
 
 

@@ -112,7 +112,7 @@ def test_a_limit_that_is_missed_is_exit_code_1(train):
     code, out, err, folder = train("--max-gcig", "0.000001")
     assert code == 1
     assert "is above --max-gcig 1e-06" in out
-    assert "max_gcig=1e-06 was not reached" in err
+    assert "max_gcig=1e-06 was not met" in err
     assert json.loads((folder / "report.json").read_text())["passed"] is False
     assert gcig.load(folder).max_gcig == 0.000001
 

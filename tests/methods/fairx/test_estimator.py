@@ -361,7 +361,7 @@ def test_warm_start_goes_on_from_the_present_network():
     assert np.allclose(model.decision_function(TEST.X), start, atol=1e-4)
     assert model.encoder_ is encoder
     assert model.plain_ == pytest.approx(first, rel=1e-3, abs=1e-5)  # what it was is what is kept
-    with pytest.warns(CollapseWarning, match="training is too short"):
+    with pytest.warns(CollapseWarning, match="training has too few epochs"):
         model.set_params(warm_start=False).fit(LOANS.X, LOANS.y, **LOANS.groups)
     assert not np.allclose(model.decision_function(TEST.X), start, atol=1e-2)
 

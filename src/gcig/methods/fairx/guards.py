@@ -26,7 +26,7 @@ __all__ = [
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
 _RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half
-_UNDECIDED = "training is too short (max_epochs), or the threshold does not suit these data (set 'f1')."
+_UNDECIDED = "training has too few epochs, or the threshold does not suit these data (set it to 'f1')."
 
 
 class CollapseWarning(UserWarning):
@@ -137,7 +137,7 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
     elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE_LABEL:
         cause = (
             f"The rarer label has {verdict.rarest:.1%} of the rows, and few of them reach the threshold: set "
-            "threshold='f1' or class_weight='balanced'."
+            "the threshold to 'f1', or class_weight to 'balanced'."
         )
     elif verdict.auc >= LOWEST_AUC and plain.get("decided_alike", 0.0) >= LARGEST_SHARE:
         cause = f"The network without fairness terms is no better: {_UNDECIDED}"
@@ -146,12 +146,12 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
         cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
     elif not math.isfinite(plain_auc):
         cause = (
-            f"{heaviest} is too high for these data, or training is too short (max_epochs): change them, or "
+            f"{heaviest} is too high for these data, or training has too few epochs: change them, or "
             "set strategy='distil' and early_stopping=True, which limit the weights by a teacher."
         )
     else:
         without = f" (without fairness terms AUC is {plain_auc:.3f})"
-        short = ", or training is too short (max_epochs)" if verdict.auc >= plain_auc else ""
+        short = ", or training has too few epochs" if verdict.auc >= plain_auc else ""
         cause = (
             f"{heaviest} is too high for these data{without}{short}: lower the weight, or set a bound that "
             "can be met (max_gcig, max_eo_gap)."
@@ -173,8 +173,8 @@ def warn_of_limits(max_auc_drop: float) -> None:
     """Warn that no epoch was acceptable and the teacher was kept."""
     warn_caller(
         f"the network without fairness terms was kept: on average over the last epochs, none was fairer, "
-        f"lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns. Set more max_epochs, a "
-        "larger max_auc_drop, or lower weights.",
+        f"lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns. Train for more epochs, "
+        "allow a larger max_auc_drop, or lower the weights.",
         BoundWarning,
     )
 
@@ -182,7 +182,7 @@ def warn_of_limits(max_auc_drop: float) -> None:
 def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
     """Warn that a bound was not met, and by how much."""
     warn_caller(
-        f"{name}={bound:g} was not met: the held-out set gives {reached:.4f} at an AUC of {auc:.3f}. Set a "
-        "larger max_auc_drop, more max_epochs, or a looser bound.",
+        f"{name}={bound:g} was not met: the held-out set gives {reached:.4f} at an AUC of {auc:.3f}. Train "
+        "for more epochs, loosen the bound, or allow a larger loss of AUC (max_auc_drop).",
         BoundWarning,
     )
