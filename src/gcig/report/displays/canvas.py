@@ -1,6 +1,5 @@
 """Shared parts of the displays: axes, escaped names, colours and markers."""
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ from gcig.records.formatting import visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "MARKERS", "axes_of", "groups_for", "literal"]
+__all__ = ["COLOURS", "MARKERS", "axes_of", "call_with_groups", "literal"]
 
 COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
 _MAX_NAME_LENGTH = 40  # characters; a longer name leaves no room for the axes
@@ -46,15 +45,8 @@ def literal(name: object) -> str:
     return f"\u200b{text}" if text.startswith("_") else text
 
 
-def groups_for(method: Callable[..., Any], sensitive_features: Any) -> dict[str, Any]:
-    """Return the groups as a keyword argument if the method takes them.
+def call_with_groups(method: Callable[..., Any], X: Any, sensitive_features: Any) -> Any:
+    """Call a method of an estimator, passing the groups if its signature takes them."""
+    from gcig import adapters  # imports torch, which plots of records do not need
 
-    Examples
-    --------
-    >>> groups_for(lambda X, *, sensitive_features=None: X, ["f", "m"])
-    {'sensitive_features': ['f', 'm']}
-    >>> groups_for(lambda X: X, ["f", "m"])
-    {}
-    """
-    takes = "sensitive_features" in inspect.signature(method).parameters
-    return {"sensitive_features": sensitive_features} if takes else {}
+    return adapters.call_with_groups(method, X, sensitive_features)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig.records import AuditRecord, Evaluation, Interval
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, groups_for, literal
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, call_with_groups, literal
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class GroupRatesDisplay:
         cls, estimator: Any, X: Any, y: ArrayLike, *, sensitive_features: Any, ax: Any = None
     ) -> Self:
         """Predict with a fitted classifier and draw the rates of its decisions."""
-        y_pred = estimator.predict(X, **groups_for(estimator.predict, sensitive_features))
+        y_pred = call_with_groups(estimator.predict, X, sensitive_features)
         return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups
 from gcig.records import AuditRecord
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, groups_for, literal
+from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, call_with_groups, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +85,7 @@ class AttributionProfileDisplay:
 
         ``sensitive_features`` is for methods that need the groups of new rows.
         """
-        found = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features))
+        found = call_with_groups(partial(estimator.explain, y=y), X, sensitive_features)
         return cls.from_explanation(found, n_columns=n_columns, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -167,7 +168,7 @@ class DisparityDisplay:
         ax: Any = None,
     ) -> Self:
         """Explain rows with a fitted estimator of gcig and draw their disparity."""
-        values = estimator.explain(X, y, **groups_for(estimator.explain, sensitive_features)).disparity
+        values = call_with_groups(partial(estimator.explain, y=y), X, sensitive_features).disparity
         return cls.from_values(values, sensitive_features=sensitive_features, bins=bins, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
