@@ -183,8 +183,8 @@ def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target": "nothing"}, "target: .* has no column 'nothing'"),
-        ({"sensitive": ["sex", "gone"]}, "sensitive: .* has no column 'gone'"),
+        ({"target": "nothing"}, "target names 'nothing', but .* has no such column"),
+        ({"sensitive": ["sex", "gone"]}, "sensitive names 'gone', but .* has no such column"),
         ({"sensitive": "approved"}, "both target and sensitive"),
     ],
 )
@@ -219,7 +219,7 @@ def test_the_negative_class_is_not_taken_for_the_positive_one(tmp_path):
     frame["paid"] = np.where(frame["a"] + rng.normal(size=200) > 0, "yes", "no")
     frame.to_csv(tmp_path / "loans.csv", index=False)
     model = LogisticRegression().fit(frame[["a"]], frame["paid"])
-    with pytest.raises(InputError, match=r"'no' is the model's negative class.*predict 'yes'"):
+    with pytest.raises(InputError, match=r"positive is 'no', the model's negative class.*predict 'yes'"):
         audit_file(model, tmp_path / "loans.csv", target="paid", sensitive="sex", positive="no")
     found = audit_file(
         model, tmp_path / "loans.csv", target="paid", sensitive="sex", positive="yes", n_bootstrap=20

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gcig._files import hash_file
-from gcig._tables import level_name
+from gcig._tables import level_name, listed
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
@@ -161,8 +161,9 @@ def _find_roles(
     for role, names in (("target", (target,)), ("sensitive", sensitive), ("drop", tuple(drop))):
         if absent := [each for each in names if each not in stream.names]:
             raise InputError(
-                f"{role}: {stream.path} has no column {', '.join(map(repr, absent))}. Its columns are "
-                f"{', '.join(map(repr, stream.names[:30]))}."
+                f"names {listed(absent)}, but {stream.path} has no such column. Its columns are "
+                f"{listed(stream.names, 30)}.",
+                argument=role,
             )
     if target in sensitive:
         raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
@@ -181,8 +182,9 @@ def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:
     known = [] if classes is None else [level_name(value) for value in classes.tolist()]
     if positive in known[:1]:
         raise InputError(
-            f"positive={positive!r} is the model's negative class: it was trained to predict {known[1]!r}. "
-            f"Pass positive={known[1]!r}, or leave it out."
+            f"is {positive!r}, the model's negative class: it was trained to predict {known[1]!r}. Use "
+            f"{known[1]!r}, or omit it.",
+            argument="positive",
         )
 
 

@@ -55,13 +55,14 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         return OnnxClassifier(path.read_bytes())
     if suffix not in _PROGRAMS:
         raise InputError(
-            f"{path} is not a model that can be opened. Pass a gcig model folder, an .onnx file or, with "
-            f"trust_pickle=True, one of {', '.join(_PROGRAMS)}."
+            f"{path} is not a model that can be opened. Choose a gcig model folder, an .onnx file or, if you "
+            f"trust its origin, a file of the type {', '.join(_PROGRAMS)}."
         )
     if not trust_pickle:
         raise InputError(
-            f"{path} is a {_PROGRAMS[suffix]} file, and opening it runs the program inside it. If you trust "
-            "its origin, pass trust_pickle=True (in the shell: --trust-pickle)."
+            f"must be set to open {path}: it is a {_PROGRAMS[suffix]} file, and opening it runs the program "
+            "inside it. Set it only if you trust the origin of the file.",
+            argument="trust_pickle",
         )
     return _open_program(path, _PROGRAMS[suffix])
 

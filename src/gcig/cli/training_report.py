@@ -14,7 +14,7 @@ import click
 
 from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
-from gcig.cli.frame import format_table
+from gcig.cli.frame import format_table, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import number
 
@@ -151,7 +151,7 @@ def print_summary(
     click.echo(measures_table(evaluations))
     click.echo()
     if len(evaluations) > 1:
-        click.echo("\n".join(describe_cost_and_gain(first, chosen)))
+        click.echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
     for failure in failures:
         click.echo(f"Failed: {failure}.")
     click.echo(f"\nModel:   {out}")
