@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)    ## compare all seven methods on shipped data and write a report
+demo: $(READY)    ## compare all methods on shipped data and write a report
 	$(BIN)/gcig demo --out out/demo
 
 test: $(READY)    ## run the fast tests with coverage
