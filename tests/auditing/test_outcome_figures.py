@@ -6,7 +6,6 @@ import pytest
 from gcig.adapters import Outputs
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
 from gcig.metrics import evaluate_predictions
-from gcig.metrics.intervals import wilson
 from gcig.metrics.outcome_sums import OutcomeSums
 from gcig.records import Interval
 
@@ -103,4 +102,4 @@ def test_a_group_that_is_never_selected_leaves_room_for_chance() -> None:
     found = audit_outcome(tally(groups, decisions=decided), 50, RNG, min_cell=11).selection_rate_ratio
     rate = decided[groups == 0].mean()
     assert (found.value, found.low) == (0.0, 0.0)
-    assert found.high == pytest.approx(wilson(0.0, 20).high / rate)
+    assert found.high == pytest.approx(Interval.of_rate(0.0, 20).high / rate)

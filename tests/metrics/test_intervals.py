@@ -1,10 +1,8 @@
-import math
-
 import numpy as np
 import pytest
 
 from gcig.metrics import intervals
-from gcig.metrics.intervals import Blocks, Draws, interval, percentile_interval, wilson
+from gcig.metrics.intervals import Blocks, Draws, interval, percentile_interval
 
 
 @pytest.mark.parametrize("n", [300, 20_000])
@@ -49,12 +47,3 @@ def test_interval_without_draws_is_undefined() -> None:
 def test_interval_leaves_out_nan_draws() -> None:
     assert percentile_interval(np.array([np.nan, 1.0, 1.0])) == (1.0, 1.0)
     assert np.isnan(percentile_interval(np.array([np.nan]))).all()
-
-
-def test_wilson_at_the_limits() -> None:
-    assert wilson(0.0, 30).low == 0
-    assert 0 < wilson(0.0, 30).high < 0.15
-    assert wilson(1.0, 30).high == 1
-    assert math.isnan(wilson(math.nan, 30).value)
-    assert math.isnan(wilson(0.5, 0).value)
-    assert wilson(0.5, 100).low == pytest.approx(0.4038, abs=1e-4)

@@ -40,10 +40,3 @@ def test_numbers():
     assert counted(0, "row") == "0 rows"
     assert estimate(Interval(math.nan, 0.1, 0.2)) == "undefined"
     assert spread(0.5, math.nan) == "0.500"
-
-
-def test_wilson_intervals_stay_inside_zero_and_one():
-    assert Interval.of_rate(0.0, 20).low == 0
-    assert Interval.of_rate(1.0, 20).high == 1
-    assert Interval.of_rate(0.5, 11).low < 0.5 < Interval.of_rate(0.5, 11).high
-    assert math.isnan(Interval.of_rate(0.5, 0).value)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gcig.records import Evaluation, GroupRates
+from gcig.records import Evaluation, GroupRates, Interval
 
 RATES = GroupRates("<b>f</b>", 10, 0.5, 0.4, 0.8, math.nan, 1.0)
 EVALUATION = Evaluation(
@@ -114,3 +114,12 @@ def test_records_import_without_heavy_libraries() -> None:
     heavy = ("torch", "sklearn", "pandas", "numpy")
     code = f"import sys, gcig.records; sys.exit(any(name in sys.modules for name in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_wilson_intervals_at_the_limits() -> None:
+    assert Interval.of_rate(0.0, 30).low == 0
+    assert 0 < Interval.of_rate(0.0, 30).high < 0.15
+    assert Interval.of_rate(1.0, 30).high == 1
+    assert math.isnan(Interval.of_rate(math.nan, 30).value)
+    assert math.isnan(Interval.of_rate(0.5, 0).value)
+    assert Interval.of_rate(0.5, 100).low == pytest.approx(0.4038, abs=1e-4)

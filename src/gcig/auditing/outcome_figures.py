@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gcig.metrics.intervals import Z, interval, wilson
+from gcig.metrics.intervals import Z, interval
 from gcig.metrics.noise_floor import noise_floor
 from gcig.metrics.outcome_sums import OutcomeSums
 from gcig.metrics.rates import (
@@ -71,7 +71,7 @@ def _widen(found: Interval, confusion: Confusion, kept: Mask) -> Interval:
         return found
     rates = selection_rates(confusion.counts)
     none = np.flatnonzero(kept & (rates == 0))
-    highest = max(wilson(0.0, float(confusion.group_sizes[g])).high for g in none)
+    highest = max(Interval.of_rate(0.0, float(confusion.group_sizes[g])).high for g in none)
     return Interval(0.0, 0.0, min(1.0, max(found.high, highest / float(rates[kept].max()))))
 
 
@@ -91,7 +91,7 @@ def _group(sums: OutcomeSums, g: int, name: str, gcig: Interval, min_cell: int) 
     size = float(confusion.group_sizes[g])
 
     def rate(values: Floats, rows: float, effective: float) -> Interval:
-        return wilson(float(values[g]), effective) if rows >= min_cell else _UNDEFINED
+        return Interval.of_rate(float(values[g]), effective) if rows >= min_cell else _UNDEFINED
 
     both = bool((confusion.n_rows[g] >= min_cell).all())
     ranking = sums.ranking(g)

@@ -1,4 +1,4 @@
-"""95 % intervals: Wilson's for a rate, percentiles of bootstrap draws for everything else.
+"""95 % intervals from percentiles of bootstrap draws; `Interval.of_rate` is Wilson's interval for a rate.
 
 The bootstrap needs memory that does not grow with the rows. Rows are assigned to blocks at random, only the
 sums of each block are kept, and blocks are resampled. This has the same variance as resampling rows, up to a
@@ -13,27 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gcig.metrics.rates import Floats
-from gcig.records import Interval
+from gcig.records.audit import Interval, Z
 
-__all__ = ["Blocks", "Draws", "Z", "interval", "percentile_interval", "wilson"]
+__all__ = ["Blocks", "Draws", "Z", "interval", "percentile_interval"]
 
-Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
 _MAX_BLOCKS = 1000
-
-
-def wilson(rate: float, n: float) -> Interval:
-    """Return a rate over n rows with Wilson's score interval, which does not collapse at 0 and 1.
-
-    >>> wilson(0.0, 20).high > 0.1
-    True
-    """
-    if math.isnan(rate) or n <= 0:
-        return Interval(math.nan)
-    scale = 1 + Z**2 / n
-    centre = (rate + Z**2 / (2 * n)) / scale
-    reach = Z / scale * math.sqrt(rate * (1 - rate) / n + Z**2 / (4 * n**2))
-    # Rounding must not put the estimate outside its interval.
-    return Interval(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
 
 
 def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:

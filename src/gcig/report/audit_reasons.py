@@ -3,7 +3,7 @@
 import math
 
 from gcig.records import AuditRecord, ColumnAudit
-from gcig.records.formatting import count, number, percent
+from gcig.records.formatting import count, percent
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explanations
@@ -109,7 +109,7 @@ def _measures_table(record: AuditRecord) -> TableBlock:
         *_other_definitions(record),
         (
             "Effective columns",
-            number(found.effective_columns, 1),
+            number_entry(found.effective_columns, 1),
             "columns that the reasons rest on",
         ),
         (
