@@ -118,7 +118,7 @@ def test_a_limit_that_is_missed_is_exit_code_1(train):
 
 
 def test_limits_of_other_methods_are_checked_at_the_end(train):
-    code, out, _, folder = train("--method", "unconstrained", "--max-eo-gap", "1.9")
+    code, out, _, folder = train("--method", "unconstrained", "--max-eo-gap", "1.9", "--test-size", "0.5")
     assert code == 0
     assert "Cost" not in out  # there is nothing to compare it with
     assert gcig.load(folder).method_key == "unconstrained"
