@@ -7,6 +7,7 @@ import math
 
 from gcig.auditing.gcig_figures import MATERIAL
 from gcig.records.audit import AuditRecord, GcigAudit, Interval, OutcomeAudit, Verdict
+from gcig.records.formatting import describe_suppression
 
 __all__ = ["FOUR_FIFTHS", "MATERIAL_GAP", "outcome_status", "reasons_status", "write_verdict"]
 
@@ -179,11 +180,8 @@ def _data_cautions(record: AuditRecord) -> list[str]:
             f"Groups with fewer than {record.min_cell} rows are suppressed, and not counted among the rows: "
             f"{_listed(small)}."
         )
-    if record.suppressed_cells:
-        lines.append(
-            f"Differences between groups leave out cells with fewer than {record.min_cell} rows: "
-            f"{'; '.join(record.suppressed_cells[:10])}."
-        )
+    if note := describe_suppression(record.suppressed_cells, record.min_cell):
+        lines.append(note)
     if record.proxy_columns:
         lines.append(
             f"The model can read the protected attribute ({' & '.join(record.subject.sensitive)}) from "

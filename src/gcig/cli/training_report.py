@@ -16,7 +16,7 @@ from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
 from gcig.cli.frame import format_table, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
-from gcig.records.formatting import number
+from gcig.records.formatting import describe_suppression, number
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
@@ -177,7 +177,9 @@ def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
         used = number(found.effective_columns, 1)
         figures = map(number, (found.auc, found.f1, found.eo_gap, found.gcig))
         rows.append((label, *figures, used + among if math.isfinite(found.effective_columns) else used))
-    return format_table(head, rows, right_aligned=range(1, len(head)))
+    table = format_table(head, rows, right_aligned=range(1, len(head)))
+    notes = {describe_suppression(found.suppressed_cells, found.min_cell) for found in evaluations.values()}
+    return "\n".join([table, *sorted(notes - {""})])
 
 
 def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]:

@@ -148,7 +148,7 @@ class Comparison:
 
     @property
     def encodes(self) -> bool:
-        """Whether encoded and original columns differ."""
+        """True if encoded and original columns differ."""
         return not np.array_equal(self.adapted.origin, np.arange(len(self.adapted.original_names)))
 
     def select(self, values: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from gcig.records.base import Record
-from gcig.records.formatting import html_table, shown
+from gcig.records.formatting import describe_suppression, html_table, shown
 
 __all__ = ["Evaluation", "GroupRates"]
 
@@ -174,12 +174,8 @@ class Evaluation(Record):
 
     def _remarks(self) -> list[str]:
         """Return the sentences that belong with the numbers."""
-        lines = []
-        if self.suppressed_cells:
-            lines.append(
-                f"Gaps leave out cells with fewer than {self.min_cell} rows: "
-                f"{'; '.join(self.suppressed_cells)}."
-            )
+        note = describe_suppression(self.suppressed_cells, self.min_cell)
+        lines = [note] if note else []
         if self.collapsed:
             lines.append(
                 "The model has collapsed: it predicts one class only, or ranks rows no better than chance."

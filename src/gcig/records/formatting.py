@@ -10,6 +10,7 @@ __all__ = [
     "UNDEFINED",
     "count",
     "counted",
+    "describe_suppression",
     "estimate",
     "html_table",
     "limits",
@@ -162,3 +163,16 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(entry(text, "th") for text in header)
     body = "".join("<tr>" + "".join(entry(text, "td") for text in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def describe_suppression(cells: Sequence[str], min_cell: int, limit: int = 10) -> str:
+    """Name the cells that gaps between groups leave out; empty if there are none.
+
+    >>> describe_suppression(["label 1 in group 'x'"], 11)
+    "Gaps leave out suppressed cells, which have fewer than 11 rows: label 1 in group 'x'."
+    """
+    if not cells:
+        return ""
+    more = f" and {len(cells) - limit} more" if len(cells) > limit else ""
+    named = visible("; ".join(cells[:limit]))
+    return f"Gaps leave out suppressed cells, which have fewer than {min_cell} rows: {named}{more}."

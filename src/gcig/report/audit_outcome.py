@@ -3,7 +3,7 @@
 import math
 
 from gcig.records import AuditRecord, GroupAudit, Interval
-from gcig.records.formatting import number
+from gcig.records.formatting import describe_suppression, number
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, FigureRow, Section, TableBlock
 from gcig.report.glossary import explanations
@@ -43,15 +43,8 @@ def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> 
 
 def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
     """Return a note that names the cells that gaps leave out, if there are any."""
-    if not cells:
-        return []
-    return [
-        Callout(
-            "caution",
-            f"Gaps leave out the suppressed cells, which have fewer than {min_cell} rows: "
-            f"{'; '.join(cells)}.",
-        )
-    ]
+    note = describe_suppression(cells, min_cell)
+    return [Callout("caution", note)] if note else []
 
 
 def _rates_figure(groups: list[GroupAudit]) -> FigureBlock:
