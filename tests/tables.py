@@ -11,8 +11,8 @@ import gcig
 
 # For `make_loans`: enough to learn the table.
 QUICK: dict[str, Any] = {
-    "max_epochs": 5,
-    "batch_size": 32,
+    "max_epochs": 3,
+    "batch_size": 64,
     "learning_rate": 0.05,
     "hidden_sizes": (16, 8),
     "device": "cpu",
@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {
 # For `make_biased`: enough to learn the planted bias.
 QUICK_BIASED: dict[str, Any] = {"max_epochs": 10, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 # For `load_credit`.
-QUICK_CREDIT: dict[str, Any] = QUICK | {"max_epochs": 3, "batch_size": 64, "learning_rate": 0.02}
+QUICK_CREDIT: dict[str, Any] = QUICK | {"batch_size": 128, "learning_rate": 0.02}
 # For files written from `make_raw_loans`, on the command line.
 QUICK_FLAGS = ["--epochs", "2", "--device", "cpu", "--quiet"]
 ROLE_FLAGS = ["--target", "approved", "--positive", "yes", "--sensitive", "sex"]

@@ -87,8 +87,8 @@ def test_a_search_that_refits_by_a_rule_of_the_users(credit):
 
     search = RandomizedSearchCV(
         requesting(),
-        {"lambda_ig": [0.0, 0.3, 1.0]},
-        n_iter=3,
+        {"lambda_ig": [0.0, 1.0]},
+        n_iter=2,
         scoring={"auc": "roc_auc", "gcig": gcig_scorer()},
         refit=fairest_that_predicts,
         cv=2,
@@ -117,9 +117,7 @@ def test_a_search_inside_a_pipeline_and_over_its_parameters(credit):
 @pytest.mark.usefixtures("routing")
 def test_a_method_that_predicts_by_group_gets_the_groups_of_scored_rows(credit):
     X, y, sex = credit
-    model = ThresholdOptimizerClassifier(
-        **{name: v for name, v in QUICK_CREDIT.items() if name != "threshold"}
-    )
+    model = ThresholdOptimizerClassifier(**QUICK_CREDIT)
     scores = cross_validate(model, X, y, params={"sensitive_features": sex}, cv=2)["test_score"]
     assert ((scores > 0.5) & (scores < 1)).all()
 
@@ -181,9 +179,8 @@ def test_memory_of_joblib_returns_the_stored_fit(tmp_path, credit):
 
     def fit(seed):
         calls.append(seed)
-        return UnconstrainedClassifier(**{**QUICK_CREDIT, "random_state": seed}).fit(
-            X, y, sensitive_features=sex
-        )
+        model = UnconstrainedClassifier(**QUICK_CREDIT | {"random_state": seed})
+        return model.fit(X, y, sensitive_features=sex)
 
     cached = joblib.Memory(tmp_path, verbose=0).cache(fit)
     first, second = cached(1), cached(1)

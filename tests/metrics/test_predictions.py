@@ -117,7 +117,7 @@ def test_expected_decisions_give_the_mean_over_draws(sample, weighted: bool) -> 
     expected = evaluate_predictions(y, p, y_expected=p, **given)
     rng = np.random.default_rng(1)
     draws = [
-        evaluate_predictions(y, p, y_pred=(rng.random(500) < p).astype(int), **given) for _ in range(400)
+        evaluate_predictions(y, p, y_pred=(rng.random(500) < p).astype(int), **given) for _ in range(150)
     ]
     assert math.isnan(expected.threshold)
     for at, of_group in enumerate(expected.groups):

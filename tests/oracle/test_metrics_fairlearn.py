@@ -3,7 +3,7 @@
 import fairlearn.metrics as fl
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_score
 
@@ -28,6 +28,7 @@ def sample(seed: int, n_groups: int, weighted: bool):
 cases = given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.booleans())
 
 
+@settings(max_examples=25)  # each example takes Fairlearn tens of milliseconds
 @cases
 def test_differences_and_ratio(seed: int, n_groups: int, weighted: bool) -> None:
     y, d, g, w = sample(seed, n_groups, weighted)
@@ -41,6 +42,7 @@ def test_differences_and_ratio(seed: int, n_groups: int, weighted: bool) -> None
         assert ratio == pytest.approx(fl.demographic_parity_ratio(y, d, **both), abs=1e-12)
 
 
+@settings(max_examples=25)  # each example takes Fairlearn tens of milliseconds
 @cases
 def test_rates_by_group(seed: int, n_groups: int, weighted: bool) -> None:
     y, d, g, w = sample(seed, n_groups, weighted)

@@ -220,7 +220,7 @@ def test_a_cell_of_one_row_is_warned_of():
     y = loans.y.where(loans.sex == "male", 0)
     y[int(np.flatnonzero(loans.sex == "female")[0])] = 1
     with pytest.warns(
-        InputWarning, match=r"One row only in \(label 1, group 'female'\).*that person's record"
+        InputWarning, match=r"One row only in \(label 1, group 'female'\).*one person's record"
     ):
         model = FairXClassifier(**QUICK).fit(loans.X, y, **loans.groups)
     assert np.isfinite(model.history_.drop(columns="val_eo_gap").to_numpy()).all()
@@ -283,7 +283,7 @@ def test_history_has_every_term_completeness_and_validation_metrics(model):
     metrics = {"val_log_loss", "val_auc", "val_auc_lost", "val_eo_gap", "val_gcig", "val_outcome"}
     metrics |= {"val_columns", "completeness", "weight_gcig", "weight_outcome"}
     assert set(model.history_.columns) == {"epoch"} | terms | metrics
-    assert model.history_["epoch"].tolist() == [1, 2, 3, 4, 5]
+    assert model.history_["epoch"].tolist() == [1, 2, 3]
     assert model.history_["prediction"].iloc[-1] < model.history_["prediction"].iloc[0]
     assert model.history_["completeness"].max() < 0.01
     assert set(model.weights_) == {"gcig", "outcome"}
@@ -394,7 +394,7 @@ def test_the_threshold_for_f1_is_at_least_as_good_as_one_half_on_validation_data
 
 
 def test_the_threshold_for_f1_is_close_to_the_best_on_the_rows_it_was_chosen_on():
-    model = fitted(threshold="f1", strategy="paper")
+    model = fitted(threshold="f1", strategy="paper", max_epochs=5, batch_size=32)
     probability = model.predict_proba(LOANS.X)[:, 1]
     others = [f1_score(LOANS.y, probability >= t) for t in np.sort(probability)[::4]]
     assert f1_score(LOANS.y, model.predict(LOANS.X)) >= max(others) - 0.01
@@ -421,8 +421,8 @@ def test_progress_is_shown_on_standard_error_when_asked_for(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = [line.split(":")[0] for line in captured.err.splitlines()]
-    assert lines[-5:] == [f"epoch {number}/5" for number in range(1, 6)]
-    assert lines[:-5] == [f"plain epoch {number}/40" for number in range(1, len(lines) - 4)]
+    assert lines[-3:] == [f"epoch {number}/3" for number in range(1, 4)]
+    assert lines[:-3] == [f"plain epoch {number}/40" for number in range(1, len(lines) - 2)]
     assert "val_gcig" in captured.err
 
 
@@ -559,7 +559,7 @@ class Explodes(nn.Module):
 
 def exploding(batches, **parameters):
     return FairXClassifier.from_module(
-        Explodes(batches), **{**QUICK, "lambda_ig": 0, "lambda_fair": 0, **parameters}
+        Explodes(batches), **{**QUICK, "batch_size": 32, "lambda_ig": 0, "lambda_fair": 0, **parameters}
     )
 
 
@@ -724,7 +724,7 @@ def test_a_network_that_somebody_trained_is_repaired(model, name):
         NETWORKS[name](), torch.from_numpy(rows), torch.tensor(LOANS.y.to_numpy(), dtype=torch.float32)
     )
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    repaired = FairXClassifier.from_module(network, **{**QUICK, "max_epochs": 12})
+    repaired = FairXClassifier.from_module(network, **{**QUICK, "max_epochs": 8, "batch_size": 128})
     repaired.fit(rows, LOANS.y, **LOANS.groups)
     for key, value in network.state_dict().items():
         assert torch.equal(value, before[key])
