@@ -102,6 +102,19 @@ def test_a_search_that_refits_by_a_rule_of_the_users(credit):
 
 
 @pytest.mark.usefixtures("routing")
+def test_a_pipeline_of_one_step_is_measured_like_its_estimator(credit):
+    X, y, groups = credit
+    pipeline = make_pipeline(requesting())
+    pipeline.fit(X, y, sensitive_features=groups)
+    alone = pipeline[-1]
+    found = gcig.evaluate(pipeline, X, y, sensitive_features=groups, n_bootstrap=0)
+    expected = gcig.evaluate(alone, X, y, sensitive_features=groups, n_bootstrap=0)
+    assert found.gcig == expected.gcig
+    scorer = gcig_scorer()
+    assert scorer(pipeline, X, y, sensitive_features=groups) == scorer(alone, X, y, sensitive_features=groups)
+
+
+@pytest.mark.usefixtures("routing")
 def test_a_search_inside_a_pipeline_and_over_its_parameters(credit):
     X, y, sex = credit
     pipeline = make_pipeline(encoding(), requesting(preprocessing="none", max_epochs=2))

@@ -24,9 +24,9 @@ from gcig.persistence import (
     PersistenceError,
     check_replaceable,
     load_folder,
-    placing,
     save_folder,
 )
+from gcig.persistence import folder as folders
 from gcig.persistence.manifest import MAX_BYTES
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
@@ -217,7 +217,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
 def both_ways(request, monkeypatch):
     """In one step where the system can, and in two where it cannot."""
     if request.param == "rename":
-        monkeypatch.setattr(placing, "_exchange", lambda *_: False)
+        monkeypatch.setattr(folders, "_exchange", lambda *_: False)
     return request.param
 
 
@@ -320,7 +320,7 @@ def test_a_failure_at_any_step_leaves_a_whole_model_and_no_rubbish(
             failed = None
     assert (failed is not None) == (len(calls) >= step)
     if failed is not None and isinstance(error, OSError):
-        assert "No space left on device; a model that was there before is still whole" in failed
+        assert "No space left on device; a model that was there before is unchanged" in failed
     document, _ = load_folder(saved)
     assert document in (DOCUMENT, {"new": 1})
     if document == DOCUMENT:
@@ -356,7 +356,7 @@ while True:
 def test_a_killed_process_leaves_a_whole_model(tmp_path, delay):
     path = tmp_path / "model"
     command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(Path(placing.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(folders.__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"saved\n"
         time.sleep(delay)
@@ -455,7 +455,7 @@ def test_a_manifest_without_checksums(saved, listed):
 @pytest.mark.parametrize("kind", [None, 3, "<script>"])
 def test_a_manifest_without_a_kind(saved, kind):
     seal(saved, kind=kind)
-    with pytest.raises(PersistenceError, match="names no kind of model"):
+    with pytest.raises(PersistenceError, match="does not name the kind"):
         load_folder(saved)
 
 

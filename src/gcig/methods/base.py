@@ -308,7 +308,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
 
     @property
     def holds_out(self) -> bool:
-        """Whether `fit` holds out a part of the training data."""
+        """True if `fit` holds out a part of the training data."""
         return bool(self.early_stopping)
 
     def resolve_loop(self, n_rows: int) -> Loop:

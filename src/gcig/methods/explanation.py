@@ -1,4 +1,4 @@
-"""The reasons for some rows under each group's baseline, as arrays or as a tidy frame."""
+"""Explanations of rows: attributions under each group's baseline, as arrays or as a tidy frame."""
 
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -12,9 +12,9 @@ from torch import nn
 
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
-from gcig.core.disparity import defined_rows, disparity, sum_blocks
-from gcig.core.numerics import vector_norm
+from gcig.core.disparity import sum_blocks
 from gcig.core.references import GroupBaselines
+from gcig.metrics.reasons import compare_attributions
 from gcig.records.formatting import html_table, shown
 
 __all__ = ["Explanation", "explain_rows"]
@@ -22,15 +22,15 @@ __all__ = ["Explanation", "explain_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Attributions of rows, compared with the typical member of every group.
+    """The attributions of rows that are compared with the typical member of every group.
 
     Attributes
     ----------
     attributions : array of shape (groups, n, columns)
-        How much each column moves a row's logit away from that of the group's typical member with the same
-        label.
+        How much each column moves the logit of a row away from that of the group's typical member with the
+        same label.
     disparity : array of shape (n,)
-        How far the normalised attributions of the groups are apart; NaN where a row has no reasons.
+        How far the normalised attributions of the groups are apart; NaN if the attributions vanish.
     completeness : array of shape (groups, n)
         ``|sum of the attributions - (f(x) - f(baseline))|``.
     groups, columns : tuple of str
@@ -38,7 +38,7 @@ class Explanation:
     labels : array of shape (n,)
         The labels whose baselines were used, as classes.
     label_source : {"given", "predicted"}
-        Where they came from.
+        Whether `explain` was given the labels, or used the predicted ones.
     definition : dict
         The definition of disparity, with the rule and the steps that were used.
 
@@ -46,9 +46,9 @@ class Explanation:
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(random_state=0)
+    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
-    >>> found = model.explain(data.X, data.y, columns="original")
+    >>> found = model.explain(data.X, data.y)
     >>> found.attributions.shape, found.groups
     ((2, 1000, 19), ('female', 'male'))
     >>> found.top_columns(1).index[0]
@@ -68,9 +68,9 @@ class Explanation:
         return len(self.disparity)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per row, group and column: row, label, group, column, attribution, disparity.
+        """Return one line per row, group and column: row, label, group, column, attribution, disparity.
 
-        ``row`` is the position in the table that was explained; label and disparity are those of the row.
+        ``row`` is the position in the explained table; label and disparity are those of the row.
         """
         groups, n, columns = self.attributions.shape
         index = pd.MultiIndex.from_product(
@@ -83,7 +83,7 @@ class Explanation:
         return tidy
 
     def top_columns(self, n: int = 10) -> pd.DataFrame:
-        """The columns with the largest mean absolute attribution, per group."""
+        """Return the columns with the largest mean absolute attribution, per group."""
         means = pd.DataFrame(
             np.abs(self.attributions).mean(1).T, index=list(self.columns), columns=list(self.groups)
         )
@@ -96,7 +96,7 @@ class Explanation:
         return (
             f"Explanation of {len(self)} rows: {len(self.columns)} columns under {len(self.groups)} groups "
             f"({', '.join(self.groups)}), {self.label_source} labels, {mean}"
-            + (f" ({left_out} rows have no reasons)" if left_out else "")
+            + (f" ({left_out} rows have vanishing attributions)" if left_out else "")
         )
 
     def _repr_html_(self) -> str:
@@ -110,7 +110,7 @@ class Explanation:
 
 
 class _Columns(Protocol):
-    """What is asked of an encoder: names of its columns, and where they came from."""
+    """The part of an encoder that is needed: names of columns, and their origins."""
 
     @property
     def encoded_names_(self) -> tuple[str, ...]: ...
@@ -147,11 +147,11 @@ def explain_rows(
     if definition.columns == "original":
         names = encoder.feature_names_in_
         values = sum_blocks(values, torch.from_numpy(encoder.origin_), len(names))
-    spread = disparity(values, norm=definition.norm, eps=definition.eps)
-    spread[~defined_rows(vector_norm(values, "l1"))] = torch.nan
+    compared = compare_attributions(values, definition)
+    disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)
     return Explanation(
         attributions=values.numpy(),
-        disparity=spread.numpy(),
+        disparity=disparity.numpy(),
         completeness=found.residual.numpy(),
         groups=groups,
         columns=tuple(names),

@@ -1,4 +1,4 @@
-"""The network that every method trains."""
+"""Network architectures that methods train."""
 
 from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
 

@@ -1,4 +1,4 @@
-"""The shared architecture: a multi-layer perceptron with one logit."""
+"""The multi-layer perceptron with one logit that every method trains by default."""
 
 import difflib
 import math
@@ -25,10 +25,9 @@ ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
 class MLP(nn.Sequential):
     """Linear maps with an activation between them: (n, inputs) -> (n,) logits.
 
-    The modules are ``Linear, activation, ..., Linear, Flatten`` in order (with a `~torch.nn.Dropout` after
-    each activation when ``dropout`` is not 0), so that code which knows layered networks can read it.
-    `make_mlp` describes the parameters and initialises the weights; this constructor leaves weights on
-    ``device="meta"`` unset.
+    The modules are ``Linear, activation, ..., Linear, Flatten`` in order, with a `~torch.nn.Dropout` after
+    each activation if ``dropout`` is not 0: the layout that the engine recognises. `make_mlp` describes the
+    parameters and initialises the weights; this constructor leaves weights on ``device="meta"`` unset.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class MLP(nn.Sequential):
         self.activation, self.dropout = activation, dropout
 
     def architecture(self) -> dict[str, Any]:
-        """What `mlp_from_architecture` needs, in types that JSON has."""
+        """Return the arguments of `mlp_from_architecture`, in types of JSON."""
         return {
             "n_inputs": self.n_inputs,
             "hidden_sizes": list(self.hidden_sizes),
@@ -72,10 +71,10 @@ def make_mlp(
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> MLP:
-    r"""A multi-layer perceptron with one logit, its weights drawn from ``generator``.
+    r"""Return a multi-layer perceptron with one logit, with weights drawn from ``generator``.
 
     Weights and biases are uniform on :math:`\pm 1/\sqrt{\text{fan in}}`, the default of
-    `torch.nn.Linear`: the same seed gives the weights that a chain of those would have.
+    `torch.nn.Linear`: the same seed gives the weights of a chain of these.
 
     Parameters
     ----------
@@ -86,11 +85,10 @@ def make_mlp(
     activation : str
         A key of `ACTIVATIONS`.
     dropout : float
-        Probability, in [0, 1), of zeroing a hidden unit in training. Its draws come from torch's
-        global generator, as those of every `torch.nn.Dropout` do.
+        Probability, in [0, 1), of zeroing a hidden unit in training. Like every `torch.nn.Dropout`, it draws
+        from torch's global generator.
     generator : torch.Generator, optional
-        Source of the initial weights; by default torch's global one. With it, the global one is
-        neither read nor advanced.
+        Source of the initial weights; by default torch's global generator, which is otherwise not used.
 
     Examples
     --------
@@ -110,10 +108,10 @@ def make_mlp(
 
 
 def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, Tensor]) -> MLP:
-    """The network that `MLP.architecture` described, with the weights of a ``state_dict``.
+    """Build the network that `MLP.architecture` described, with the weights of a ``state_dict``.
 
-    Memory is taken for the weights that are given, never for the sizes that the description claims;
-    no random number is drawn.
+    Memory is allocated for the given weights, not for the sizes in the description, and no random number is
+    drawn.
 
     Examples
     --------
@@ -130,7 +128,7 @@ def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, T
     try:
         mlp = MLP(**architecture, device="meta")
         mlp.load_state_dict({name: value.detach().clone() for name, value in state.items()}, assign=True)
-    except (RuntimeError, TypeError, OverflowError) as error:  # the types torch has for impossible sizes
+    except (RuntimeError, TypeError, OverflowError) as error:  # torch's errors for impossible sizes
         raise ValueError(f"state does not fit the architecture {dict(architecture)}: {error}") from error
     return mlp
 
@@ -138,8 +136,8 @@ def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, T
 def _make_linear(
     n_in: int, n_out: int, generator: torch.Generator | None, device: torch.device | str | None
 ) -> nn.Linear:
-    # On "meta" the constructor draws nothing, so the global generator stays where it is.
-    linear = nn.Linear(n_in, n_out, device="meta", dtype=torch.float32)  # what tables are encoded in
+    # On "meta" the constructor draws nothing, so the global generator is not advanced.
+    linear = nn.Linear(n_in, n_out, device="meta", dtype=torch.float32)  # the type of encoded tables
     if device is not None and torch.device(device).type == "meta":
         return linear
     linear = linear.to_empty(device=device or torch.get_default_device())

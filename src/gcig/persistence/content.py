@@ -1,4 +1,4 @@
-"""A document of plain values and named tensors, as bytes and back."""
+"""The content of a saved model: a document of plain values and named tensors, to bytes and back."""
 
 import json
 import math
@@ -11,16 +11,27 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from gcig.persistence.error import PersistenceError
+__all__ = ["PersistenceError", "as_plain", "dump_json", "dump_tensors", "parse_json", "parse_tensors"]
 
-__all__ = ["as_plain", "dump_json", "dump_tensors", "parse_json", "parse_tensors"]
-
-# Parts joined by single dots, as in a state_dict; the excluded name is the format's own.
+# Parts joined by single dots, as in a state_dict; the excluded name is reserved by safetensors.
 _TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
 
 
+class PersistenceError(ValueError):
+    """A folder that cannot be written or read; the message names the file, the reason and the remedy.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> gcig.load("nowhere")
+    Traceback (most recent call last):
+        ...
+    gcig.persistence.content.PersistenceError: no saved model in 'nowhere': the path does not exist
+    """
+
+
 def as_plain(value: Any, where: str) -> Any:
-    """A copy of the value in JSON's own types, or an error that says where it has others."""
+    """Copy a value to JSON's types, or raise an error that names the place of another type."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, np.generic):
@@ -30,13 +41,13 @@ def as_plain(value: Any, where: str) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise PersistenceError(
-                f"{where} is {value}, which JSON lacks: store None, or put it into a tensor"
+                f"{where} is {value}, which JSON does not have: store None, or put it into a tensor"
             )
         return float(value)
     if isinstance(value, Mapping):
-        if strangers := {type(key).__name__ for key in value if not isinstance(key, str)}:
+        if others := {type(key).__name__ for key in value if not isinstance(key, str)}:
             raise PersistenceError(
-                f"{where} has keys of type {', '.join(sorted(strangers))}: keys must be strings"
+                f"{where} has keys of type {', '.join(sorted(others))}: keys must be strings"
             )
         return {key: as_plain(item, f"{where}[{key!r}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -45,15 +56,15 @@ def as_plain(value: Any, where: str) -> Any:
 
 
 def dump_json(value: Any) -> bytes:
-    """JSON with sorted keys: equal values give equal bytes."""
-    # ASCII, so that a column name with a lone surrogate (from a badly decoded file) can be stored too.
+    """Return JSON with sorted keys: equal values give equal bytes."""
+    # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
     return (json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True) + "\n").encode(
         "ascii"
     )
 
 
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
-    """The object in a file that `dump_json` wrote; ``path`` is for messages."""
+    """Return the object in a file that `dump_json` wrote; ``path`` is for messages."""
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -78,14 +89,14 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite_float(digits: str) -> float:
-    value = float(digits)  # also called with NaN and Infinity, which Python's parser would let pass
+    value = float(digits)  # also called with NaN and Infinity, which Python's parser accepts
     if not math.isfinite(value):
         raise ValueError("a number is not finite")
     return value
 
 
 def dump_tensors(tensors: Mapping[str, np.ndarray | torch.Tensor]) -> bytes:
-    """Tensors sorted by name, in the format of safetensors."""
+    """Return tensors sorted by name, in the format of safetensors."""
     content = {}
     for name in sorted(tensors):
         _check_tensor_name(name)
@@ -100,10 +111,10 @@ def dump_tensors(tensors: Mapping[str, np.ndarray | torch.Tensor]) -> bytes:
 
 
 def parse_tensors(data: bytes, path: Path) -> dict[str, torch.Tensor]:
-    """The tensors in a file that `dump_tensors` wrote; ``path`` is for messages."""
+    """Return the tensors in a file that `dump_tensors` wrote; ``path`` is for messages."""
     try:
         tensors: dict[str, torch.Tensor] = safetensors.torch.load(data)
-    except Exception as error:  # a hostile file may provoke any error; none may pass for a loaded model
+    except Exception as error:  # a hostile file may cause any error
         raise PersistenceError(
             f"{path} is not a safetensors file ({error}); no other format is read"
         ) from error
@@ -113,7 +124,7 @@ def parse_tensors(data: bytes, path: Path) -> dict[str, torch.Tensor]:
 
 
 def _as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:
-    # Copies, because the format has no views: two names for one memory would be refused.
+    # Copies: the format has no views and refuses two names for the same memory.
     if isinstance(array, torch.Tensor):
         return array.detach().cpu().contiguous().clone()
     array = np.asarray(array)

@@ -1,4 +1,4 @@
-"""The manifest of a saved folder: what it holds, who wrote it, and how its files are told from others."""
+"""The manifest of a saved folder: its kind, the versions that wrote it, and the hashes of its files."""
 
 import hashlib
 import os
@@ -12,8 +12,7 @@ from typing import Any, Final
 import torch
 
 from gcig._version import __version__
-from gcig.persistence.content import dump_json, parse_json
-from gcig.persistence.error import PersistenceError
+from gcig.persistence.content import PersistenceError, dump_json, parse_json
 
 __all__ = [
     "DOCUMENT",
@@ -38,7 +37,7 @@ _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def with_manifest(files: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
-    """The document and the tensors of a folder, and the manifest that lists them."""
+    """Return the files of a folder with the manifest that lists them."""
     if not _KIND.fullmatch(kind):
         raise PersistenceError(f"kind must be letters, digits and any of '_.-', at most 64; got {kind!r}")
     manifest: dict[str, Any] = {
@@ -57,7 +56,7 @@ def with_manifest(files: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder, if this version of gcig can read what it lists, and nobody changed it."""
+    """Return the manifest of a folder; refuse one that was changed or is of another format version."""
     manifest = parse_manifest(folder)
     path = folder / MANIFEST
     if manifest.get("format_version") != FORMAT_VERSION:
@@ -67,9 +66,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     if manifest.get("sha256") != _sha256(dump_json(content)):
-        raise PersistenceError(f"{path} was changed after it was written: restore the folder from its source")
+        raise PersistenceError(f"{path} was changed after it was written: restore the folder from a copy")
     if not isinstance(manifest.get("kind"), str) or not _KIND.fullmatch(manifest["kind"]):
-        raise PersistenceError(f"{path} names no kind of model")
+        raise PersistenceError(f"{path} does not name the kind of model: restore the folder from a copy")
     files = manifest.get("files")
     if not isinstance(files, dict) or files.keys() != {DOCUMENT, TENSORS}:
         raise PersistenceError(f"{path} must list the files {DOCUMENT} and {TENSORS}, and no others")
@@ -77,7 +76,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def parse_manifest(folder: Path) -> dict[str, Any]:
-    """What a folder says of itself, unchecked but for whether it is of gcig."""
+    """Return the manifest of a folder, checked only for being one of gcig."""
     path = folder / MANIFEST
     manifest = parse_json(_read_file(path), path)
     if manifest.get("format") != FORMAT:
@@ -86,20 +85,20 @@ def parse_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_listed_file(folder: Path, name: str, listed: Any) -> bytes:
-    """The bytes of a file, if they are those that the manifest lists."""
+    """Return the bytes of a file; refuse others than the manifest lists."""
     data = _read_file(folder / name)
     if listed != _listed(data):
         raise PersistenceError(
             f"{folder / name} is not the file that was saved (its size or SHA-256 differs from "
-            f"{MANIFEST}): restore the folder from its source"
+            f"{MANIFEST}): restore the folder from a copy"
         )
     return data
 
 
 def _read_file(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large; neither links nor pipes are followed."""
+    """Return the bytes of a regular file that is not too large; refuse links and pipes."""
     limit = MAX_BYTES[path.name]
-    # Without O_NONBLOCK, opening a pipe would wait for a writer for ever.
+    # Without O_NONBLOCK, opening a pipe would wait forever for a writer.
     flags = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     try:
         if path.is_symlink():
@@ -112,7 +111,7 @@ def _read_file(path: Path) -> bytes:
                 raise PersistenceError(f"{path} has {status.st_size} bytes; at most {limit} are read")
             return file.read(status.st_size)
     except FileNotFoundError:
-        raise PersistenceError(f"{path} is missing: this is no saved model, or not a whole one") from None
+        raise PersistenceError(f"{path} is missing: the folder is not a complete saved model") from None
     except OSError as error:
         raise PersistenceError(f"{path} could not be read: {error.strerror or error}") from error
 

@@ -197,7 +197,7 @@ class FairXClassifier(NetworkClassifier):
 
     @property
     def holds_out(self) -> bool:
-        """Whether `fit` holds out a part of the training data: never with ``strategy="paper"``."""
+        """True if `fit` holds out a part of the training data: never with ``strategy="paper"``."""
         return bool(self.early_stopping) and self.strategy != "paper"
 
     def check_parameters(self) -> None:

@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def collapsed(self) -> bool:
-        """Whether the AUC is near chance, or nearly all rows are predicted alike."""
+        """True if the AUC is near chance, or nearly all rows are predicted alike."""
         return self.auc < LOWEST_AUC or self.share >= LARGEST_SHARE
 
 
