@@ -1,1 +1,1 @@
-"""Cost and quality, measured as ratios within one run: see `benchmarks.__main__` and `benchmarks.quality`."""
+"""Measurements of cost and quality: `make bench`, `make quality`, `make methods`."""

@@ -1,8 +1,8 @@
-"""What the penalty and the attributions cost, as ratios within one run: `make bench`.
+"""Cost of the penalty and the attributions, as ratios within one run: `make bench`.
 
     python -m benchmarks [--only engine memory] [--rows N] [--json FILE]
 
-All figures are of one thread. Progress goes to stderr, the table to stdout.
+All values are measured on one thread. Progress goes to stderr, the table to stdout.
 """
 
 import argparse
@@ -16,13 +16,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.accuracy import accuracy_rows
-from benchmarks.audit_large import N_ROWS, audit_rows
-from benchmarks.captum import captum_rows
+from benchmarks.attributions import accuracy_rows, captum_rows
 from benchmarks.engine import compiled_rows, step_rows
 from benchmarks.fit import evaluation_rows, fit_rows
-from benchmarks.memory import memory_rows
-from benchmarks.rows import Row, format_rows
+from benchmarks.measurement import Row, format_rows
+from benchmarks.memory import AUDIT_ROWS, audit_rows, memory_rows
 
 ENGINE: dict[str, Callable[[], Iterator[Row]]] = {
     "steps": step_rows,
@@ -35,22 +33,20 @@ SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, "audit": a
 
 
 def main() -> None:
-    """Measure, print, and write."""
+    """Measure, print, and write the values."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="What the penalty and the attributions cost."
+        prog="python -m benchmarks", description="Cost of the penalty and the attributions."
     )
     names = ["engine", *SECTIONS]
-    parser.add_argument(
-        "--only", nargs="+", choices=names, default=list(SECTIONS), help="some of the sections"
-    )
-    parser.add_argument("--rows", type=int, default=N_ROWS, help="rows of the file that is audited")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--only", nargs="+", choices=names, default=list(SECTIONS), help="sections to run")
+    parser.add_argument("--rows", type=int, default=AUDIT_ROWS, help="rows of the audited file")
+    parser.add_argument("--json", type=Path, help="also write the values to this file")
     arguments = parser.parse_args()
     wanted = [
         name for name in SECTIONS if name in arguments.only or (name in ENGINE and "engine" in arguments.only)
     ]
 
-    warnings.simplefilter("ignore")  # torch's compiler uses what torch has deprecated
+    warnings.simplefilter("ignore")  # torch's compiler uses deprecated parts of torch
     torch.set_num_threads(1)
     start = time.perf_counter()
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Rows of Adult as tensors, and networks trained on them."""
+"""Adult as tensors, and networks trained on it."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ WEIGHT = 0.2  # lambda_ig of the training steps
 
 @functools.cache
 def load() -> GroupedBatch:
-    """All rows in random order, with sex as the protected attribute, which is also among the inputs."""
+    """Load all rows in random order, with sex as the protected attribute and among the inputs."""
     dataset = gcig.load_dataset("adult")
     inputs = torch.from_numpy(TableEncoder().fit_transform(dataset.X))
     labels = torch.from_numpy(dataset.y.to_numpy("int64", copy=True))
@@ -39,14 +39,14 @@ def network(activation: str, hidden: tuple[int, ...]) -> MLP:
 
 
 def batches(data: GroupedBatch, count: int = 32) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Inputs, labels and targets of some mini-batches, over and over."""
+    """Yield inputs, labels and targets of some mini-batches in an endless cycle."""
     parts = [data[start : start + BATCH_SIZE] for start in range(0, count * BATCH_SIZE, BATCH_SIZE)]
     return itertools.cycle([(part.inputs, part.labels, part.labels.float()) for part in parts])
 
 
 @functools.cache
 def trained(activation: str, hidden: tuple[int, ...], weight: float, epochs: int = 5) -> MLP:
-    """A network after some epochs, with the penalty where `weight` is not 0."""
+    """Train a network for some epochs, with the penalty if `weight` is not 0."""
     data, module = load(), network(activation, hidden)
     penalty = GCIGPenalty(baselines(data))
     optimizer = torch.optim.Adam(module.parameters(), lr=3e-3, fused=True)

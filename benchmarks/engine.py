@@ -1,4 +1,4 @@
-"""What a training step with the penalty costs, in steps of the same network without it."""
+"""Cost of a training step with the penalty, in steps of the same network without it."""
 
 import itertools
 import time
@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks import adult
-from benchmarks.rows import Row
-from benchmarks.timing import Step, Times, measure, report
+from benchmarks.measurement import Row, Step, Times, measure, report
 from gcig.core.batch import TrainingRows
 from gcig.core.references import GroupBaselines
 from gcig.engine.optimizer import FlatAdamW, flat_parameters
@@ -20,12 +19,11 @@ from gcig.losses.objective import Objective, ObjectiveGradient, PredictionTerm, 
 from gcig.methods.fairx.settings import FairTraining
 from gcig.models.mlp import MLP
 
-# The share of each mini-batch that FairX explains unless it is told otherwise.
+# The share of each mini-batch that FairX explains by default.
 TRAINING_ROWS: float = FairTraining.penalty_rows
 _FLAT = ExitStack()  # networks stay flat until the process ends
 
 SHARED = "  the same, shared forward pass (what FairX trains with)"
-COMPILED = "  the same, compiled by torch.compile"
 
 Loss = Callable[[MLP, Tensor, Tensor, Tensor], Tensor]
 
@@ -35,7 +33,7 @@ def plain(module: MLP, x: Tensor, _: Tensor, target: Tensor) -> Tensor:
 
 
 def penalised(penalty: GCIGPenalty) -> Loss:
-    """The public way: a term beside the loss."""
+    """Return the loss with the penalty added as a term of its own, which is the public interface."""
 
     def loss(module: MLP, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(module(x), target) + adult.WEIGHT * penalty(module, x, y)
@@ -60,7 +58,7 @@ def make_step(activation: str, hidden: tuple[int, ...], loss: Loss) -> Step:
 def make_engine_step(
     activation: str, hidden: tuple[int, ...], baselines: GroupBaselines, share: float = 1.0
 ) -> Step:
-    """The step that FairX trains with: both terms in one pass by hand, on the first rows of a mini-batch."""
+    """Return the step that FairX trains with: both terms in one hand-written pass."""
     module, data = adult.network(activation, hidden), adult.load()
     rows = itertools.cycle(torch.arange(32 * adult.BATCH_SIZE).split(adult.BATCH_SIZE))
     parameters = _FLAT.enter_context(flat_parameters(module))
@@ -78,14 +76,14 @@ def make_engine_step(
 
 
 def many_groups(n_groups: int) -> GroupBaselines:
-    """Baselines of groups that are drawn at random: their number is all that matters for the cost."""
+    """Return the references of random groups; only their number matters for the cost."""
     data = adult.load()
     groups = torch.randint(n_groups, (len(data),), generator=torch.Generator().manual_seed(0))
     return GroupBaselines.from_data(data.inputs, data.labels, groups)
 
 
 def step_rows() -> Iterator[Row]:
-    """Eager steps of three networks."""
+    """Time eager steps of three networks."""
     section = "A training step with the penalty / a plain step (104 inputs, batch 512, Adam, one thread)"
     two = adult.baselines(adult.load())
     seven = many_groups(7)
@@ -133,7 +131,7 @@ def step_rows() -> Iterator[Row]:
 
 
 def compiled_rows() -> Iterator[Row]:
-    """The loss, with the penalty in it, under torch.compile; against the eager plain step."""
+    """Time the loss with the penalty under torch.compile, against the eager plain step."""
     section = "The same under torch.compile / an eager plain step"
     two = adult.baselines(adult.load())
     for name, hidden, activation in [

@@ -1,4 +1,4 @@
-"""What a whole `fit` costs, and what an evaluation does."""
+"""Cost of a whole `fit` and of an evaluation."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,15 +9,14 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 import gcig
-from benchmarks.rows import Row
-from benchmarks.timing import report
+from benchmarks.measurement import Row, report
 from gcig.metrics import evaluate_predictions
 
-EPOCHS, BATCH, ROUNDS = 10, 512, 6  # 512 is what "auto" takes for Adult
+EPOCHS, BATCH, ROUNDS = 10, 512, 6  # "auto" chooses 512 for Adult
 
 
 def fit_rows() -> Iterator[Row]:
-    """FairX over the plain network, and the plain network over scikit-learn's, on Adult."""
+    """Compare FairX with the plain network, and the plain network with scikit-learn's, on Adult."""
     data = gcig.load_dataset("adult")
     groups = data.sensitive_features
     common = {
@@ -54,15 +53,15 @@ def fit_rows() -> Iterator[Row]:
     for _ in range(ROUNDS):
         for name, fit in fits.items():
             seconds[name].append(_cpu_seconds(fit))
-    least = {name: min(each) for name, each in seconds.items()}  # what others on the machine disturbed least
+    least = {name: min(each) for name, each in seconds.items()}  # the fastest round was disturbed least
     yield Row(section, "FairX / both weights 0", least["fairx"] / least["plain"], must=3.0, aim=2.0)
     ratio = least["encoded plain"] / least["sklearn"]
-    note = "both on the encoded table; scikit-learn has no SiLU, so it trains ReLU"
+    note = "both on the encoded table; scikit-learn has no SiLU and trains ReLU"
     yield Row(section, "both weights 0 / scikit-learn's MLPClassifier", ratio, must=1.0, note=note)
 
 
 def evaluation_rows() -> Iterator[Row]:
-    """All outcome figures of 200,000 rows, and one of them from Fairlearn."""
+    """Time all outcome metrics of 200,000 rows, and one of them from Fairlearn."""
     report("an evaluation of 200,000 rows")
     rng = np.random.default_rng(0)
     labels, groups = rng.integers(0, 2, 200_000), rng.integers(0, 2, 200_000)
@@ -76,7 +75,7 @@ def evaluation_rows() -> Iterator[Row]:
 
     section = "Evaluation of 200,000 rows without GCIG"
     own = min(_cpu_seconds(ours) for _ in range(5))
-    yield Row(section, "all figures", own, unit=" s", must=0.1)
+    yield Row(section, "all metrics", own, unit=" s", must=0.1)
     yield Row(section, "Fairlearn's equalized_odds_difference / all of ours", _cpu_seconds(fairlearn) / own)
 
 

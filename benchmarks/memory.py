@@ -1,18 +1,23 @@
-"""Peak memory of the penalty's forward and backward pass on one very large batch.
+"""Peak memory: of the penalty on one very large batch, and of audits of files larger than memory should be.
 
-Each case runs in a process of its own (``python -m benchmarks.memory CASE``), which prints by how many bytes
-its resident set grew at the most.
+Each case runs in a process of its own (``python -m benchmarks.memory penalty CASE`` or ``audit FILE MODEL``),
+which prints the result as JSON. The audited file has 30 columns, two of them text, and is generated from a
+fixed seed in a temporary folder.
 """
 
 import json
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rows import Row
-from benchmarks.timing import report
+import numpy as np
+import pandas as pd
+
+from benchmarks.measurement import Row, report
 
 N_ROWS, N_COLUMNS = 65_536, 104
 BUDGET = 256_000_000
@@ -21,20 +26,24 @@ CASES: dict[str, dict[str, Any]] = {
     "layered path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2},
     "general path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2, "fast": False},
 }
+AUDIT_ROWS, AUDIT_COLUMNS = 5_000_000, 30
+PART = 250_000
+MEMORY_GB = 1.5
+JOBS = np.array(["clerk", "driver", "farmer", "nurse", "smith", "teacher"])
+ZONES = np.array(["east", "north", "south", "west"])
 
 
 def memory_rows() -> Iterator[Row]:
+    """Measure the peak memory of the penalty along each path of the engine."""
     section = f"Peak memory of forward and backward beyond inputs and parameters (batch {N_ROWS}, 64-32 SiLU)"
     for name in CASES:
         report(f"memory, {name}")
-        command = [sys.executable, "-m", "benchmarks.memory", name]
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-        grown = json.loads(result.stdout)
+        grown = _in_process("penalty", name)
         yield Row(section, name, grown / 1e6, unit=" MB", must=BUDGET / 1e6)
 
 
-def grow(name: str) -> int:
-    """Bytes by which the resident set of this process grows in one pass."""
+def measure_penalty(name: str) -> int:
+    """Return the bytes by which the resident set of this process grows in one pass."""
     import torch
 
     from gcig.core.references import GroupBaselines
@@ -48,19 +57,113 @@ def grow(name: str) -> int:
     y, groups = torch.arange(N_ROWS) % 2, torch.arange(N_ROWS) // 2 % 2
     means = GroupBaselines(torch.randn(2, 2, N_COLUMNS, generator=generator))
     penalty = GCIGPenalty(means, max_bytes=BUDGET, **CASES[name])
-    penalty(module, x[:16], y[:16], groups[:16]).backward()  # code and gradients are there from now on
+    penalty(module, x[:16], y[:16], groups[:16]).backward()  # loads the code and allocates the gradients
     before = status("VmRSS")
     penalty(module, x, y).backward()
     return status("VmHWM") - before
 
 
 def status(name: str) -> int:
-    """A figure of this process in bytes; `ru_maxrss` would count what the parent had when it forked."""
+    """Read a value of this process in bytes; `ru_maxrss` would include the parent's memory at the fork."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise RuntimeError(f"no {name} in /proc/self/status")
 
 
+def audit_rows(n_rows: int = AUDIT_ROWS) -> Iterator[Row]:
+    """Audit a fifth of the rows and all of them: memory stays constant, and time grows linearly."""
+    section = f"Audit of a CSV file in batches ({AUDIT_COLUMNS} columns)"
+    figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, "model")
+        _save_model(model)
+        for rows in (n_rows // 5, n_rows):
+            path = Path(folder, f"{rows}.csv")
+            report(f"audit, writing {rows:,} rows")
+            write_table(path, rows)
+            report(f"audit, {rows:,} rows")
+            figures[rows] = _in_process("audit", str(path), str(model))
+            yield Row(
+                section,
+                f"peak memory, {rows:,} rows",
+                figures[rows]["peak"] / 1e9,
+                unit=" GB",
+                must=MEMORY_GB,
+                note=f"{path.stat().st_size / 1e9:.2f} GB of CSV, {figures[rows]['seconds']:.0f} s",
+            )
+            path.unlink()
+    per_row = [figures[rows]["seconds"] / rows for rows in (n_rows // 5, n_rows)]
+    yield Row(
+        section,
+        "time per row, all rows / a fifth of them",
+        per_row[1] / per_row[0],
+        must=1.25,
+        note="1 is linear",
+    )
+
+
+def write_table(path: Path, n_rows: int) -> None:
+    """Write a CSV file of loan applicants, equal for equal numbers of rows."""
+    from pyarrow import Table, csv
+
+    writer = None
+    for seed, start in enumerate(range(0, n_rows, PART)):
+        part = Table.from_pandas(make_table(min(PART, n_rows - start), seed), preserve_index=False)
+        if writer is None:
+            writer = csv.CSVWriter(path, part.schema)
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()
+
+
+def make_table(n_rows: int, seed: int) -> pd.DataFrame:
+    """Return a table of 30 columns: 26 numbers, two texts, the protected attribute and the label."""
+    rng = np.random.default_rng(seed)
+    sex = rng.integers(0, 2, n_rows)
+    numbers = rng.normal(size=(n_rows, AUDIT_COLUMNS - 4)).round(3)
+    numbers[:, 0] += 0.5 * sex
+    job, zone = rng.integers(0, len(JOBS), n_rows), rng.integers(0, len(ZONES), n_rows)
+    logit = numbers[:, :4].sum(axis=1) + 0.3 * job - 1 + rng.logistic(size=n_rows)
+    frame = pd.DataFrame(numbers.round(3), columns=[f"n{i}" for i in range(AUDIT_COLUMNS - 4)])
+    return frame.assign(
+        job=JOBS[job],
+        zone=ZONES[zone],
+        sex=np.array(["female", "male"])[sex],
+        approved=(logit > 0).astype(int),
+    )
+
+
+def _save_model(path: Path) -> None:
+    from gcig.methods import METHODS
+
+    table = make_table(20_000, seed=1_000_000)
+    model = METHODS["unconstrained"].estimator(max_epochs=2, random_state=0)
+    model.fit(table.drop(columns=["sex", "approved"]), table["approved"], sensitive_features=table["sex"])
+    model.save(path)
+
+
+def measure_audit(path: str, model: str) -> dict[str, float]:
+    """Return CPU seconds, peak memory and GCIG of an audit in this process."""
+    import torch
+
+    from gcig.auditing import audit_file
+
+    torch.set_num_threads(1)
+    start = time.process_time()
+    found = audit_file(model, path, target="approved", sensitive="sex")
+    return {
+        "seconds": time.process_time() - start,
+        "peak": status("VmHWM"),
+        "gcig": found.record.procedural.gcig.value,
+    }
+
+
+def _in_process(*arguments: str) -> Any:
+    command = [sys.executable, "-m", "benchmarks.memory", *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 if __name__ == "__main__":
-    print(json.dumps(grow(sys.argv[1])))
+    kind, *given = sys.argv[1:]
+    print(json.dumps({"penalty": measure_penalty, "audit": measure_audit}[kind](*given)))
