@@ -31,6 +31,7 @@ def test_predictions_are_those_that_were_measured(method):
         columns["score"],
         sensitive_features=columns["group"].astype(int),
         y_expected=columns["prediction"],
+        min_cell=1,
     )
     for name in ("auc", "f1", "eo_gap", "accuracy"):
         assert getattr(again, name) == pytest.approx(getattr(result.evaluation, name), abs=1e-12), name

@@ -151,7 +151,7 @@ def test_an_unfinished_search_is_not_written(tmp_path, searched):
 
 
 def test_a_bad_name_ends_the_command_with_one_line(tmp_path):
-    with pytest.raises(SystemExit, match="error: name: there is no dataset 'germn'"):
+    with pytest.raises(SystemExit, match="error: name 'germn' is not a registered dataset"):
         main(["--datasets", "germn", "--out", str(tmp_path)])
 
 

@@ -6,6 +6,7 @@ from scipy import stats
 from gcig.benchmark.statistics import tally
 from gcig.experiments.paper import (
     PAPER_DATASETS,
+    PUBLISHED,
     contradictions,
     paper,
     printed,
@@ -15,14 +16,16 @@ from gcig.experiments.paper import (
 )
 from gcig.methods.registry import METHODS
 
+NAMES = [method for method in METHODS if method != PUBLISHED]
 METRICS = ("eo_gap", "f1", "gcig_raw")
 
 
 def test_the_main_table_is_complete():
     assert set(paper()["comparison"]["values"]) == set(PAPER_DATASETS)
-    assert paper()["comparison"]["methods"] == list(METHODS)
-    numbers = [printed(d, m, metric) for d in PAPER_DATASETS for m in METHODS for metric in METRICS]
+    assert paper()["comparison"]["methods"] == NAMES
+    numbers = [printed(d, m, metric) for d in PAPER_DATASETS for m in NAMES for metric in METRICS]
     assert len(numbers) == 84
+    assert printed("adult", PUBLISHED, "gcig_raw") == printed("adult", "fairx", "gcig_raw")
     assert all(0 < mean < 1 and 0 < deviation < 0.2 for mean, deviation in numbers)
 
 
@@ -46,7 +49,7 @@ def test_numbers_that_the_text_repeats():
 def test_the_win_loss_table_is_that_of_the_main_table_but_for_the_line_of_fairx(metric):
     recounted = tally(printed_means(metric), against="fairx", lower_is_better=metric != "f1")
     theirs = printed_tally(metric)
-    for method in METHODS:
+    for method in NAMES:
         if method != "fairx":
             assert recounted.loc[method, ["win", "loss", "champion"]].tolist() == theirs.loc[method].tolist()
     # The text says two championships for EO gap and F1, as recounted; the table has one.

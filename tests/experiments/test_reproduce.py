@@ -66,7 +66,7 @@ def patched():
         for module in (ablation, sensitivity, design_choices, pareto):
             patch.setattr(module, "DATASETS", (NAME,))
         patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
-        patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"norm": "l2"}}})
+        patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"definition": {"norm": "l2"}}}})
         patch.setattr(pareto, "GRIDS", {name: grid[:2] for name, grid in pareto.GRIDS.items()})
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
         patch.setattr(cost, "measure", lambda: [{**row, "rule": rule} for rule in cost.RULES])
@@ -294,7 +294,7 @@ def test_requests_are_checked():
         Request.of(folds=1)
     with pytest.raises(InputError, match="there is no nobody"):
         Request.of(methods=["nobody"])
-    with pytest.raises(ValueError, match="no dataset 'adlut'"):
+    with pytest.raises(ValueError, match="'adlut' is not a registered dataset"):
         Request.of(datasets=["adlut"])
     assert Request.of().datasets == comparison.DATASETS
     request = Request.of(datasets=["german"], seeds=[1, 2], everything=True)

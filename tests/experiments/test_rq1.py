@@ -111,7 +111,7 @@ def test_differences_carry_a_reason(tables):
     row = found["adult", "F1", "Unconstrained"]
     assert row[5] == pytest.approx(0.7 - 0.669, abs=0.002)
     assert "threshold" in row[6]
-    assert f"{len(table.rows)} of the 84 means" in table.notes[0]
+    assert f"{len(table.rows)} of the 96 means" in table.notes[0]
 
 
 def test_wins_are_counted_on_unrounded_means():

@@ -22,7 +22,7 @@ from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
 
-__all__ = ["failed_result", "fit_seed", "run_trial", "split_rows"]
+__all__ = ["failed_result", "fit_seed", "make_estimator", "run_trial", "split_rows"]
 
 Rows = NDArray[np.int64]
 _MAX_LINE = 500  # characters of an error or warning that are kept
@@ -102,14 +102,21 @@ def failed_result(trial: Trial, error: str) -> FoldResult:
 
 def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     train, test = split_rows(trial, table)
-    model = _estimator(trial)
+    model = make_estimator(trial)
     X, y, groups = table.rows(train)
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
     seconds = time.perf_counter() - start
     X, y, groups = table.rows(test)
     found = evaluate(
-        model, X, y, sensitive_features=groups, definition=trial.definition, n_bootstrap=0, random_state=0
+        model,
+        X,
+        y,
+        sensitive_features=groups,
+        definition=trial.definition,
+        min_cell=1,  # results are compared between methods, not published per group
+        n_bootstrap=0,
+        random_state=0,
     )
     measured = replace(failed_result(trial, ""), evaluation=found, fit_seconds=seconds, error=None)
     if trial.role == "tune":  # predictions of tuning trials are never pooled
@@ -117,7 +124,8 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     return replace(measured, predictions=_predictions(model, table, test))
 
 
-def _estimator(trial: Trial) -> Any:
+def make_estimator(trial: Trial) -> Any:
+    """Return the unfitted estimator of a trial, with the trial's seed."""
     estimator = METHODS[trial.method].estimator
     known = estimator().get_params(deep=False)
     own = {

@@ -159,4 +159,5 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
         None,
         threshold=math.nan,
         probabilistic=False,
+        min_cell=1,
     )

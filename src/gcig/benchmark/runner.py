@@ -27,6 +27,7 @@ _RELATIVE_COST = {
     "agarwal": 7.0,
     "lagrangian": 2.0,
     "adversarial": 3.0,
+    "fairx-paper": 4.0,
     "fairx": 6.0,
 }
 _DEFAULT_COST = 3.0

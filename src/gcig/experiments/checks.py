@@ -9,7 +9,7 @@ import pandas as pd
 
 from gcig.experiments.collection import Collected
 from gcig.experiments.comparison import DATASETS, FAIRX, PLAIN
-from gcig.experiments.paper import printed
+from gcig.experiments.paper import PUBLISHED, printed
 from gcig.experiments.summary import UNRANKED, finished
 from gcig.records import formatting
 from gcig.report.tables import Mark, Table, Value
@@ -87,9 +87,9 @@ def tables(found: Sequence[Check], explanations: Mapping[str, str] | None = None
 def _gcig(name: str, rows: pd.DataFrame) -> Iterator[Check]:
     means = rows.groupby("method")[METRIC].mean()
     ours, plain = (float(means.get(key, math.nan)) for key in (FAIRX, PLAIN))
-    others = means.drop([FAIRX, *UNRANKED[METRIC]], errors="ignore")
+    others = means.drop([FAIRX, PUBLISHED, *UNRANKED[METRIC]], errors="ignore")
     best = float(others.min()) if len(others) else math.nan
-    claim, target = "FairX has the lowest GCIG (raw) of all methods", f"below {formatting.number(best)}"
+    claim, target = "FairX has a lower GCIG (raw) than any other method", f"below {formatting.number(best)}"
     yield _check("gcig_lowest", name, claim, target, ours, best, holds=operator.lt)
     theirs = printed(name, FAIRX, METRIC)
     if theirs is not None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
-from gcig.benchmark.execution import fit_seed, split_rows
+from gcig.benchmark.execution import make_estimator, split_rows
 from gcig.benchmark.table import Table as Rows
 from gcig.benchmark.trials import Trial
 from gcig.core.definition import Definition
@@ -29,7 +29,6 @@ from gcig.experiments.summary import (
     method_label,
     spreads,
 )
-from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import sum_reasons
 from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.records import formatting
@@ -169,7 +168,7 @@ def measure_references(
         )
         train, test = split_rows(trial, table)
         X, y, a = table.rows(train)
-        model = METHODS[method].estimator(random_state=fit_seed(trial), device="cpu", **trial.parameters)
+        model = make_estimator(trial)
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # the same fits warn in the comparison, which records it
             adapted = adapt(model.fit(X, y, sensitive_features=a), X)
