@@ -1,4 +1,4 @@
-"""Where warnings point to."""
+"""The lines that warnings point at."""
 
 import inspect
 import warnings
@@ -10,6 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import gcig
 from gcig._validation import check_labels
+from gcig._warnings import warn_caller
 from gcig.data.encoding import TableEncoder
 
 DATA = gcig.load_dataset("german")
@@ -45,3 +46,9 @@ def test_or_at_the_library_that_called():
         model.fit(TELLING, DATA.y, fairxclassifier__sensitive_features=DATA.sensitive_features)
     assert caught
     assert all(each.filename.endswith("pipeline.py") for each in caught)
+
+
+def test_the_origin_is_known_for_categories_of_other_libraries():
+    with pytest.warns(FutureWarning, match="soon") as caught:
+        warn_caller("soon", FutureWarning)
+    assert caught[0].message.origin == "gcig"

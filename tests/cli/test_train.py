@@ -111,16 +111,16 @@ def test_the_protected_attribute_can_be_kept(train):
 def test_a_limit_that_is_missed_is_exit_code_1(train):
     code, out, err, folder = train("--max-gcig", "0.000001")
     assert code == 1
-    assert "is above --max-gcig 1e-06" in out
+    assert "is above 1e-06" in out
     assert "max_gcig=1e-06 was not met" in err
     assert json.loads((folder / "report.json").read_text())["passed"] is False
     assert gcig.load(folder).max_gcig == 0.000001
 
 
 def test_limits_of_other_methods_are_checked_at_the_end(train):
-    code, out, _, folder = train("--method", "unconstrained", "--max-eo-gap", "1.9", "--test-size", "0.5")
+    code, out, _, folder = train("--method", "unconstrained", "--test-size", "0.4", "--max-eo-gap", "1.9")
     assert code == 0
-    assert "Cost" not in out  # there is nothing to compare it with
+    assert "Ranking" not in out  # there is nothing to compare it with
     assert gcig.load(folder).method_key == "unconstrained"
 
 

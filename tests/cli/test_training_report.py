@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.cli.training_report import TrainedModel, describe_cost_and_gain, find_failures, measures_table
+from gcig.cli.training_report import TrainedModel, describe_cost_and_gain, judge, measures_table
 from gcig.records import Evaluation
 
 PLAIN = Evaluation(
@@ -65,22 +65,36 @@ def test_undefined_values_are_reported_as_such():
 
 
 @pytest.mark.parametrize(
-    ("limits", "reasons"),
+    ("limits", "code", "reasons"),
     [
-        ({"max_gcig": None, "max_eo_gap": None}, []),
-        ({"max_gcig": 0.2, "max_eo_gap": 0.4}, []),
-        ({"max_gcig": 0.1, "max_eo_gap": 1.0}, ["GCIG 0.200 is above --max-gcig 0.1"]),
-        ({"max_gcig": 0.1, "max_eo_gap": 0.3}, ["GCIG 0.200 is", "EO gap 0.400 is above --max-eo-gap 0.3"]),
+        ({"max_gcig": None, "max_eo_gap": None}, 0, []),
+        ({"max_gcig": 0.2, "max_eo_gap": 0.4}, 0, []),
+        ({"max_gcig": 0.1, "max_eo_gap": 1.0}, 1, ["GCIG 0.2000 is above 0.1"]),
+        (
+            {"max_gcig": 0.1, "max_eo_gap": 0.3},
+            1,
+            ["GCIG 0.2000 is above", "equalized odds gap 0.4000 is above 0.3"],
+        ),
     ],
 )
-def test_limits(limits, reasons):
-    found = find_failures(PLAIN, **limits)
-    assert len(found) == len(reasons)
-    assert all(line.startswith(reason) for line, reason in zip(found, reasons, strict=True))
+def test_limits(limits, code, reasons):
+    found, lines = judge(PLAIN, **limits)
+    assert found == code
+    assert len(lines) == len(reasons)
+    assert all(line.startswith(reason) for line, reason in zip(lines, reasons, strict=True))
 
 
-def test_an_undefined_value_exceeds_every_limit():
-    assert find_failures(replace(PLAIN, gcig=float("nan")), max_gcig=9.0, max_eo_gap=None)
+def test_an_undefined_value_is_inconclusive_unless_another_limit_is_exceeded():
+    undefined = replace(PLAIN, gcig=float("nan"))
+    code, reasons = judge(undefined, max_gcig=9.0, max_eo_gap=None)
+    assert (code, len(reasons)) == (3, 1)
+    code, reasons = judge(undefined, max_gcig=9.0, max_eo_gap=0.1)
+    assert (code, len(reasons)) == (1, 2)
+
+
+def test_a_collapse_fails_without_any_limit():
+    collapsed = replace(PLAIN, collapsed=True)
+    assert judge(collapsed, max_gcig=None, max_eo_gap=None) == (1, ["the model collapsed"])
 
 
 def test_worse_decisions_with_an_equal_ranking_come_with_a_hint():
@@ -93,8 +107,3 @@ def test_worse_decisions_with_an_equal_ranking_come_with_a_hint():
 def test_used_columns_are_shown_with_their_total():
     assert "9.0 of 3" in measures_table({"Plain": replace(PLAIN, gcig_columns={"a": 1, "b": 2, "c": 3})})
     assert "undefined" in measures_table({"Plain": replace(PLAIN, effective_columns=float("nan"))})
-
-
-def test_a_collapse_is_a_failure_without_any_limit():
-    failures = find_failures(replace(PLAIN, collapsed=True), max_gcig=None, max_eo_gap=None)
-    assert failures == ["the model collapsed"]

@@ -17,6 +17,7 @@ from gcig.cli.options import (
     file_argument,
     json_option,
     limit_options,
+    min_cell_option,
     quiet_option,
     seed_option,
     table_options,
@@ -48,6 +49,7 @@ __all__ = ["audit"]
     "--keep-sensitive", is_flag=True, help="The protected attribute is an input; for the same models."
 )
 @limit_options
+@min_cell_option
 @click.option(
     "--conservative", is_flag=True, help="Compare the upper end of the 95 % interval with the limits."
 )
@@ -98,6 +100,7 @@ def audit(
     columns: str,
     seed: int,
     drop: Sequence[str],
+    min_cell: int | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -124,6 +127,8 @@ def audit(
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
     for path in (html, markdown):
         check_writable(path)
+    if min_cell is not None:
+        options["min_cell"] = min_cell
     watched = sys.stderr.isatty()
     if not quiet and not watched:
         say(f"Auditing {model} on {file} ...")

@@ -173,7 +173,7 @@ def warnings_in_one_line(options: Collection[str] = ()) -> Iterator[None]:
         otherwise: Callable[..., None] = warnings.showwarning,
         **more: Any,
     ) -> None:
-        if category.__module__.partition(".")[0] != "gcig":
+        if "gcig" not in (getattr(message, "origin", ""), category.__module__.partition(".")[0]):
             otherwise(message, category, *where, **more)
             return
         line = " ".join(_phrase(message, options).split())

@@ -18,6 +18,7 @@ __all__ = [
     "jobs_option",
     "json_option",
     "limit_options",
+    "min_cell_option",
     "quiet_option",
     "run_options",
     "seed_option",
@@ -185,6 +186,13 @@ shard_option = click.option(
     metavar="I/N",
     callback=parse_shard,
     help="Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
+)
+min_cell_option = click.option(
+    "--min-cell",
+    type=IntRange(min=1),
+    metavar="N",
+    show_default="11",
+    help="Suppress figures of (label, group) cells with fewer rows than this.",
 )
 limit_options = _stack(
     click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 if GCIG is above this."),

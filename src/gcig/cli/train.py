@@ -19,6 +19,7 @@ from gcig.cli.options import (
     file_argument,
     json_option,
     limit_options,
+    min_cell_option,
     quiet_option,
     seed_option,
     table_options,
@@ -60,6 +61,7 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--save-test", type=PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
 @click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
 @limit_options
+@min_cell_option
 @click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
 @click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
 @click.option(
@@ -81,6 +83,7 @@ def train(
     method: str,
     test_size: float,
     save_test: Path | None,
+    min_cell: int | None,
     seed: int,
     device: str,
     quiet: bool,
@@ -91,14 +94,15 @@ def train(
 
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
     and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
-    held-out rows exceed a limit or the model collapsed.
+    held-out rows exceed a limit or the model collapsed, and 3 if a limited figure is undefined on them.
     """
     import numpy as np
 
     from gcig._files import atomic_path
     from gcig.cli.labelled_table import describe_reading, read_labelled
-    from gcig.cli.training_report import find_failures, print_summary, write_report
+    from gcig.cli.training_report import judge, print_summary, write_report
     from gcig.persistence import check_replaceable
+    from gcig.records.audit import SMALLEST_CELL
     from gcig.training.runtime import resolve_device
 
     remark = (lambda *_: None) if quiet else say
@@ -123,11 +127,13 @@ def train(
         f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, stratified by "
         f"{table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
-    _warn_of_small_cells(table, rows[1])
+    min_cell = min_cell or SMALLEST_CELL
+    _warn_of_small_cells(table, rows[1], min_cell)
     trained = _train_and_measure(
         table,
         rows,
         {_PLAIN: shared, method: shared | parameters},
+        min_cell=min_cell,
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
     )
@@ -138,15 +144,15 @@ def train(
     if save_test is not None:
         with atomic_path(save_test) as temporary:
             table.reading.frame.iloc[rows[1]].to_csv(temporary, index=False)
-    failures = find_failures(chosen.evaluation, **limits)
-    document = write_report(out, table, rows, trained, seed=seed, limits=limits, failures=failures)
+    code, reasons = judge(chosen.evaluation, **limits)
+    document = write_report(out, table, rows, trained, seed=seed, limits=limits, reasons=reasons)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         remark("")
         limited = any(limit is not None for limit in limits.values())
-        print_summary(out, table, trained, failures, saved_test=save_test, limited=limited)
-    return ExitCode.FAILED if failures else ExitCode.OK
+        print_summary(out, table, trained, reasons, saved_test=save_test, limited=limited)
+    return code
 
 
 def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,17 +184,16 @@ def _hold_out_rows(
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
 
 
-def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any]) -> None:
+def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
     """Warn if a (label, group) cell has so few held-out rows that its rates are mostly chance."""
-    from gcig.records.audit import SMALLEST_CELL
-
     groups = table.sensitive.iloc[held_out].astype(str).agg(" & ".join, axis=1)
     cells = Counter(zip(table.class_names.iloc[held_out], groups, strict=True))
     (label, group), count = min(cells.items(), key=lambda cell: cell[1])
-    if count < SMALLEST_CELL:
+    if count < min_cell:
         say(
             f"gcig: warning: {count} of the held-out rows have label '{label}' in group '{group}': rates of "
-            f"fewer than {SMALLEST_CELL} people are mostly chance. Add rows, or use a larger --test-size."
+            f"fewer than {min_cell} people are mostly chance and are suppressed. Add rows, use a larger "
+            "--test-size, or lower --min-cell."
         )
 
 
@@ -197,6 +202,7 @@ def _train_and_measure(
     rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
     methods: Mapping[str, Mapping[str, Any]],
     *,
+    min_cell: int,
     announce: Callable[[str], None],
     progress: bool,
 ) -> list[TrainedModel]:
@@ -225,6 +231,7 @@ def _train_and_measure(
             table.inputs.iloc[test],
             table.labels.iloc[test],
             sensitive_features=table.sensitive.iloc[test],
+            min_cell=min_cell,
         )
         trained.append(TrainedModel(key, method.label, estimator, evaluation))
     return trained

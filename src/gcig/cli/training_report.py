@@ -14,7 +14,7 @@ import click
 
 from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
-from gcig.cli.frame import format_table, wrap_for_terminal
+from gcig.cli.frame import ExitCode, format_table, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import describe_suppression, number
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainedModel",
     "describe_cost_and_gain",
-    "find_failures",
+    "judge",
     "measures_table",
     "print_summary",
     "report_page",
@@ -54,7 +54,7 @@ def write_report(
     *,
     seed: int,
     limits: Mapping[str, float | None],
-    failures: Sequence[str],
+    reasons: Sequence[str],
 ) -> dict[str, Any]:
     """Write both reports into the model's folder, and return the content of report.json."""
     document: dict[str, Any] = {
@@ -88,8 +88,8 @@ def write_report(
             for model in trained
         ],
         "limits": dict(limits),
-        "passed": not failures,
-        "reasons": list(failures),
+        "passed": not reasons,
+        "reasons": list(reasons),
     }
     write_atomically(out / "report.json", json.dumps(document, indent=1) + "\n")
     write_atomically(out / "report.html", report_page(document))
@@ -139,7 +139,7 @@ def print_summary(
     out: Path,
     table: LabelledTable,
     trained: Sequence[TrainedModel],
-    failures: Sequence[str],
+    reasons: Sequence[str],
     *,
     saved_test: Path | None = None,
     limited: bool = False,
@@ -152,8 +152,8 @@ def print_summary(
     click.echo()
     if len(evaluations) > 1:
         click.echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
-    for failure in failures:
-        click.echo(f"Failed: {failure}.")
+    for reason in reasons:
+        click.echo(f"Not passed: {reason}.")
     click.echo(f"\nModel:   {out}")
     click.echo(f"Report:  {out / 'report.html'}")
     click.echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
@@ -200,15 +200,25 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
 
-def find_failures(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None) -> list[str]:
-    """Return a reason for each exceeded limit, and for a collapse; an undefined value exceeds every limit."""
-    checks = (
-        ("GCIG", evaluation.gcig, max_gcig, "--max-gcig"),
-        ("EO gap", evaluation.eo_gap, max_eo_gap, "--max-eo-gap"),
+def judge(
+    evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None
+) -> tuple[ExitCode, list[str]]:
+    """Return the exit code for a model, and a reason for every limit that it does not meet.
+
+    A figure that is undefined on the held-out rows is inconclusive; a collapsed model always fails.
+    """
+    from gcig.auditing.result import CheckResult, LimitCheck
+
+    limits = {"gcig": max_gcig, "eo_gap": max_eo_gap}
+    checks = tuple(
+        LimitCheck(figure, getattr(evaluation, figure), limit)
+        for figure, limit in limits.items()
+        if limit is not None
     )
-    exceeded = [
-        f"{name} {number(value)} is above {option} {limit:g}"
-        for name, value, limit, option in checks
-        if limit is not None and not value <= limit
-    ]
-    return [*exceeded, "the model collapsed"] if evaluation.collapsed else exceeded
+    reasons = [str(check) for check in checks if not CheckResult((check,)).passed]
+    if evaluation.collapsed:
+        return ExitCode.FAILED, [*reasons, "the model collapsed"]
+    result = CheckResult(checks)
+    if result.passed:
+        return ExitCode.OK, reasons
+    return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, reasons
