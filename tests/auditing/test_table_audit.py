@@ -90,8 +90,8 @@ def function():
     [
         (torch_module, "integrated gradients"),
         (linear_model, "integrated gradients"),
-        (forest, "Shapley values"),
-        (boosted, "Shapley values"),
+        pytest.param(forest, "Shapley values", marks=pytest.mark.slow),
+        pytest.param(boosted, "Shapley values", marks=pytest.mark.slow),
         (function, "Shapley values"),
     ],
 )

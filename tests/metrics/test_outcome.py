@@ -79,7 +79,7 @@ def test_noise_floor_matches_simulated_fair_models() -> None:
     rates = d[y == 0].mean(), d[y == 1].mean()
     gaps = [
         outcome.equalized_odds_gap(y, (rng.random(200) < np.take(rates, y)).astype(int), sensitive_features=g)
-        for _ in range(1500)
+        for _ in range(500)
     ]
     error = np.std(gaps) / math.sqrt(len(gaps))
     assert outcome.eo_noise_floor(y, d, sensitive_features=g) == pytest.approx(np.mean(gaps), abs=4 * error)
