@@ -113,7 +113,7 @@ def test_cautions() -> None:
         "1.2 columns",
         "'tiny'",
         "3 rows",
-        "40%",
+        "40 %",
         "standard error",
         "nearly all cases alike",
         "fewer than 7 rows",

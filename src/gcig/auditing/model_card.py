@@ -1,10 +1,10 @@
 """An audit as a section of a model card, in Markdown."""
 
-import math
 import re
 from collections.abc import Sequence
 
 from gcig.records.audit import AuditRecord, GroupAudit, Interval
+from gcig.records.formatting import limits, number
 
 __all__ = ["model_card"]
 
@@ -38,14 +38,18 @@ def model_card(record: AuditRecord) -> str:
         _rows(
             ("group", "rows", "base rate", "selection rate", "TPR", "FPR", "PPV", "calibration"),
             [
-                (g.group, few if g.n_rows is None else str(g.n_rows), *map(_value, _rates(g)))
+                (
+                    g.group,
+                    few if g.n_rows is None else str(g.n_rows),
+                    *(number(r.value) for r in _rates(g)),
+                )
                 for g in record.groups
             ],
         ),
         "### Columns behind the difference in reasons",
         _rows(
             ("column", "share", "favours the positive class most against"),
-            [(c.column, _value(Interval(c.share)), c.towards) for c in found.columns[:_COLUMNS]],
+            [(c.column, number(c.share), c.towards) for c in found.columns[:_COLUMNS]],
         ),
         "### Cautions",
         "\n".join(f"- {_text(line)}" for line in record.verdict.cautions),
@@ -71,11 +75,7 @@ def model_card(record: AuditRecord) -> str:
 
 
 def _table(header: tuple[str, ...], rows: list[tuple[str, Interval]]) -> str:
-    lines = [
-        (name, _value(each), "" if math.isnan(each.low) else f"{each.low:.3f} to {each.high:.3f}")
-        for name, each in rows
-    ]
-    return _rows(header, lines)
+    return _rows(header, [(name, number(each.value), limits(each)) for name, each in rows])
 
 
 def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -85,10 +85,6 @@ def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def _rates(group: GroupAudit) -> tuple[Interval, ...]:
     return group.base_rate, group.selection_rate, group.tpr, group.fpr, group.ppv, group.calibration
-
-
-def _value(interval: Interval) -> str:
-    return "undefined" if math.isnan(interval.value) else f"{interval.value:.3f}"
 
 
 def _text(text: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 from gcig._files import write_atomically
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card
-from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, Interval
-from gcig.records.formatting import html_table, shown
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
+from gcig.records.formatting import estimate, html_table, percent, shown
 
 __all__ = ["AuditResult", "CheckResult", "LimitCheck", "check_limits"]
 
@@ -108,13 +108,13 @@ def check_limits(
     found, gap = record.procedural, record.outcome.eo_gap
     limits = {"gcig": (found.gcig, found.gcig_resampled, max_gcig), "eo_gap": (gap, gap, max_eo_gap)}
     checks = []
-    for figure, (estimate, wide, limit) in limits.items():
+    for figure, (measured, wide, limit) in limits.items():
         if limit is None:
             continue
         if not limit >= 0:
             raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
-        upper = math.nan if math.isnan(wide.high) else max(estimate.high, wide.high)
-        checks.append(LimitCheck(figure, upper if conservative else estimate.value, limit, conservative))
+        upper = math.nan if math.isnan(wide.high) else max(measured.high, wide.high)
+        checks.append(LimitCheck(figure, upper if conservative else measured.value, limit, conservative))
     if not checks:
         raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
     return CheckResult(tuple(checks))
@@ -223,30 +223,21 @@ class AuditResult:
         record = self.record
         found, outcome = record.procedural, record.outcome
         figures = (
-            ("GCIG", _with_interval(found.gcig)),
-            ("noise floor", _with_interval(found.noise_floor)),
+            ("GCIG", estimate(found.gcig)),
+            ("noise floor", estimate(found.noise_floor)),
             ("evidence", found.evidence),
-            ("equalized odds gap", _with_interval(outcome.eo_gap)),
-            ("selection rate ratio", _with_interval(outcome.selection_rate_ratio)),
-            ("AUC", _with_interval(outcome.auc)),
+            ("equalized odds gap", estimate(outcome.eo_gap)),
+            ("selection rate ratio", estimate(outcome.selection_rate_ratio)),
+            ("AUC", estimate(outcome.auc)),
         )
-        columns = [
-            (c.column, shown(c.share) if math.isnan(c.share) else f"{c.share:.0%}", c.towards)
-            for c in found.columns[:10]
-        ]
+        columns = [(c.column, percent(c.share), c.towards) for c in found.columns[:10]]
         headline = escape(f"{record.verdict.status.upper()}: {record.verdict.headline}")
         subject = f"{record.subject.model_name} on {record.subject.n_rows} rows"
         return (
             f"<p><strong>{headline}</strong></p>"
-            + html_table((subject, "value [95 % interval]"), figures)
+            + html_table((subject, "value (95 % interval)"), figures)
             + html_table(("column", "share of the disparity", "most favourable under"), columns)
         )
-
-
-def _with_interval(figure: Interval) -> str:
-    """Format the estimate, and its interval if it has one."""
-    interval = "" if math.isnan(figure.low) else f" [{shown(figure.low)}, {shown(figure.high)}]"
-    return f"{shown(figure.value)}{interval}"
 
 
 def _write(text: str, path: str | Path | None) -> str:

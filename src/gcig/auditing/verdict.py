@@ -6,8 +6,8 @@ The statuses are decided first, on fields of the record. The sentences are writt
 import math
 
 from gcig.auditing.gcig_figures import MATERIAL
-from gcig.records.audit import AuditRecord, GcigAudit, Interval, OutcomeAudit, Verdict
-from gcig.records.formatting import describe_suppression
+from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
+from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
 
 __all__ = ["FOUR_FIFTHS", "MATERIAL_GAP", "outcome_status", "reasons_status", "write_verdict"]
 
@@ -79,7 +79,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
     if math.isnan(found.gcig.value):
         return [_why_undefined(record)]
     measured = (
-        f"The reasons for a person's score change by {_range(found.gcig)} on average (GCIG) between "
+        f"The reasons for a person's score change by {estimate(found.gcig)} on average (GCIG) between "
         "comparing the person with the typical member of one group and with that of another."
     )
     if math.isnan(found.p_value):
@@ -88,23 +88,30 @@ def _reason_findings(record: AuditRecord) -> list[str]:
         ]
     here = found.excess.value + found.noise_floor.value
     if abs(here - found.gcig.value) > 1e-9:  # the model brought its own references
-        measured += f" With typical members of the audited rows, not of the training rows, it is {here:.3f}."
+        measured += (
+            f" With typical members of the audited rows, not of the training rows, it is {number(here)}."
+        )
     lines = [
-        f"{measured} If group labels are shuffled, it is {found.noise_floor.value:.3f} by chance alone"
-        + (f", so {found.excess.value:.3f} is more than chance explains." if found.excess.value > 0 else "."),
+        f"{measured} If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone"
+        + (
+            f", so {number(found.excess.value)} is more than chance explains."
+            if found.excess.value > 0
+            else "."
+        ),
         _evidence(found),
     ]
     if found.columns and found.evidence == "disparity":
         first = found.columns[0]
         lines.append(
-            f"The column that contributes most to the difference is {first.column!r} ({first.share:.0%}): it "
-            f"favours the positive class more if a person is compared with group {first.towards!r}."
+            f"The column that contributes most to the difference is {first.column!r} "
+            f"({percent(first.share)}): it favours the positive class more if a person is compared with "
+            f"group {first.towards!r}."
         )
     if len(found.pairs) > 1:
         worst = max(found.pairs, key=lambda pair: (not math.isnan(pair.gcig.value), pair.gcig.value))
         lines.append(
             f"The groups whose reasons differ most are {worst.first!r} and {worst.second!r}: "
-            f"{_range(worst.gcig)}."
+            f"{estimate(worst.gcig)}."
         )
     return lines
 
@@ -112,11 +119,11 @@ def _reason_findings(record: AuditRecord) -> list[str]:
 def _why_undefined(record: AuditRecord) -> str:
     if len(record.procedural.compared_groups) < 2:
         return (
-            f"GCIG is not defined on these rows: fewer than two groups have {record.min_cell} rows of each "
+            f"GCIG is undefined on these rows: fewer than two groups have {record.min_cell} rows of each "
             "label, so there are no typical members to compare. Audit more rows, merge groups, or pass the "
             "training rows as the reference."
         )
-    return "GCIG is not defined on these rows: the model gives no reasons that could be compared."
+    return "GCIG is undefined on these rows: the model gives no reasons that could be compared."
 
 
 def _evidence(found: GcigAudit) -> str:
@@ -145,21 +152,22 @@ def _outcome_findings(record: AuditRecord) -> list[str]:
         low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         kept = "meets" if found.selection_rate_ratio.value >= FOUR_FIFTHS else "is below"
         lines.append(
-            f"Group {low!r} gets the positive decision in {rates[low]:.1%} of cases, group {high!r} in "
-            f"{rates[high]:.1%}: a ratio of {_range(found.selection_rate_ratio)}, which {kept} four fifths."
+            f"Group {low!r} gets the positive decision in {percent(rates[low], 1)} of cases, group {high!r} "
+            f"in {percent(rates[high], 1)}: a ratio of {estimate(found.selection_rate_ratio)}, which {kept} "
+            "four fifths."
         )
     if not math.isnan(found.eo_gap.value):
         lines.append(
-            f"Error rates differ between the groups by {_range(found.eo_gap)} in total (equalized odds gap); "
-            f"an exactly fair model would show {found.eo_noise_floor:.3f} on this many rows."
+            f"Error rates differ between the groups by {estimate(found.eo_gap)} in total (equalized odds "
+            f"gap); an exactly fair model would show {number(found.eo_noise_floor)} on this many rows."
         )
     return lines
 
 
 def _utility_finding(found: OutcomeAudit) -> str:
     return (
-        f"The model ranks a positive case above a negative one with probability (AUC) {_range(found.auc)}, "
-        f"and its decision agrees with the label in {found.accuracy.value:.1%} of cases."
+        f"The model ranks a positive case above a negative one with probability (AUC) {estimate(found.auc)}, "
+        f"and its decision agrees with the label in {percent(found.accuracy.value, 1)} of cases."
     )
 
 
@@ -194,13 +202,13 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
     """Return the cautions about GCIG."""
     lines, found = [], record.procedural
     if found.sampled_rows is not None:
-        lines.append(f"Reasons were computed for a random sample of {found.sampled_rows:,} rows.")
+        lines.append(f"Reasons were computed for a random sample of {counted(found.sampled_rows, 'row')}.")
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
     if found.effective_columns < _FEW_COLUMNS:
         lines.append(
-            f"The model relies on {found.effective_columns:.1f} columns. GCIG is small for any model of one "
-            "column, so a small value says little here."
+            f"The model relies on {number(found.effective_columns, 1)} columns. GCIG is small for any model "
+            "of one column, so a small value says little here."
         )
     if found.undefined_rows:
         lines.append(
@@ -208,11 +216,13 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
         )
     if found.clipped > _MANY_CLIPPED:
         lines.append(
-            f"{found.clipped:.0%} of the model's probabilities are within 0.001 of 0 or 1 and were clipped "
-            "before taking logits: reasons of very confident predictions are understated."
+            f"{percent(found.clipped)} of the model's probabilities are within 0.001 of 0 or 1 and were "
+            "clipped before taking logits: reasons of very confident predictions are understated."
         )
     if not math.isnan(found.standard_error) and found.standard_error > 0.1 * found.gcig.value:
-        lines.append(f"Sampling the reasons adds a standard error of {found.standard_error:.4f} to GCIG.")
+        lines.append(
+            f"Sampling the reasons adds a standard error of {number(found.standard_error, 4)} to GCIG."
+        )
     if record.subject.explanation == "Shapley values":
         lines.append("Reasons are Shapley values of the logit on the original columns.")
     lines.append("GCIG can be compared between models on the same columns, but not between different tables.")
@@ -221,9 +231,3 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(map(repr, names[:10]))
-
-
-def _range(value: Interval) -> str:
-    if math.isnan(value.low):
-        return f"{value.value:.3f}"
-    return f"{value.value:.3f} [{value.low:.3f} to {value.high:.3f}]"
