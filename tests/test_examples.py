@@ -23,7 +23,14 @@ def _no_window(monkeypatch):
 @pytest.mark.filterwarnings(
     "default::gcig._validation.InputWarning"
 )  # categories that do not occur among the training rows
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    # The fast tests run one example; all examples have the same layout.
+    [
+        pytest.param(path, marks=[] if path.stem == "plot_own_loop" else pytest.mark.slow, id=path.stem)
+        for path in EXAMPLES
+    ],
+)
 def test_example_runs_and_draws(path, capsys):
     found = runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.strip(), "the example prints nothing"

@@ -215,11 +215,12 @@ def test_two_processes_on_one_folder_do_each_trial_once(tmp_path):
     assert not list((tmp_path / "claims").iterdir())
 
 
-def test_an_error_of_the_disk_in_a_worker_ends_the_run(tmp_path):
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_failed_write_ends_the_run(tmp_path, jobs):
     store = small_store(tmp_path, TABLE)
     (tmp_path / "trials").write_text("in the way")
     with pytest.raises(RunError, match="could not write"):
-        run_trials(TRIALS[:2], [TABLE], store, jobs=2)
+        run_trials(TRIALS[:2], [TABLE], store, jobs=jobs)
 
 
 @pytest.mark.parametrize("wrong", [{"jobs": 0}, {"on_failure": "ignore"}, {"shard": (3, 2)}])

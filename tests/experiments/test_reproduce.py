@@ -30,7 +30,7 @@ from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.request import Request
 
 NAME = "tiny-reproduction"
-QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 32}
+QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 128}
 ASKED = {"datasets": [NAME], "methods": ["unconstrained", "fairx"], "folds": 2, "parameters": QUICK}
 
 

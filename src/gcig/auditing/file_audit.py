@@ -92,7 +92,7 @@ def audit_file(
     >>> folder = Path(tempfile.mkdtemp())
     >>> data = gcig.load_dataset("german")
     >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_csv(folder / "loans.csv", index=False)
-    >>> model = gcig.FairXClassifier(random_state=0)
+    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
     >>> _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> found = audit_file(model, folder / "loans.csv", target="good", sensitive="sex", n_bootstrap=100)
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
