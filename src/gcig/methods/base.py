@@ -82,6 +82,21 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
+
+    Examples
+    --------
+    A network that is not trained at all:
+
+    >>> import gcig
+    >>> class UntrainedClassifier(NetworkClassifier):
+    ...     method_key = "untrained"
+    ...
+    ...     def train_network(self, network, data, generator):
+    ...         return Outcome(history=(), best_epoch=0)
+    >>> data = gcig.load_dataset("german")
+    >>> model = UntrainedClassifier(hidden_sizes=(8,), random_state=0)
+    >>> model.fit(data.X, data.y, sensitive_features=data.sensitive_features).predict(data.X).shape
+    (1000,)
     """
 
     method_key: ClassVar[str]

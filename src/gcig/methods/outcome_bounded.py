@@ -16,11 +16,11 @@ from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fairx.selection import binary_auc
 from gcig.methods.network_parameters import CLIP_NORM
 from gcig.methods.parameters import FRACTION, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
+from gcig.metrics.ranking import roc_auc
 from gcig.training.loop import Validation
 
 __all__ = [
@@ -120,7 +120,7 @@ class RateCheckpointSelector:
         scores = torch.cat([held_out, all_logits(self.network, self.training.inputs)])
         positive = (scores >= self.cut).to(self.members.dtype)
         rates = cell_rates(positive, self.members)
-        auc = binary_auc(held_out, self.validation.labels)
+        auc = roc_auc(self.validation.labels.cpu().numpy(), held_out.cpu().numpy())
         fpr_gap, tpr_gap = gaps(rates).tolist()
         targets = self.validation.labels.to(held_out.dtype)
         metrics = {

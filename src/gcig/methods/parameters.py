@@ -181,6 +181,13 @@ def parameter(*, default: Any, rule: Rule, doc: str) -> Any:
         The values that are accepted.
     doc : str
         The description in the class's documentation.
+
+    Examples
+    --------
+    >>> class Rotated(Parametrised):
+    ...     angle: float = parameter(default=1.0, rule=POSITIVE, doc="The angle in degrees.")
+    >>> Rotated(angle=90.0).get_params()
+    {'angle': 90.0}
     """
     return _Declaration(default, rule, inspect.cleandoc(doc))
 

@@ -54,6 +54,12 @@ class TrainingData:
     weights : Tensor or None
         Weights of the training rows, with mean one.
     n_groups : int
+
+    Examples
+    --------
+    >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
+    >>> len(TrainingData(rows, training=rows, validation=None, weights=None, n_groups=2).training)
+    2
     """
 
     all: GroupedBatch

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gcig._warnings import warn_caller
-from gcig.methods.fairx.selection import binary_auc
+from gcig.metrics.ranking import roc_auc
 from gcig.training.loop import Epoch
 
 __all__ = [
@@ -95,7 +95,9 @@ def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> 
     predicted = float((scores >= cut).double().mean())
     positive = float(labels.double().mean())
     return Verdict(
-        binary_auc(scores, labels), share=max(predicted, 1 - predicted), rarest=min(positive, 1 - positive)
+        auc=roc_auc(labels.cpu().numpy(), scores.cpu().numpy()),
+        share=max(predicted, 1 - predicted),
+        rarest=min(positive, 1 - positive),
     )
 
 
