@@ -24,18 +24,15 @@ from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.network_parameters import NetworkParameters
-from gcig.methods.networks import copy_checked, copy_to_continue
+from gcig.methods.networks import copy_to_continue
 from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
-from gcig.models.mlp import make_mlp
-from gcig.training.loop import DivergenceError, Loop, Outcome
+from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import (
     isolated_seed,
     own_modes,
-    resolve_batch_size,
     resolve_device,
-    resolve_learning_rate,
     seeded_generator,
 )
 
@@ -319,29 +316,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         tags.non_deterministic = self.random_state is None
         return tags
 
-    # Helpers for `train_network`, and steps of `fit` that a subclass may replace.
-
-    @property
-    def holds_out(self) -> bool:
-        """True if `fit` holds out a part of the training data."""
-        return bool(self.early_stopping)
-
-    def resolve_loop(self, n_rows: int) -> Loop:
-        """Return how long and in what mini-batches to train on this many rows."""
-        batch_size = resolve_batch_size(self.batch_size, n_rows)
-        return Loop(self.max_epochs, batch_size, self.patience if self.holds_out else None)
-
-    def resolve_learning_rate(self, batch_size: int) -> float:
-        """Return the initial learning rate, which depends on the mini-batch and the network if ``"auto"``."""
-        if self.module is not None:
-            return resolve_learning_rate(self.learning_rate, batch_size)
-        return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
-
-    def make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
-        """Return an untrained network, or a copy of `module`."""
-        if self.module is None:
-            return make_mlp(n_inputs, self.hidden_sizes, self.activation, generator=generator)
-        return copy_checked(self.module, n_inputs)
+    # Steps of `fit` that a subclass may replace.
 
     def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
         return self.encoder_.transform(table.frame)

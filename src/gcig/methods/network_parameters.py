@@ -1,10 +1,12 @@
-"""The parameters that all methods share: the network and its training."""
+"""The parameters that all methods share, and the network and the loop that follow from them."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
+from gcig.methods.networks import copy_checked
 from gcig.methods.parameters import (
     BOOLEAN,
     CLASS_WEIGHT,
@@ -22,7 +24,9 @@ from gcig.methods.parameters import (
     optional,
     parameter,
 )
-from gcig.models.mlp import ACTIVATIONS
+from gcig.models.mlp import ACTIVATIONS, make_mlp
+from gcig.training.loop import Loop
+from gcig.training.runtime import resolve_batch_size, resolve_learning_rate
 
 __all__ = ["CLIP_NORM", "NetworkParameters"]
 
@@ -96,3 +100,25 @@ class NetworkParameters(Parametrised):
         default=None, rule=RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the last bit."
     )
     verbose: bool | int = parameter(default=False, rule=VERBOSE, doc="Whether to show progress.")
+
+    @property
+    def holds_out(self) -> bool:
+        """True if `fit` holds out a part of the training data."""
+        return bool(self.early_stopping)
+
+    def resolve_loop(self, n_rows: int) -> Loop:
+        """Return how long and in what mini-batches to train on this many rows."""
+        batch_size = resolve_batch_size(self.batch_size, n_rows)
+        return Loop(self.max_epochs, batch_size, self.patience if self.holds_out else None)
+
+    def resolve_learning_rate(self, batch_size: int) -> float:
+        """Return the initial learning rate, which depends on the mini-batch and the network if ``"auto"``."""
+        if self.module is not None:
+            return resolve_learning_rate(self.learning_rate, batch_size)
+        return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
+
+    def make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network, or a copy of `module`."""
+        if self.module is None:
+            return make_mlp(n_inputs, self.hidden_sizes, self.activation, generator=generator)
+        return copy_checked(self.module, n_inputs)
