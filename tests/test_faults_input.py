@@ -1,4 +1,4 @@
-"""What goes wrong with input in the field, fault by fault: a clear message or a correct result."""
+"""Common faults of input, one by one: a clear message or a correct result."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Whole files: what is left after errors and crashes, and of permissions, links and pipes."""
+"""Atomic writing: errors, crashes, permissions, links and pipes."""
 
 import errno
 import hashlib
@@ -43,7 +43,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
     assert path.read_text() == "new"
 
 
-def test_two_writers_do_not_share_a_place(tmp_path):
+def test_two_writers_do_not_share_a_temporary_file(tmp_path):
     with atomic_path(tmp_path / "file") as one, atomic_path(tmp_path / "file") as other:
         one.write_text("one")
         other.write_text("other")
@@ -53,7 +53,7 @@ def test_two_writers_do_not_share_a_place(tmp_path):
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()], ids=["full", "interrupt"])
 @pytest.mark.parametrize("before", [None, "old"])
-def test_a_failure_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch, step, error, before):
+def test_a_failure_leaves_only_the_old_file(tmp_path, monkeypatch, step, error, before):
     path = tmp_path / "file"
     if before is not None:
         path.write_text(before)
@@ -76,14 +76,14 @@ def test_an_error_of_the_writer_leaves_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["missing/file", "folder"])
-def test_places_where_no_file_can_be(tmp_path, place):
+def test_impossible_paths_are_errors(tmp_path, place):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"No such file|directory"):
         write_atomically(tmp_path / place, "new")
     assert [each.name for each in tmp_path.iterdir()] == ["folder"]
 
 
-def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
+def test_content_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
     """And the name is, before the call returns."""
     calls = []
 
@@ -169,7 +169,7 @@ def test_a_new_file_replaces_nothing(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"one"
 
 
-def test_a_folder_is_synchronised_where_the_system_can(tmp_path, monkeypatch):
+def test_a_folder_is_synchronised_if_the_system_supports_it(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append(os.fstat(descriptor).st_ino))
     sync_folder(tmp_path)

@@ -172,12 +172,12 @@ def test_unusable_tables_are_named(table, message):
         check_features(table)
 
 
-def test_a_nested_cell_is_also_a_type_error():
+def test_a_nested_entry_is_also_a_type_error():
     with pytest.raises(TypeError, match=r"argument must be .* string.* number"):
         check_features(np.array([[{"foo": "bar"}], [1.0]], dtype=object))
 
 
-def test_messages_do_not_repeat_cells():
+def test_messages_do_not_repeat_entries():
     secret = "Jane Roe"
     with pytest.raises(InputError) as caught:
         check_features({"name": pd.Series([secret, 3], dtype=object)})
@@ -379,7 +379,7 @@ def test_unusable_weights_are_named(weight, message):
         check_sample_weight(weight, 3, labels=check_labels([0, 1, 0]))
 
 
-def test_lengths_are_taken_from_whatever_has_rows():
+def test_any_input_with_rows_has_a_length():
     inputs = {
         "X": {"a": [1, 2]},
         "y": pl.Series([0, 1]),

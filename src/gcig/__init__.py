@@ -1,7 +1,7 @@
 """Procedural fairness: classifiers whose reasons do not depend on the protected group.
 
-The public names are imported when they are first used, so that ``import gcig`` and ``gcig --help``
-do not pay for torch, scikit-learn and pandas.
+The public names are imported when they are first used: ``import gcig`` and ``gcig --help`` do not load torch,
+scikit-learn and pandas.
 """
 
 from importlib import import_module

@@ -31,7 +31,7 @@ class Subject(TypedDict, total=False):
 
 
 class _InputMessage(Exception):
-    """A message whose subject is kept in fields, so that each interface can spell it in its own way.
+    """A message whose subject is kept in fields, which lets Python and the shell spell it differently.
 
     Attributes
     ----------

@@ -1,3 +1,3 @@
-"""The version, alone, so that everything may import it."""
+"""The version, in a module that everything can import."""
 
 __version__ = "0.1.0"

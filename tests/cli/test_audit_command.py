@@ -43,11 +43,11 @@ def test_the_verdict_in_words(audit, held_out_csv):
     assert not any(cell in out for cell in make_raw_loans(160, seed=1)["id"])
 
 
-def test_a_pipe_gets_a_line_and_no_bar(audit, model, held_out_csv):
+def test_a_pipe_gets_a_line_instead_of_a_bar(audit, model, held_out_csv):
     assert audit("--json")[2] == f"Auditing {model} on {held_out_csv} ...\n"
 
 
-def test_json_is_the_record_and_nothing_else(audit):
+def test_json_is_exactly_the_record(audit):
     code, out, _ = audit("--json")
     assert code == 0
     record = AuditRecord.from_json(out)
@@ -73,7 +73,7 @@ def test_the_gate(audit, limits, code, word):
     assert " is " in last
 
 
-def test_the_gate_with_json_says_why_on_standard_error(audit):
+def test_the_gate_with_json_explains_itself_on_standard_error(audit):
     code, out, err = audit("--json", "--quiet", "--max-gcig", "0.000001")
     assert code == 1
     json.loads(out)
@@ -81,7 +81,7 @@ def test_the_gate_with_json_says_why_on_standard_error(audit):
     assert err.count("\n") == 1
 
 
-def test_a_figure_that_is_not_defined_is_inconclusive(audit, monkeypatch):
+def test_an_undefined_figure_is_inconclusive(audit, monkeypatch):
     record = AuditRecord.from_json(audit("--json", "--quiet")[1])
     undefined = replace(record, outcome=replace(record.outcome, eo_gap=Interval(math.nan)))
     monkeypatch.setattr("gcig.auditing.audit_file", lambda *_, **__: AuditResult(undefined))
@@ -90,7 +90,7 @@ def test_a_figure_that_is_not_defined_is_inconclusive(audit, monkeypatch):
     assert "not defined" in out.splitlines()[-1]
 
 
-def test_columns_as_in_training(audit, model, held_out_csv):
+def test_raw_columns_give_the_raw_gcig_of_evaluate(audit, model, held_out_csv):
     import gcig
 
     loans = make_raw_loans(160, seed=1)
@@ -158,7 +158,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_line(shell, model, held_out_csv, arguments, words):
+def test_a_wrong_argument_gets_one_line(shell, model, held_out_csv, arguments, words):
     places = {"MODEL": model, "TEST": held_out_csv}
     code, out, err = shell("audit", *(places.get(word, word) for word in arguments), "--quiet")
     assert (code, out) == (2, "")

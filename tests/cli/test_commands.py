@@ -29,7 +29,7 @@ def test_the_help_of_every_command_has_an_example_that_it_understands(shell, nam
         group.commands[name].make_context(name, arguments, parent=click.Context(group))
 
 
-def test_the_list_of_commands_is_not_cut_off(shell):
+def test_the_list_of_commands_is_not_truncated(shell):
     assert "..." not in shell("--help")[1].partition("Commands:")[2]
 
 
@@ -41,7 +41,7 @@ def test_every_option_is_explained(name):
             assert option.help.rstrip().endswith((".", ",", ":1."))
 
 
-def test_the_commands_of_the_design_are_there():
+def test_all_commands_exist():
     wanted = {"demo", "datasets", "train", "predict", "audit", "compare", "reproduce", "report", "completion"}
     assert wanted <= set(COMMANDS)
 

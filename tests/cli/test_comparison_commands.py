@@ -62,7 +62,7 @@ def test_report_redraws_a_run(shell, run, tmp_path):
     assert (tmp_path / "other.html").read_text() == (run / "report.html").read_text()
 
 
-def test_report_prints_what_the_command_of_the_run_prints(shell, loans_csv, run, model, tmp_path):
+def test_report_prints_the_json_of_the_original_command(shell, loans_csv, run, model, tmp_path):
     arguments = ["--drop", "id", "--out", run, *ONE, "--json", "-q"]
     compared = json.loads(shell("compare", loans_csv, *ROLE_FLAGS, *arguments)[1])
     code, out, err = shell("report", run, "--json")
@@ -76,7 +76,7 @@ def test_report_prints_what_the_command_of_the_run_prints(shell, loans_csv, run,
     assert found["result"] == json.loads((model / "report.json").read_text())
 
 
-def test_shards_come_together_in_one_folder(shell, loans_csv, run, tmp_path):
+def test_shards_share_one_folder(shell, loans_csv, run, tmp_path):
     out = tmp_path / "shards"
     arguments = ["compare", loans_csv, *ROLE_FLAGS, "--drop", "id", "--out", out, *ONE, "-q"]
     code, printed, _ = shell(*arguments, "--shard", "2/2")
@@ -174,7 +174,7 @@ def test_a_reproduction_as_json(shell, monkeypatch, command):
 
 
 @pytest.mark.filterwarnings("default")
-def test_demo_says_what_it_did_and_where_the_page_is(shell, tmp_path):
+def test_demo_reports_its_settings_and_its_page(shell, tmp_path):
     out = tmp_path / "demo"
     quick = ["--epochs", "2", "--folds", "2", "--methods", "unconstrained,fairx", "--jobs", "1"]
     code, printed, err = shell("demo", *quick, "--out", out)

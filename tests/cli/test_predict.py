@@ -27,7 +27,7 @@ def test_a_probability_and_a_decision_for_each_row_in_order(shell, model, loans_
     assert found["decision"].tolist() == fitted.predict(loans[INPUTS]).tolist()
 
 
-@pytest.mark.parametrize("rows", [1, 7, 239, 240])
+@pytest.mark.parametrize("rows", [7, 239, 240])
 def test_parts_give_the_same_as_the_whole(shell, model, loans_csv, rows):
     whole = as_frame(shell("predict", model, loans_csv)[1])
     parts = as_frame(shell("predict", model, loans_csv, "--rows-at-once", rows, "--quiet")[1])
@@ -95,7 +95,7 @@ def test_standard_input(shell, model, loans_csv, standard_input):
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
-def test_json_says_where_the_predictions_are(shell, model, loans_csv, tmp_path, quiet):
+def test_json_locates_the_predictions(shell, model, loans_csv, tmp_path, quiet):
     path = tmp_path / "decisions.csv"
     code, out, err = shell(
         "predict", model, loans_csv, "--out", path, "--rows-at-once", 100, "--json", *quiet
@@ -139,7 +139,7 @@ def test_the_group_is_optional_if_the_model_does_not_need_it(shell, model, loans
     assert "predicts without the protected attribute" in err
 
 
-def test_nothing_is_left_behind_when_it_fails(shell, model, tmp_path):
+def test_a_failure_leaves_the_old_output_unchanged(shell, model, tmp_path):
     lines = ["job,income,owner", *["nurse,30,true"] * 5, "nurse,lots,true"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     out = tmp_path / "decisions.csv"

@@ -47,7 +47,8 @@ def test_a_pipe_gets_the_result_alone(model, loans_csv):
     assert run.stderr == b""
 
 
-def test_a_reader_that_has_had_enough_is_not_an_error(model, loans_csv):
+@pytest.mark.slow
+def test_a_reader_that_stops_early_is_not_an_error(model, loans_csv):
     head = "import sys; print(sys.stdin.readline())"
     predicting = subprocess.Popen(
         [*GCIG, "predict", str(model), str(loans_csv), "--rows-at-once", "1"],
@@ -76,7 +77,8 @@ def test_a_terminal_shows_a_bar(model, loans_csv, tmp_path):
     assert "240 rows written" in shown
 
 
-def test_ctrl_c_leaves_no_half_model(loans_csv, tmp_path):
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_partial_model(loans_csv, tmp_path):
     out = tmp_path / "model"
     arguments = [*ROLE_FLAGS, "--drop", "id", "--out", str(out), "--epochs", "100000", "--device", "cpu"]
     process = subprocess.Popen(
@@ -98,7 +100,7 @@ def test_ctrl_c_leaves_no_half_model(loans_csv, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_new_users_path(tmp_path):
+def test_the_path_of_a_new_user(tmp_path):
     """From an empty folder with a file to a report, decisions and an audit."""
     make_raw_loans(800).to_csv(tmp_path / "loans.csv", index=False)
 

@@ -80,7 +80,7 @@ def test_internal_error_is_exit_code_4_and_quotes_no_values(command, capsys):
     assert "--debug" in line
 
 
-def test_what_is_not_installed_is_named(command, capsys):
+def test_a_missing_library_is_named(command, capsys):
     command(lambda: __import__("no_such_library"))
     assert main(["probe"]) == 2
     assert "pip install no_such_library" in capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_a_command_returns_its_exit_code(command):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_warning_of_gcig_is_one_line_and_others_stay_with_python(command, capsys):
+def test_only_warnings_of_gcig_become_one_line(command, capsys):
     class OwnWarning(UserWarning):
         __module__ = "gcig.somewhere"
 
@@ -140,7 +140,7 @@ def test_ctrl_c_is_exit_code_130(command, capsys):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes break differently elsewhere")
-def test_a_reader_that_left_is_not_an_error():
+def test_a_closed_pipe_is_not_an_error():
     code = "import sys; from gcig.cli import main; sys.exit(main(['datasets', '--json']))"
     reading, writing = os.pipe()
     os.close(reading)

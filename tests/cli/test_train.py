@@ -19,7 +19,7 @@ def train(shell, loans_csv, tmp_path):
     return run
 
 
-def test_it_writes_a_model_and_reports(train, loans):
+def test_training_writes_a_model_and_reports(train, loans):
     code, out, err, folder = train("--test-size", "0.4")
     assert code == 0
     assert err == ""  # --quiet
@@ -41,7 +41,7 @@ def test_it_writes_a_model_and_reports(train, loans):
         assert word in out
 
 
-def test_the_report_says_what_was_done(train):
+def test_the_report_describes_the_run(train):
     _, out, _, folder = train("--json", "--test-size", "0.4", "--seed", "3")
     report = json.loads((folder / "report.json").read_text())
     assert json.loads(out) == report
@@ -61,7 +61,7 @@ def test_the_report_says_what_was_done(train):
         assert model["parameters"]["random_state"] == 3
 
 
-def test_it_says_how_it_read_every_column(shell, loans_csv, tmp_path, loans):
+def test_the_reading_of_every_column_is_described(shell, loans_csv, tmp_path, loans):
     arguments = [a for a in QUICK_FLAGS if a != "--quiet"]
     code, _, err = shell("train", loans_csv, *ROLE_FLAGS, "--out", tmp_path / "m", *arguments, "--drop", "id")
     assert code == 0
@@ -108,7 +108,7 @@ def test_the_protected_attribute_can_be_kept(train):
     assert err.count("reveal the protected attribute") == 1  # although two models were trained
 
 
-def test_a_limit_that_is_missed_is_exit_code_1(train):
+def test_an_exceeded_limit_is_exit_code_1(train):
     code, out, err, folder = train("--max-gcig", "0.000001")
     assert code == 1
     assert "is above 1e-06" in out
@@ -137,7 +137,7 @@ def test_the_same_seed_gives_the_same_model(train):
     assert json.loads(first)["models"] == json.loads(second)["models"]
 
 
-def test_a_model_is_replaced_and_anything_else_is_not(train, tmp_path):
+def test_only_a_model_is_replaced(train, tmp_path):
     folder = train()[3]
     before = (folder / "report.json").read_text()
     assert train("--seed", "1")[0] == 0
@@ -160,14 +160,14 @@ def test_held_out_rows_can_be_saved(train, tmp_path, loans):
     assert (tmp_path / "model" / "test.csv").is_file()
 
 
-def test_a_place_for_held_out_rows_is_looked_at_before_training(train, tmp_path):
+def test_the_path_for_held_out_rows_is_checked_before_training(train, tmp_path):
     code, out, err, folder = train("--save-test", tmp_path / "nowhere" / "test.csv")
     assert (code, out) == (2, "")
     assert "there is no folder" in err
     assert not folder.exists()
 
 
-def test_options_from_a_file_and_the_command_line_wins(shell, loans_csv, tmp_path):
+def test_the_command_line_overrides_options_from_a_file(shell, loans_csv, tmp_path):
     config = tmp_path / "train.toml"
     config.write_text(
         f'file = "{loans_csv}"\nout = "{tmp_path / "model"}"\ntarget = "approved"\npositive = "yes"\n'
@@ -203,7 +203,7 @@ def test_plain_labels_need_no_positive_value(shell, tmp_path, values, classes):
     assert gcig.load(tmp_path / "m").classes_.tolist() == classes
 
 
-def test_few_held_out_people_are_warned_of(train):
+def test_few_held_out_rows_cause_a_warning(train):
     _, _, err, _ = train("--test-size", "0.02")
     assert re.search(
         r"gcig: warning: \d of the held-out rows have label '(yes|no)' in group '(fe)?male'", err

@@ -1,4 +1,4 @@
-"""Wrong arguments and wrong files: one line each that says what to do, exit code 2, nothing else."""
+"""Wrong arguments and wrong files: one line that says what to do, and exit code 2."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ import pytest
 
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
-SECRET = "Jane Doe 1971"  # a cell of the table; it must never reach a message
+SECRET = "Jane Doe 1971"  # an entry of the table; it must never appear in a message
 CLEAN = [*ROLE_FLAGS, "--drop", "id", *QUICK_FLAGS]
 
 
@@ -218,7 +218,7 @@ def test_wrong_files(shell, model, secret_loans, tmp_path, command, write, words
         check(shell("predict", model, path), words)
 
 
-def test_a_name_that_promises_parquet(shell, model, tmp_path):
+def test_a_parquet_name_with_other_content(shell, model, tmp_path):
     (tmp_path / "new.parquet").write_text("a,b\n1,2\n")
     check(shell("predict", model, tmp_path / "new.parquet"), "not a Parquet file")
     (tmp_path / "new.parquet").write_bytes(b"PAR1 and then nothing")
@@ -254,10 +254,10 @@ def test_groups_that_training_did_not_have(shell, repaired, secret_loans, tmp_pa
     check(shell("predict", repaired, path, "--sensitive", "sex"), "not in training: 'other'")
 
 
-def test_models_that_are_none(shell, model, loans_csv, tmp_path):
+def test_folders_that_are_not_models(shell, model, loans_csv, tmp_path):
     check(shell("predict", tmp_path / "nowhere", loans_csv), "does not exist")
     check(shell("predict", loans_csv, loans_csv), "is a file, not a folder")
-    check(shell("predict", tmp_path, loans_csv), "is missing: this is no saved model")
+    check(shell("predict", tmp_path, loans_csv), "is missing: the folder is not a complete saved model")
     check(shell("report", tmp_path), "is not a run")
     edited = tmp_path / "edited"
     edited.mkdir()
@@ -292,7 +292,7 @@ def test_text_without_a_positive_value(shell, loans_csv, tmp_path):
     check(shell("train", loans_csv, *roles, "--out", tmp_path / "m", "--quiet"), words)
 
 
-def test_reports_of_what_is_none(shell, tmp_path):
+def test_reports_of_other_files(shell, tmp_path):
     (tmp_path / "x.json").write_text("[1, 2]")
     check(shell("report", tmp_path / "x.json"), "holds no JSON object")
     (tmp_path / "x.json").write_text("{]")

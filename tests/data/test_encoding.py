@@ -91,7 +91,7 @@ def test_training_columns_have_mean_zero_and_deviation_one(values):
             np.testing.assert_allclose(column.std(), 1, rtol=1e-5)
 
 
-def test_a_constant_is_exactly_zero_whatever_comes_later():
+def test_a_constant_column_is_always_zero():
     # The computed standard deviation of ten times 0.1 is 1.4e-17, not 0.
     with pytest.warns(InputWarning, match="1 columns have a single value in training .*'rate'"):
         encoder = TableEncoder().fit({"rate": [0.1] * 10, "age": range(10)})
@@ -106,7 +106,7 @@ def test_all_missing_columns_are_constant():
     assert encoder.transform({"a": [1.0], "b": [None], "c": [1]}).tolist() == [[0, 1, -1]]
 
 
-def test_missing_numbers_where_training_had_none_become_the_median(people):
+def test_unexpected_missing_numbers_become_the_median(people):
     encoder = TableEncoder().fit(people)
     people = people.astype({"age": float})
     people.loc[[3, 4], "age"] = np.nan
@@ -131,7 +131,7 @@ def test_unseen_categories_are_zeros_and_are_counted_but_not_shown(people):
     assert encoded[3, 1:3].sum() == 1
 
 
-def test_a_missing_category_where_training_had_none_is_unseen():
+def test_an_unexpected_missing_category_is_unseen():
     encoder = TableEncoder().fit({"a": ["x", "y"]})
     with pytest.warns(InputWarning, match=r"'a' \(1 rows\)"):
         assert encoder.transform({"a": [None, "y"]}).tolist() == [[0, 0], [0, 1]]
@@ -154,14 +154,14 @@ def test_categories_that_differ_by_spaces_are_pointed_out():
         TableEncoder().fit({"sex": ["Male", " Male", "Female"]})
 
 
-def test_text_where_training_had_numbers_is_an_error():
+def test_text_in_a_column_of_numbers_is_an_error():
     encoder = TableEncoder().fit({"a": [1, 2]})
     with pytest.raises(InputError, match="Column 'a' of X holds text, but in training it held numbers"):
         encoder.transform({"a": ["1", "?"]})
     assert encoder.transform({"a": [True]}).tolist() == [[-1]]
 
 
-def test_a_value_that_float32_cannot_hold_is_an_error():
+def test_a_value_too_large_for_float32_is_an_error():
     encoder = TableEncoder().fit({"a": [1, 2]})
     with pytest.raises(InputError, match="Column 'a' of X holds values too far from those of training"):
         encoder.transform({"a": [1e300]})
@@ -183,13 +183,13 @@ def test_tables_of_other_kinds_encode_the_same(people):
     np.testing.assert_array_equal(encoder.transform(reordered), encoder.transform(people))
 
 
-def test_nothing_is_written_to_the_caller(people):
+def test_the_input_is_not_modified(people):
     before = people.copy(deep=True)
     TableEncoder().fit_transform(people)
     pd.testing.assert_frame_equal(people, before)
 
 
-def test_json_gives_the_same_encoder_back_exactly(people):
+def test_json_restores_the_encoder_exactly(people):
     encoder = TableEncoder().fit(people)
     stored = encoder.to_dict()
     assert json.loads(json.dumps(stored)) == stored
@@ -231,7 +231,7 @@ def test_an_edited_file_is_refused(stored):
         TableEncoder.from_dict(stored)
 
 
-def test_transform_before_fit_says_so():
+def test_transform_before_fit_is_an_error():
     with pytest.raises(RuntimeError, match="not fitted yet"):
         TableEncoder().transform([[1]])
 

@@ -1,4 +1,4 @@
-"""Tables in batches hold the same as tables that are read whole."""
+"""Kinds of columns, and batches that together equal the whole table."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def test_merging_is_symmetric_associative_and_idempotent() -> None:
             assert merge_kinds(merge_kinds(a, b), c) == merge_kinds(a, merge_kinds(b, c))
 
 
-def test_csv_in_batches_is_the_table_that_is_read_whole(tmp_path) -> None:
+def test_csv_batches_equal_the_whole_table(tmp_path) -> None:
     path = tmp_path / "t.csv"
     table = pd.DataFrame(
         {"n": [1, 2, None, 4, 5, 6, 7], "t": ["a", " b ", "NA", None, "c", "d", "e"], "f": np.arange(7) / 3}

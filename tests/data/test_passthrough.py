@@ -10,7 +10,7 @@ from gcig.data.passthrough import PassThrough
 TABLE = pd.DataFrame({"a": [1.5, 2.5], "b": [3, 4], "c": [True, False]})
 
 
-def test_numbers_are_taken_as_they_are():
+def test_numbers_are_unchanged():
     encoded = PassThrough().fit_transform(TABLE)
     assert encoded.dtype == np.float32
     assert encoded.tolist() == [[1.5, 3.0, 1.0], [2.5, 4.0, 0.0]]
@@ -61,7 +61,7 @@ def test_other_columns_are_refused():
     ],
     ids=["text", "category", "missing", "huge", "infinite"],
 )
-def test_what_is_no_number_is_refused_in_training_and_later(column, message):
+def test_only_finite_numbers_are_accepted(column, message):
     wrong = TABLE.assign(wrong=column)
     with pytest.raises(InputError, match=message):
         PassThrough().fit(wrong)
@@ -69,7 +69,7 @@ def test_what_is_no_number_is_refused_in_training_and_later(column, message):
         PassThrough().fit(TABLE.assign(wrong=[0.0, 1.0])).transform(wrong)
 
 
-def test_it_comes_back_from_plain_values():
+def test_it_is_restored_from_plain_values():
     encoder = PassThrough().fit(TABLE)
     twin = PassThrough.from_dict(encoder.to_dict())
     assert twin.feature_names_in_ == encoder.feature_names_in_
@@ -93,6 +93,6 @@ def test_other_plain_values_are_refused(stored):
         PassThrough.from_dict(stored)
 
 
-def test_it_says_when_it_is_not_fitted():
+def test_transform_before_fit_is_an_error():
     with pytest.raises(RuntimeError, match="not fitted"):
         PassThrough().transform(TABLE)

@@ -42,7 +42,7 @@ def test_one_column_needs_no_separator(write):
     assert read_table(write("age\n1\n2\n"))["age"].tolist() == [1, 2]
 
 
-def test_line_ends_inside_quotes_belong_to_the_cell(write):
+def test_line_ends_inside_quotes_belong_to_the_entry(write):
     frame = read_table(write('a,b\n"x\ny",1\n"z ""q""",2\n'))
     assert frame["a"].tolist() == ["x\ny", 'z "q"']
 
@@ -54,7 +54,7 @@ def test_columns_are_chosen_and_put_in_order(write):
         read_table(path, columns=["a", "z"])
 
 
-def test_options_win_over_what_would_be_found(write):
+def test_options_override_detection(write):
     path = write("a;b\n1,234;x\n2,345;y\n")
     with pytest.raises(InputError, match="may be thousands or a fraction"):
         read_table(path)
@@ -79,7 +79,7 @@ def test_impossible_options_are_named(write, options, message):
         read_table(write("a\nä\n"), **options)
 
 
-def test_decimal_commas_beside_thousands(write):
+def test_decimal_commas_with_thousands(write):
     reading = examine(write("a;b;when\n1,5;1.000;01.02.2024\n-2,25;12.500;03.04.2024\n;NA;05.06.2024\n"))
     assert reading.decimal == ","
     np.testing.assert_array_equal(reading.frame["a"], [1.5, -2.25, np.nan])
@@ -87,7 +87,7 @@ def test_decimal_commas_beside_thousands(write):
     assert reading.frame["when"].tolist() == ["01.02.2024", "03.04.2024", "05.06.2024"]
 
 
-def test_decimal_commas_beside_decimal_points_are_an_error(write):
+def test_decimal_commas_and_decimal_points_are_an_error(write):
     with pytest.raises(InputError, match="has decimal commas, but column 'b' has decimal points"):
         read_table(write("a;b\n1,5;2.5\n"))
 
@@ -103,7 +103,7 @@ def test_quoted_thousands_are_numbers(write):
 
 
 @pytest.mark.parametrize("token", ["NA", "nan", "NULL", "None", "?", "#N/A"])
-def test_signs_for_missing_are_missing_among_numbers_and_text_among_text(write, token):
+def test_missing_tokens_are_missing_only_among_numbers(write, token):
     reading = examine(write(f"n,t\n1.5,a\n{token},{token}\n,\n"))
     np.testing.assert_array_equal(reading.frame["n"], [1.5, np.nan, np.nan])
     assert reading.frame["t"].tolist()[:2] == ["a", token]
@@ -115,7 +115,7 @@ def test_digits_that_float64_would_lose_stay_text(write):
     assert read_table(write("id\n123456789012345678901\n123456789012345678902\nNA\n"))["id"].nunique() == 3
 
 
-def test_uniform_spaces_are_taken_off_with_a_note(write):
+def test_uniform_spaces_are_removed_with_a_note(write):
     reading = examine(write("age, sex\n 39, F\n 40, M\n 41, \n"))
     assert list(reading.frame.columns) == ["age", "sex"]
     assert reading.frame["sex"].tolist()[:2] == ["F", "M"]
@@ -158,7 +158,7 @@ def test_missing_files_and_folders_are_named(tmp_path):
         read_table(tmp_path / ("x" * 300))
 
 
-def test_a_saved_index_is_left_out(tmp_path):
+def test_a_saved_index_is_dropped(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
     frame.to_csv(tmp_path / "t.csv")
     with pytest.warns(InputWarning, match="row numbers without a name, was dropped"):
@@ -175,7 +175,7 @@ CELLS = st.one_of(
 
 
 @given(st.lists(st.tuples(CELLS, CELLS, st.floats(-1e9, 1e9)), min_size=1, max_size=20))
-def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
+def test_tables_written_by_pandas_are_read_back(tmp_path_factory, rows):
     frame = pd.DataFrame(rows, columns=["a", "b", "n"])
     frame[["a", "b"]] = "t" + frame[["a", "b"]] + "t"  # text, whatever was drawn
     path = tmp_path_factory.mktemp("csv") / "t.csv"
@@ -230,6 +230,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path):
     assert "InputError: Parquet files need pyarrow: pip install 'gcig[big]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_half_a_million_rows_are_read_whole(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"n{j}": rng.integers(0, 99, 500_000) for j in range(6)})

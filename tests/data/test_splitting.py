@@ -23,7 +23,7 @@ def tables(draw, smallest=1):
 
 
 @given(tables(smallest=5), st.integers(2, 5), st.integers(0, 3))
-def test_folds_cut_every_cell_evenly(table, n_splits, seed):
+def test_folds_split_every_cell_evenly(table, n_splits, seed):
     y, groups, cells, sizes = table
     folds = k_folds(y, groups, n_splits=n_splits, random_state=seed)
     assert len(folds) == n_splits
@@ -60,7 +60,7 @@ def test_exact_fractions_are_exact():
         assert np.bincount(2 * y[part] + groups[part]).tolist() == [size] * 4
 
 
-def test_rounding_does_not_add_up():
+def test_rounding_errors_do_not_accumulate():
     y, groups = np.zeros(900, dtype=int), np.repeat(np.arange(100), 9)  # 0.2 x 9 is 1.8 in each of 100 cells
     split = train_validation_test(y, groups)
     assert abs(len(split.train) - 540) <= 2
@@ -93,7 +93,7 @@ def test_without_groups_labels_are_the_cells():
     assert (rest >= 10).sum() == 24
 
 
-def test_a_lone_row_stays_in_the_rest_when_asked():
+def test_a_lone_row_stays_in_the_rest_unless_strict():
     y, groups = [0, 0, 0, 0, 1], [0] * 5
     with pytest.raises(InputError, match=r"2 parts, which need 2 in each cell: \(label 1, group 0\): 1"):
         hold_out(y, groups, fraction=0.25)
