@@ -142,3 +142,11 @@ def test_suppressed_cells_and_proxies_are_named():
     assert "1 cell suppressed" in text
     assert "fewer than 20 rows: >50K, Male." in text
     assert "can use them in its place: relationship." in text
+
+
+def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
+    record = example()
+    found = record.procedural
+    own = replace(found, gcig=Interval(0.05), excess=Interval(found.gcig.value - found.noise_floor.value))
+    assert "The hollow mark" not in Page(audit_page(record)).text
+    assert "The hollow mark" in Page(audit_page(replace(record, procedural=own))).text

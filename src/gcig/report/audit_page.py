@@ -100,7 +100,12 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         ),
         KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
-    gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig)
+    here = found.excess.value + found.noise_floor.value
+    own_references = math.isfinite(here) and abs(here - found.gcig.value) > 1e-9
+    gauge = charts.gauge(
+        found.gcig, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
+    )
+    hollow = " The hollow mark is GCIG with references from the audited rows: the value to compare with it."
     return [
         VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions),
         KeyFigures(figures),
@@ -110,7 +115,8 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
                 FigureBlock(
                     gauge,
                     "How far the reasons depend on the group, with its 95 % interval (blue), and the range "
-                    "that chance alone gives when group labels are shuffled.",
+                    f"that chance alone gives when group labels are "
+                    f"shuffled.{hollow if own_references else ''}",
                 ),
                 histogram_figure(record),
             ]

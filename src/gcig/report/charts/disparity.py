@@ -22,15 +22,19 @@ def gauge(
     noise_floor: Interval,
     *,
     limit: float | None = None,
+    comparable: float | None = None,
     name: str = "GCIG",
     title: str = "Measured value and value expected by chance",
 ) -> Markup:
-    """Draw an estimate with its interval above the range that shuffled group labels give."""
+    """Draw an estimate with its interval above the range that shuffled group labels give.
+
+    ``comparable`` is the value to compare with that range if it is not the estimate; it gets a hollow mark.
+    """
     if not math.isfinite(value.value):
         return empty_chart(title)
     asked = [limit] if limit is not None and math.isfinite(limit) else []
     numbers = finite(
-        [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high]
+        [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high, comparable]
     )
     x = scale_for([*numbers, *asked], 14.0, WIDTH - 14, include=[0.0], margin=0.1)
     top, bottom = 18.0 if asked else 4.0, 132.0
@@ -50,6 +54,9 @@ def gauge(
         parts.append(element("g", rule, _label(f"limit {number(asked[0])}", at, 8.0), class_="limit"))
     if math.isfinite(noise_floor.value):
         parts.append(_chance(noise_floor, x, bottom))
+    if comparable is not None and math.isfinite(comparable):
+        tooltip = f"{name} with references from the audited rows: {number(comparable)}"
+        parts.append(marker(0, x(comparable), 84.0, size=6.5, hollow=True, label=tooltip))
     parts += [
         element("g", _thick(x(value.low), x(value.high), 46.0), class_=colour(0))
         if math.isfinite(value.low + value.high)
