@@ -29,7 +29,7 @@ def points() -> pd.DataFrame:
     )
 
 
-def test_correlations_are_those_of_scipy(points):
+def test_correlations_match_scipy(points):
     x, y = points["x"], points["y"]
     for ours, theirs in ((pearson, stats.pearsonr), (spearman, stats.spearmanr)):
         found, expected = ours(x, y), theirs(x, y)
@@ -43,7 +43,7 @@ def test_spearman_shares_ranks():
     assert spearman(x, y).r == pytest.approx(stats.spearmanr(x, y).statistic)
 
 
-def test_partial_correlation_is_its_formula(points):
+def test_partial_correlation_matches_the_formula(points):
     x, y, z = points["x"], points["y"], points["z"]
     xy, xz, yz = pearson(x, y).r, pearson(x, z).r, pearson(y, z).r
     expected = (xy - xz * yz) / math.sqrt((1 - xz**2) * (1 - yz**2))
@@ -54,14 +54,14 @@ def test_partial_correlation_is_its_formula(points):
     assert abs(found.r) < abs(xy)
 
 
-def test_correlations_of_what_does_not_vary_are_undefined():
+def test_correlations_of_constants_are_undefined():
     assert math.isnan(pearson([1, 1, 1], [1, 2, 3]).r)
     assert math.isnan(pearson([1, 2], [1, 2]).r)
     assert math.isnan(partial_correlation([1, 2, 3, 4], [4, 1, 3, 1], given=[2, 4, 6, 8]).r)
     assert pearson([1, 2, 3, math.nan], [2, 4, 6, 0]).n == 3
 
 
-def test_linear_fit_is_that_of_scipy(points):
+def test_linear_fit_matches_scipy(points):
     found, expected = linear_fit(points["x"], points["y"]), stats.linregress(points["x"], points["y"])
     assert found.slope == pytest.approx(expected.slope)
     assert found.intercept == pytest.approx(expected.intercept)
@@ -69,13 +69,13 @@ def test_linear_fit_is_that_of_scipy(points):
     assert math.isnan(linear_fit([1, 1], [1, 2]).slope)
 
 
-def test_the_coefficient_alone_is_the_same(points):
+def test_coefficient_matches_pearson(points):
     x, y = points["x"], points["y"]
     assert coefficient(points[["x", "y"]].to_numpy()) == pytest.approx(pearson(x, y).r)
     assert math.isnan(coefficient(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])))
 
 
-def test_clusters_stay_together():
+def test_bootstrap_resamples_whole_clusters():
     """With one value a cluster, the clustered interval is that of as many points as there are clusters."""
     rng = np.random.default_rng(2)
     values = rng.normal(size=8)

@@ -30,7 +30,7 @@ def test_a_row_per_method_and_fold(found):
     assert found.frame["error"].isna().all()
 
 
-def test_it_can_be_read_and_shown(found):
+def test_result_has_text_html_and_svg_representations(found):
     assert "FairX" in repr(found)
     assert "±" in repr(found)
     assert found._repr_html_().startswith("<table>")
@@ -61,7 +61,7 @@ def test_saving_and_resuming(found, tmp_path):
     assert json.loads((tmp_path / "provenance.json").read_text())["configuration"]["folds"] == 3
 
 
-def test_seeds_are_further_partitions():
+def test_each_seed_gives_another_partition():
     result = compare(
         **DATA, methods=["unconstrained"], folds=2, seeds=[0, 7], parameters={"unconstrained": QUICK}
     )
@@ -70,6 +70,7 @@ def test_seeds_are_further_partitions():
     assert positions[0] != positions[2]
 
 
+@pytest.mark.slow
 def test_all_methods_are_compared_by_default():
     parameters = {**dict.fromkeys(METHODS, QUICK), "agarwal": {**QUICK, "max_iter": 2}}
     result = compare_tables([TABLE], folds=2, parameters=parameters)
@@ -78,7 +79,7 @@ def test_all_methods_are_compared_by_default():
 
 
 @pytest.mark.parametrize("tuned", [True, "nested"])
-def test_tuned_parameters_are_used_and_given_ones_win(tuned):
+def test_given_parameters_override_tuned_ones(tuned):
     space = {"max_epochs": (0, 30), "learning_rate": (0.01,)}
     with registered("searched", METHODS["unconstrained"].estimator) as key:
         METHODS.add(type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
@@ -105,7 +106,7 @@ def comparison_of(figures):
     return ComparisonResult(tuple(results), tuple(trials))
 
 
-def test_the_front_holds_what_no_other_method_beats():
+def test_pareto_front_holds_undominated_methods():
     result = comparison_of(
         {
             "unconstrained": (0.9, 0.2, 0.2, False),
@@ -118,7 +119,7 @@ def test_the_front_holds_what_no_other_method_beats():
     assert "2 collapsed" in repr(result)
 
 
-def test_hostile_names_do_no_harm(tmp_path):
+def test_hostile_table_names_are_harmless(tmp_path):
     name = "../<script>=cmd"
     result = compare(
         **DATA,
@@ -150,7 +151,7 @@ def test_arguments_are_checked(wrong, words):
         compare(**DATA, **wrong)
 
 
-def test_the_sensitive_column_among_the_inputs_is_warned_of():
+def test_a_sensitive_column_among_the_inputs_causes_a_warning():
     X = TABLE.X.assign(sex=TABLE.sensitive_features)
     with pytest.warns(InputWarning, match="reveal the protected attribute"):
         compare(

@@ -21,7 +21,7 @@ def trial_of(table=TABLE, **changes):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_predictions_are_those_that_were_measured(method):
+def test_stored_predictions_reproduce_the_metrics(method):
     parameters = QUICK if method != "agarwal" else {**QUICK, "max_iter": 2}
     result = run_trial(trial_of(method=method, parameters=parameters), TABLE)
     assert result.error is None
@@ -69,7 +69,7 @@ def test_seeds_of_fits_differ_between_folds_and_not_between_methods():
     assert fit_seed(one_trial(method="dir")) == fit_seed(one_trial(method="fairx"))
 
 
-def test_a_trial_is_the_same_twice_and_whatever_the_threads():
+def test_results_do_not_depend_on_the_number_of_threads():
     threads = torch.get_num_threads()
     trial = small_trials(TABLE)[-1]
     first = run_trial(trial, TABLE)
@@ -99,7 +99,7 @@ def test_an_error_is_one_line_of_the_result():
     assert result.error == "ArithmeticError: a first line and a second"
 
 
-def test_a_method_that_is_not_there_is_a_failure_of_its_trial():
+def test_an_unknown_method_is_a_failed_trial():
     assert "no method 'nothing'" in run_trial(trial_of(method="nothing"), TABLE).error
 
 
@@ -111,7 +111,7 @@ def test_warnings_are_recorded_and_not_shown(recwarn):
     assert not recwarn.list
 
 
-def test_other_rows_than_the_trials_are_refused():
+def test_a_table_with_other_rows_is_refused():
     with pytest.raises(RunError, match="other rows"):
         run_trial(trial_of(), small_table(seed=1))
 

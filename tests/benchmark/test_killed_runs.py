@@ -40,6 +40,6 @@ def test_a_run_that_was_killed_twenty_times_gives_the_same_results(tmp_path, see
 
 
 @pytest.mark.slow
-def test_workers_of_a_killed_run_leave_whole_results(tmp_path):
+def test_workers_of_a_killed_run_leave_complete_results(tmp_path):
     killed, undisturbed = killed_and_undisturbed(tmp_path, kills=4, jobs=2)
     assert killed == undisturbed

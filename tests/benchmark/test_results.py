@@ -52,7 +52,7 @@ def test_the_file_does_not_depend_on_the_order_of_the_results(results, tmp_path)
     assert read["gcig"].tolist() == results_frame(results)["gcig"].tolist()  # to the last bit
 
 
-def test_failed_trials_have_a_row_without_figures(results):
+def test_failed_trials_have_a_row_without_metrics(results):
     failed = failed_result(TRIALS[0], "no luck")
     frame = results_frame([failed, *results[1:]])
     row = frame[frame["error"].notna()].iloc[0]
@@ -64,7 +64,7 @@ def test_failed_trials_have_a_row_without_figures(results):
     assert means.loc["unconstrained", "auc"] == pytest.approx(sum(rest) / 2)
 
 
-def test_a_frame_of_nothing_and_of_failures_only():
+def test_frames_without_results_and_with_failures_only():
     assert list(results_frame([]).columns) == list(RESULT_COLUMNS)
     only = [failed_result(trial, "no") for trial in TRIALS]
     assert summary(results_frame(only))["failed"].tolist() == [3, 3]
@@ -72,14 +72,14 @@ def test_a_frame_of_nothing_and_of_failures_only():
     assert pooled(only)["auc"].isna().all()
 
 
-def test_deviations_are_those_of_a_sample(results):
+def test_deviations_are_sample_standard_deviations(results):
     aucs = pd.Series([r.evaluation.auc for r in results[:3]])
     row = summary(results_frame(results)).iloc[0]
     assert row["method"] == "unconstrained"
     assert row["auc_sd"] == pytest.approx(aucs.std(ddof=1))
 
 
-def test_pooled_figures_are_those_of_all_rows_at_once(results):
+def test_pooled_metrics_are_computed_over_all_rows(results):
     found = pooled(results).set_index("method").loc["unconstrained"]
     together = pd.concat([pd.DataFrame(dict(r.predictions)) for r in results[:3]])
     expected = evaluate_predictions(
@@ -93,7 +93,7 @@ def test_pooled_figures_are_those_of_all_rows_at_once(results):
         assert found[name] == pytest.approx(getattr(expected, name))
 
 
-def test_pooled_figures_of_several_seeds_are_means(results):
+def test_pooled_metrics_are_averaged_over_seeds(results):
     other = run_trials(small_trials(TABLE, ("unconstrained",), seed=1), [TABLE])
     one, two = pooled(results[:3])["eo_gap"][0], pooled(other)["eo_gap"][0]
     assert one != two
@@ -101,14 +101,14 @@ def test_pooled_figures_of_several_seeds_are_means(results):
 
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1+1", "-a", "@sum", "\t=1"])
-def test_no_name_becomes_a_formula(results, name):
+def test_names_that_look_like_formulas_are_guarded(results, name):
     hostile = [replace(results[0], dataset=name, variant=name, error=name)]
     text = csv_text(results_frame(hostile))
     trials = pd.read_csv(pd.io.common.StringIO(text), dtype=str).iloc[0]
     assert trials["dataset"] == trials["variant"] == trials["error"] == f"'{name}"
 
 
-def test_provenance_says_what_is_needed_and_names_no_one():
+def test_provenance_is_complete_and_anonymous():
     content = provenance(TRIALS, Manifest.current({}, {"folds": 3}))
     assert content["data"] == {"small": TABLE.sha256}
     assert content["threads"] == 1

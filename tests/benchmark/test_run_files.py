@@ -39,7 +39,7 @@ def test_the_claim_of_a_killed_process_is_free(tmp_path):
         assert ours
 
 
-def test_a_claim_on_a_file_that_was_removed_is_none(tmp_path, monkeypatch):
+def test_a_claim_on_a_removed_file_fails(tmp_path, monkeypatch):
     path = tmp_path / "a"
     open_file = os.open
 
@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
         pass
 
 
-def test_who_wants_a_claim_for_itself_waits_for_it_to_be_free(tmp_path):
+def test_exclusive_claim_waits_for_the_holder(tmp_path):
     path = tmp_path / "a"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "True\n"

@@ -46,7 +46,7 @@ def timeless(results):
     return [replace(result, fit_seconds=0.0) for result in results]
 
 
-def test_resuming_is_a_set_difference(tmp_path, monkeypatch):
+def test_resuming_runs_only_unfinished_trials(tmp_path, monkeypatch):
     done = count_runs(monkeypatch)
     store = small_store(tmp_path, TABLE)
     run_trials(TRIALS[:4], [TABLE], store)
@@ -70,7 +70,7 @@ def test_the_longest_trials_are_run_first(monkeypatch):
     assert done[0].method == "fairx"
 
 
-def test_a_torn_file_is_done_again(tmp_path, monkeypatch):
+def test_a_trial_with_a_damaged_file_is_repeated(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
     done = count_runs(monkeypatch)
     run_trials(TRIALS, [TABLE], store)
@@ -80,7 +80,7 @@ def test_a_torn_file_is_done_again(tmp_path, monkeypatch):
     assert done[len(TRIALS) :] == [TRIALS[2]]
 
 
-def test_failed_trials_are_recorded_and_the_others_go_on(tmp_path):
+def test_failed_trials_are_recorded_and_the_others_continue(tmp_path):
     store = small_store(tmp_path, TABLE)
     with registered("broken", BrokenClassifier):
         trials = small_trials(TABLE, ("broken", "unconstrained"), n_folds=2)
@@ -90,7 +90,7 @@ def test_failed_trials_are_recorded_and_the_others_go_on(tmp_path):
     assert results_frame(results)["error"].notna().sum() == 2
 
 
-def test_failed_trials_are_done_again_on_request_only(tmp_path, monkeypatch):
+def test_failed_trials_are_repeated_only_on_request(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
     done = count_runs(monkeypatch)
     run_trials(TRIALS[:2], [TABLE], store)
@@ -116,7 +116,7 @@ def test_shards_together_are_the_run(tmp_path, monkeypatch):
     assert len(done) == len(TRIALS)
 
 
-def test_ctrl_c_leaves_what_was_finished(tmp_path, monkeypatch):
+def test_an_interrupted_run_keeps_finished_trials(tmp_path, monkeypatch):
     store, done = small_store(tmp_path, TABLE), []
 
     def run(trial, table):
@@ -132,7 +132,7 @@ def test_ctrl_c_leaves_what_was_finished(tmp_path, monkeypatch):
     assert len(done) == 2
 
 
-def test_a_trial_that_another_is_at_is_waited_for(tmp_path, monkeypatch):
+def test_a_trial_claimed_by_another_process_is_awaited(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
     done = count_runs(monkeypatch)
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
@@ -174,7 +174,7 @@ def test_a_trial_whose_process_died_is_taken_over(tmp_path, monkeypatch):
     assert done == [TRIALS[0]]
 
 
-def test_the_number_of_jobs_changes_no_bit_and_a_killed_worker_only_its_trial(tmp_path):
+def test_results_do_not_depend_on_jobs_and_a_killed_worker_loses_one_trial(tmp_path):
     with registered("killed", KilledClassifier):
         trials = [*small_trials(TABLE, ("killed",), n_folds=2)[:1], *TRIALS]
         store = small_store(tmp_path, TABLE)
@@ -206,7 +206,7 @@ assert len(results) == 15
 """
 
 
-def test_two_processes_on_one_folder_do_each_trial_once(tmp_path):
+def test_two_processes_on_one_folder_run_each_trial_once(tmp_path):
     command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parents[1])]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]

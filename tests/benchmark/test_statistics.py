@@ -26,7 +26,7 @@ def scores() -> pd.DataFrame:
     return pd.DataFrame(rng.normal(loc=range(4), size=(6, 4)), columns=list("abcd"))
 
 
-def test_friedman_is_that_of_scipy(scores):
+def test_friedman_matches_scipy(scores):
     found = friedman(scores, lower_is_better=True)
     expected = stats.friedmanchisquare(*scores.to_numpy().T)
     assert found.statistic == pytest.approx(expected.statistic)
@@ -34,7 +34,7 @@ def test_friedman_is_that_of_scipy(scores):
     assert found.n_blocks == 6
 
 
-def test_the_direction_turns_the_ranks_around(scores):
+def test_the_direction_reverses_the_ranks(scores):
     low = friedman(scores, lower_is_better=True).mean_ranks
     high = friedman(scores, lower_is_better=False).mean_ranks
     assert min(low, key=low.__getitem__) == "a"
@@ -54,14 +54,14 @@ def test_friedman_is_undefined_without_enough_blocks_or_differences():
     assert math.isnan(friedman(pd.DataFrame(np.ones((5, 3))), lower_is_better=True).p_value)
 
 
-def test_ranks_share_what_differs_by_rounding_only():
+def test_scores_equal_up_to_rounding_share_a_rank():
     frame = pd.DataFrame({"a": [0.1, 0.2], "b": [0.1 + 1e-12, 0.2], "c": [0.3, 0.4]})
     assert friedman(frame, lower_is_better=True).mean_ranks == {"a": 1.5, "b": 1.5, "c": 3.0}
 
 
 # Demšar (2006), table 5(a), level 0.05.
 @pytest.mark.parametrize(("k", "q"), [(2, 1.960), (3, 2.343), (5, 2.728), (7, 2.949), (10, 3.164)])
-def test_critical_difference_is_that_of_the_published_table(k, q):
+def test_critical_difference_matches_the_published_table(k, q):
     n = 9
     assert nemenyi_critical_difference(k, n) == pytest.approx(q * math.sqrt(k * (k + 1) / (6 * n)), rel=1e-3)
 
@@ -81,7 +81,7 @@ def test_nemenyi_with_one_dataset_missing_everywhere_is_undefined():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_is_its_definition(p_values):
+def test_holm_matches_its_definition(p_values):
     """The adjusted p-value is the smallest level at which the step-down procedure still rejects."""
     adjusted = holm(p_values)
     order = sorted(range(len(p_values)), key=p_values.__getitem__)

@@ -22,7 +22,7 @@ def file_of(store, trial=TRIAL):
     return store.path / "trials" / trial.file_name
 
 
-def test_what_was_put_is_got(tmp_path):
+def test_stored_results_are_read_back(tmp_path):
     store = small_store(tmp_path)
     store.put(TRIAL, RESULT)
     again = RunStore(tmp_path)
@@ -31,7 +31,7 @@ def test_what_was_put_is_got(tmp_path):
     assert again.get(one_trial(fold=1)) is None
 
 
-def test_results_are_those_of_test_trials_unless_trials_are_given(tmp_path):
+def test_results_default_to_test_trials(tmp_path):
     store, tuning = small_store(tmp_path), one_trial(role="tune")
     store.put(TRIAL, RESULT)
     store.put(tuning, RESULT)
@@ -51,7 +51,7 @@ def test_results_are_those_of_test_trials_unless_trials_are_given(tmp_path):
         lambda _: b'{"sha256": 1}',
     ],
 )
-def test_a_torn_file_counts_as_not_there(tmp_path, damage):
+def test_a_damaged_file_counts_as_missing(tmp_path, damage):
     store = small_store(tmp_path)
     store.put(TRIAL, RESULT)
     file = file_of(store)
@@ -63,7 +63,7 @@ def test_a_torn_file_counts_as_not_there(tmp_path, damage):
     assert store.get(TRIAL) == RESULT
 
 
-def test_the_result_of_another_trial_under_this_name_counts_as_not_there(tmp_path):
+def test_a_result_under_the_wrong_file_name_counts_as_missing(tmp_path):
     store, other = small_store(tmp_path), one_trial(fold=1)
     store.put(other, RESULT)
     os.rename(file_of(store, other), file_of(store))
@@ -117,7 +117,7 @@ def test_the_fingerprint_follows_the_sources(tmp_path):
     assert manifest._hash_sources(tmp_path, "core") != before
 
 
-def test_a_fingerprint_has_every_part_and_no_place():
+def test_fingerprints_cover_every_part_without_locations():
     parts = manifest.code_fingerprints(["fairx"])
     assert {"core", "methods", "training", "benchmark/execution"} <= set(parts)
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in parts.values())
@@ -143,7 +143,7 @@ def test_a_huge_file_is_not_read(tmp_path):
         read_bounded(huge, 10)
 
 
-def test_a_folder_without_a_run_and_a_file_are_said(tmp_path):
+def test_a_folder_without_a_run_and_a_file_are_refused(tmp_path):
     with pytest.raises(RunError, match="no run in"):
         RunStore(tmp_path)
     (tmp_path / "file").write_text("")
@@ -167,7 +167,7 @@ def test_a_disk_that_cannot_be_written_is_one_clear_error(tmp_path, monkeypatch,
     assert [file.name for file in (tmp_path / "trials").iterdir()] == [TRIAL.file_name]
 
 
-def test_leftovers_of_a_killed_process_are_swept(tmp_path):
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     store = small_store(tmp_path)
     store.put(TRIAL, RESULT)
     leftover = file_of(store).with_name(f".{TRIAL.file_name}.0a0a0a0a.tmp")
@@ -177,7 +177,7 @@ def test_leftovers_of_a_killed_process_are_swept(tmp_path):
     assert store.get(TRIAL) == RESULT
 
 
-def test_missing_folders_are_made(tmp_path):
+def test_missing_folders_are_created(tmp_path):
     write_file(tmp_path / "new" / "newer" / "a", b"one")
     write_file(tmp_path / "new" / "newer" / "a", "two")
     assert (tmp_path / "new" / "newer" / "a").read_bytes() == b"two"

@@ -51,7 +51,7 @@ def test_every_change_of_the_content_changes_the_hash(change):
     assert Table.of(X, y, sensitive_features=groups).sha256 != table.sha256
 
 
-def test_the_hash_does_not_depend_on_how_the_table_is_held():
+def test_the_hash_does_not_depend_on_the_container_type():
     table = small_table()
     held = pl.DataFrame({name: table.X[name].to_list() for name in table.X})
     again = Table.of(held, table.y.tolist(), sensitive_features=table.sensitive_features.tolist())

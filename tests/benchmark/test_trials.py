@@ -61,7 +61,7 @@ def test_a_trial_survives_json():
         {"parameters": {"a": {1}}},
     ],
 )
-def test_what_cannot_be_run_is_refused(wrong):
+def test_invalid_trials_are_refused(wrong):
     with pytest.raises(InputError):
         one_trial(**wrong)
 
@@ -81,7 +81,7 @@ def test_file_names_are_safe_whatever_the_names(dataset, variant):
     assert len(name) < 200
 
 
-def test_names_that_look_alike_have_files_of_their_own():
+def test_similar_names_have_distinct_files():
     assert one_trial(dataset="../a").file_name != one_trial(dataset="/a").file_name
 
 
@@ -99,6 +99,6 @@ def test_shards_do_not_depend_on_the_order_of_the_trials():
 
 
 @pytest.mark.parametrize("shard", [(0, 2), (3, 2)])
-def test_a_shard_that_is_not_there_is_refused(shard):
+def test_an_invalid_shard_is_refused(shard):
     with pytest.raises(InputError, match="shard"):
         select_shard([], *shard)

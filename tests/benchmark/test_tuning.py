@@ -47,7 +47,7 @@ def candidate(auc, eo_gap=0.1, gcig=0.1, **more):
         ([], None),
     ],
 )
-def test_the_rule(candidates, taken):
+def test_the_selection_rule(candidates, taken):
     assert choose(candidates) == taken
 
 
@@ -55,7 +55,7 @@ figures = st.floats(0, 1)
 
 
 @given(st.lists(st.builds(candidate, figures, figures, figures), min_size=1, max_size=8))
-def test_nothing_within_the_tolerance_is_better_than_what_is_taken(candidates):
+def test_no_candidate_within_the_tolerance_beats_the_chosen_one(candidates):
     taken = candidates[choose(candidates)]
     best = max(each.auc for each in candidates)
     assert taken.auc >= best - 0.01 - 1e-9
@@ -83,7 +83,7 @@ def searched(monkeypatch):
         yield key
 
 
-def test_tuning_takes_a_candidate_that_works_and_keeps_the_figures(searched):
+def test_tuning_chooses_a_usable_candidate_and_keeps_the_metrics(searched):
     common = {"hidden_sizes": [8], "learning_rate": 0.01}
     (choice,) = tune([TABLE], [searched], repeats=2, common=common)
     assert choice.parameters == {"hidden_sizes": [8], "learning_rate": 0.01, "max_epochs": 30}
@@ -102,7 +102,7 @@ def test_nested_tuning_chooses_in_every_fold(searched):
     assert [(choice.fold, choice.seed) for choice in found] == [(0, 4), (1, 4), (2, 4)]
 
 
-def test_without_a_usable_candidate_the_defaults_are_taken_and_it_is_said():
+def test_without_a_usable_candidate_the_defaults_are_used_with_a_note():
     with registered("broken", BrokenClassifier):
         (choice,) = tune([TABLE], ["broken"], repeats=1)
     assert choice.parameters == {}

@@ -24,7 +24,7 @@ def frame() -> pd.DataFrame:
     return comparison_frame()
 
 
-def test_all_claims_are_judged(frame):
+def test_all_claims_are_checked(frame):
     found = judged(frame)
     assert {key for key, check in found.items() if check.met is False} == {"gcig_paper/compas-paper"}
     assert all(check.met is not None for check in found.values())
@@ -53,7 +53,7 @@ def changed(frame, dataset, metric, value, method="fairx"):
         ("collapsed/bank", "collapsed", False, True),
     ],
 )
-def test_each_limit_is_where_it_should_be(frame, key, metric, good, bad):
+def test_claims_change_at_their_limits(frame, key, metric, good, bad):
     dataset = key.split("/")[1]
     exact = frame.copy()
     # the plain network without noise, the others far away
@@ -63,7 +63,7 @@ def test_each_limit_is_where_it_should_be(frame, key, metric, good, bad):
     assert judged(changed(exact, dataset, metric, bad))[key].met is False
 
 
-def test_german_is_judged_on_pooled_predictions(frame):
+def test_german_is_checked_on_pooled_predictions(frame):
     worse = changed(frame, "german", "eo_gap", 0.9)
     assert judged(worse)["eo_gap/german"].met is True
     high = POOLED.assign(eo_gap=[0.1, 0.11])
@@ -89,7 +89,7 @@ def test_times_are_added_up(frame):
     assert float(found["minutes"].ours) == pytest.approx((len(frame) + 600) / 120, abs=0.05)
 
 
-def test_what_is_not_met_stands_out_with_its_reason(frame):
+def test_unmet_claims_are_marked_and_explained(frame):
     table = tables(checks(frame, POOLED), {"gcig_paper/compas-paper": "because <so>"})["checks"]
     assert table.header[-1] == "why"
     row = next(row for row in table.rows if row[4] == "NOT MET")

@@ -9,7 +9,7 @@ def test_sizes_are_counted():
     assert (compas.rows, compas.attribute) == (6172, "race")
 
 
-def test_the_papers_sizes_stand_beside_with_a_reason_where_they_differ():
+def test_differences_from_the_papers_sizes_have_a_reason():
     sizes = [
         DatasetSize("adult", "income", "sex", 45222, 14, 104),
         DatasetSize("bank", "y", "age", 45211, 20, 51),  # 21 with the target, as in the paper

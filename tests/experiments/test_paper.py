@@ -46,7 +46,7 @@ def test_numbers_that_the_text_repeats():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_win_loss_table_is_that_of_the_main_table_but_for_the_line_of_fairx(metric):
+def test_the_win_loss_table_matches_the_main_table_except_for_fairx(metric):
     recounted = tally(printed_means(metric), against="fairx", lower_is_better=metric != "f1")
     theirs = printed_tally(metric)
     for method in NAMES:
@@ -57,7 +57,7 @@ def test_the_win_loss_table_is_that_of_the_main_table_but_for_the_line_of_fairx(
     assert (recounted.loc["fairx", "champion"], theirs.loc["fairx", "champion"]) == champions
 
 
-def test_p_values_are_those_of_the_correlations():
+def test_p_values_match_the_correlations():
     numbers = paper()["correlation"]
     printed_r = [(numbers[k], 140) for k in ("pearson", "spearman")]
     for value, n in [*printed_r, *((v, 35) for v in numbers["values"].values())]:
@@ -70,7 +70,7 @@ def test_p_values_are_those_of_the_correlations():
     assert numbers["pearson"]["r"] ** 2 == pytest.approx(numbers["r_squared"], abs=1e-3)
 
 
-def test_changes_of_the_ablation_are_those_of_rounded_means():
+def test_changes_in_the_ablation_match_the_rounded_means():
     values = paper()["ablation"]["values"]
     plain = values["prediction"]["gcig_raw"]
     for row in values.values():
@@ -79,7 +79,7 @@ def test_changes_of_the_ablation_are_those_of_rounded_means():
             assert 100 * low - 1 <= row["change"] <= 100 * high + 1
 
 
-def test_every_number_has_a_reason_and_the_closest_one_is_taken():
+def test_every_number_has_a_reason_and_the_most_specific_one_is_used():
     facts = {"noise_floor": "0.151", "objective": "accuracy"}
     assert all(reason(d, metric, m, facts) for d in PAPER_DATASETS for m in METHODS for metric in METRICS)
     assert "base network" in reason("adult", "gcig_raw", "hardt", facts)
@@ -88,7 +88,7 @@ def test_every_number_has_a_reason_and_the_closest_one_is_taken():
     assert "best accuracy" in reason("bank", "f1", "hardt", facts)
 
 
-def test_contradictions_say_where_what_and_how_they_are_read():
+def test_contradictions_have_a_place_a_statement_and_a_reading():
     found = contradictions(
         {"plain_gcig_raw": "0.1", "plain_gcig": "0.123", "plain_gcig_l2": "0.456", "collapsed": "none"}
     )

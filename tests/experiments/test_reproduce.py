@@ -1,4 +1,4 @@
-"""One small reproduction from end to end: a made-up dataset, two folds, two epochs."""
+"""One small reproduction from end to end: a synthetic dataset, two folds, two epochs."""
 
 import html
 import json
@@ -70,7 +70,7 @@ def patched():
         patch.setattr(pareto, "GRIDS", {name: grid[:2] for name, grid in pareto.GRIDS.items()})
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
         patch.setattr(cost, "measure", lambda: [{**row, "rule": rule} for rule in cost.RULES])
-        # Drawing takes longer than all fits together; one figure shows that it works.
+        # Drawing takes longer than all fits together, and one figure suffices to test it.
         patch.setattr(rendering, "draw", draw_one)
         yield patch
 
@@ -83,7 +83,7 @@ def run(tmp_path_factory, patched):
     return out
 
 
-def test_results_have_a_row_a_fold_and_the_columns_that_are_promised(run):
+def test_results_have_one_row_per_fold_and_the_documented_columns(run):
     frame = pd.read_csv(run / "results.csv")
     assert list(frame.columns)[:4] == ["dataset", "method", "fold", "seed"]
     assert frame.groupby("method").size().to_dict() == {"unconstrained": 2, "fairx": 2}
@@ -128,7 +128,7 @@ def test_the_page_has_all_chapters_and_no_address(run):
     assert text.count("<svg") > 10
 
 
-def test_going_on_runs_nothing_and_changes_nothing(run):
+def test_resuming_a_finished_run_changes_nothing(run):
     before = (run / "results.csv").read_bytes()
     stamps = {file.name: file.stat().st_mtime_ns for file in (run / "trials").iterdir()}
     reproduce(run, **ASKED, everything=True)
@@ -147,7 +147,7 @@ def test_published_results_are_drawn_without_the_store(run, tmp_path):
         assert (kept / "tables" / file.name).read_bytes() == file.read_bytes()
 
 
-def test_an_unfinished_run_is_shown_with_what_is_missing(run, tmp_path):
+def test_an_unfinished_run_shows_missing_entries(run, tmp_path):
     part = tmp_path / "part"
     shutil.copytree(run, part)
     for file in (part / "trials").glob("*fairx*"):
@@ -167,7 +167,7 @@ def test_a_narrower_call_later_hides_nothing(run, tmp_path, patched):
     assert (part / "index.html").read_text() == (run / "index.html").read_text()
 
 
-def test_another_seed_later_stands_beside_the_first(run, tmp_path, patched):
+def test_another_seed_is_added_to_the_first(run, tmp_path, patched):
     more = tmp_path / "more"
     shutil.copytree(run, more)
     reproduce(more, **{**ASKED, "methods": ["unconstrained"]}, seeds=[1])
@@ -182,7 +182,7 @@ def test_other_parameters_are_another_run(run, patched):
         reproduce(run, **{**ASKED, "parameters": {**QUICK, "max_epochs": 3}})
 
 
-def test_what_another_process_measures_is_not_measured_twice(tmp_path):
+def test_a_measurement_by_another_process_is_not_repeated(tmp_path):
     from gcig.experiments.reproduce import _measure_once
 
     def wait_for_it():
@@ -201,13 +201,12 @@ def test_what_another_process_measures_is_not_measured_twice(tmp_path):
     assert json.loads((tmp_path / "measured" / "cost.json").read_text()) == [{"by": "first"}]
 
 
-def test_shards_together_are_the_whole(tmp_path, patched):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    reproduce(whole, **ASKED)
+def test_shards_together_are_the_whole(run, tmp_path, patched):
     for number in (1, 2):
-        reproduce(parts, **ASKED, shard=(number, 2))
+        reproduce(tmp_path / "parts", **ASKED, shard=(number, 2))
     one, other = (
-        pd.read_csv(folder / "results.csv").drop(columns="fit_seconds") for folder in (whole, parts)
+        pd.read_csv(folder / "results.csv").drop(columns="fit_seconds")
+        for folder in (run, tmp_path / "parts")
     )
     pd.testing.assert_frame_equal(one, other)
 
@@ -229,7 +228,7 @@ def test_failed_trials_are_reported(tmp_path, patched, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["tune", "nested"])
-def test_parameters_can_be_chosen_anew(tmp_path, patched, monkeypatch, how):
+def test_parameters_can_be_tuned_in_the_run(tmp_path, patched, monkeypatch, how):
     from gcig.methods import registry
 
     small = {
@@ -246,7 +245,7 @@ def test_parameters_can_be_chosen_anew(tmp_path, patched, monkeypatch, how):
     assert len(pd.read_csv(tmp_path / "results.csv")) == 4
 
 
-def test_the_documentation_page_is_made_from_the_run(run, tmp_path):
+def test_the_documentation_page_is_generated_from_the_run(run, tmp_path):
     page = write_documentation(run, tmp_path / "docs" / "reproduction.rst")
     text = page.read_text()
     assert text.startswith("The paper reproduced\n====")
@@ -302,7 +301,7 @@ def test_requests_are_checked():
     assert request.expected == 10
 
 
-def test_a_folder_that_is_no_reproduction_is_refused(tmp_path):
+def test_a_folder_without_a_reproduction_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"no request\.json"):
         report(tmp_path)
     (tmp_path / "request.json").write_text("[]")

@@ -40,7 +40,7 @@ def test_settings_are_every_method_with_its_parameters_on_every_dataset():
     ]
 
 
-def test_the_paper_stands_below_ours(tables):
+def test_the_papers_numbers_follow_ours(tables):
     table = tables["comparison"]
     (ours,) = rows_of(table, dataset="adult", metric="GCIG (raw)")
     (theirs,) = rows_of(table, dataset="adult", metric="GCIG (raw), paper")
@@ -51,12 +51,12 @@ def test_the_paper_stands_below_ours(tables):
     assert not rows_of(table, dataset="adult", metric="AUC, paper")
 
 
-def test_noise_floor_and_columns_stand_beside(tables):
+def test_noise_floor_and_columns_are_shown(tables):
     assert rows_of(tables["comparison"], dataset="german", metric="EO gap of a fair model")
     assert rows_of(tables["comparison"], dataset="german", metric="Effective columns")
 
 
-def test_a_model_that_lives_on_fewer_columns_is_named():
+def test_a_model_that_uses_fewer_columns_is_named():
     rows = [
         fold_row(name, method, 0, effective_columns=columns)
         for name, of_plain, of_fairx in (("german", 30.0, 14.9), ("adult", 30.0, 20.0))
@@ -74,7 +74,7 @@ def test_the_best_mean_is_marked(tables):
     assert [column for (r, column) in table.marks if r == row] == [len(table.header) - 1]
 
 
-def test_collapsed_and_missing_folds_are_said_so():
+def test_collapsed_and_missing_folds_are_reported():
     frame = frame_of(
         [
             fold_row("german", "fairx", 0, auc=0.8),
@@ -90,7 +90,7 @@ def test_collapsed_and_missing_folds_are_said_so():
     assert len(finished(frame)) == 2
 
 
-def test_an_unfinished_run_has_tables_all_the_same():
+def test_an_unfinished_run_has_tables():
     empty = frame_of([])
     made = comparison.tables(empty, **SHOWN, expected=5)
     made |= significance.tables(empty, **SHOWN, n_folds=5)
@@ -132,7 +132,7 @@ def test_pooled_gaps_have_their_noise_floor(tables):
     assert entry_text(gap[2]) == "missing"
 
 
-def test_the_figure_has_a_panel_a_dataset_and_outlines_for_the_paper(frame):
+def test_the_figure_has_one_panel_per_dataset_and_outlines_for_the_paper(frame):
     panels = comparison.figures(frame, **SHOWN)["comparison"].panels
     assert [panel.title for panel in panels] == list(DATASETS)
     by_title = {panel.title: panel for panel in panels}
@@ -142,7 +142,7 @@ def test_the_figure_has_a_panel_a_dataset_and_outlines_for_the_paper(frame):
     assert list(by_title["compas"].series[-1].hollow) == [False]
 
 
-def test_ranks_and_tests_say_what_they_cannot_show(frame):
+def test_ranks_and_tests_state_their_limits(frame):
     made = significance.tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
     assert ranks[0] == "GCIG (raw)"

@@ -22,7 +22,7 @@ def test_the_papers_datasets_have_140_trials(frame):
     assert len(parts["adult"]) == 35
 
 
-def test_within_datasets_the_means_are_gone():
+def test_within_datasets_the_means_are_subtracted():
     """Two datasets apart in both numbers correlate when pooled, and not at all inside."""
     rng = np.random.default_rng(0)
     rows = [
@@ -40,7 +40,7 @@ def test_within_datasets_the_means_are_gone():
     assert abs(within) < 0.3
 
 
-def test_the_numbers_are_those_of_scipy(frame):
+def test_associations_match_scipy(frame):
     rows = frame[frame["dataset"] == "adult"]
     found = correlation.associate(rows, draws=100)
     assert found["pearson"].r == pytest.approx(stats.pearsonr(rows["eo_gap"], rows["gcig_raw"]).statistic)
@@ -60,7 +60,7 @@ def test_the_table_has_the_papers_numbers_and_counts_missing_trials(frame):
     assert entry_text(part.rows[0][1]) == "84 of 140"
 
 
-def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
+def test_the_fit_and_the_answer_state_the_sign():
     falling = [
         fold_row(name, "fairx", fold, eo_gap=fold / 10, gcig_raw=0.5 - fold / 10)
         for name in PAPER_DATASETS
@@ -74,7 +74,7 @@ def test_the_fit_has_a_sign_and_the_answer_says_which_way_it_goes():
     assert correlation.answer(frame_of([])) == ""
 
 
-def test_nothing_finished_is_an_empty_table():
+def test_without_results_the_table_is_empty():
     assert not correlation.tables(frame_of([]), expected=5)["correlation"].rows
 
 

@@ -54,7 +54,7 @@ def test_settings_are_distinct_and_understood_by_the_estimators(settings):
         assert set(setting.parameters) <= set(known)
 
 
-def test_ablation_takes_weights_away_one_by_one():
+def test_ablation_removes_weights_one_by_one():
     found = {s.variant: s.parameters for s in ablation.settings(chosen, datasets=["compas"])}
     assert {key: (p["lambda_ig"], p["lambda_fair"]) for key, p in found.items()} == {
         "ablation prediction": (0.0, 0.0),
@@ -64,7 +64,7 @@ def test_ablation_takes_weights_away_one_by_one():
     }
 
 
-def test_ablation_shows_changes_in_percent_beside_the_papers():
+def test_ablation_shows_changes_in_percent_and_the_papers():
     frame = rows_for(ablation.settings(chosen), gcig_raw=0.2)
     frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
     table = ablation.tables(frame, expected=2)["ablation"]
@@ -127,7 +127,7 @@ def test_typical_members_of_every_kind():
     assert found["medoid"][1, 1].tolist() == [3.0, 3.0]
 
 
-def test_the_medoid_is_that_of_brute_force():
+def test_the_medoid_matches_brute_force():
     rows = np.random.default_rng(0).normal(size=(40, 3))
     sums = [sum(math.dist(a, b) for b in rows) for a in rows]
     assert design_choices.medoid(rows).tolist() == rows[int(np.argmin(sums))].tolist()
@@ -145,7 +145,7 @@ def test_references_are_compared_as_ratios():
     assert design_choices.reference_tables([]) == {}
 
 
-def test_cost_stands_beside_the_papers_statements():
+def test_cost_is_shown_with_the_papers_statements():
     measured = [
         {"rule": rule, "groups": n, "ratio": 2.0 * n, "low": 1.0, "high": 20.0, "rounds": 3}
         for rule in cost.RULES

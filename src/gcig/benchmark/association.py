@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from gcig.metrics.intervals import percentile_interval
+
 __all__ = [
     "BootstrapInterval",
     "Correlation",
@@ -126,10 +128,7 @@ def clustered_bootstrap(
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, len(members), (draws, len(members)))
     found = np.array([statistic(values[np.concatenate([members[i] for i in draw])]) for draw in chosen])
-    if np.isnan(found).all():
-        return BootstrapInterval(value, math.nan, math.nan, len(members))
-    low, high = np.nanquantile(found, [0.025, 0.975])
-    return BootstrapInterval(value, float(low), float(high), len(members))
+    return BootstrapInterval(value, *percentile_interval(found), len(members))
 
 
 def coefficient(points: Floats) -> float:
