@@ -1,3 +1,4 @@
+import pickle
 import subprocess
 import sys
 import warnings
@@ -425,3 +426,30 @@ def test_no_warning_without_such_a_column():
         warnings.simplefilter("error")
         frame = pd.DataFrame({"a": [1, 2, 3, 4], "s": ["p", "q", "q", "p"]})
         assert warn_if_sensitive_in(frame, check_groups(list("ffmm"), n_rows=4)) is None
+
+
+# --- messages with fields -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "is wrong."),
+        ({"argument": "y"}, "y is wrong."),
+        ({"column": "age"}, "Column 'age' is wrong."),
+        ({"argument": "X", "column": "age"}, "Column 'age' of X is wrong."),
+    ],
+)
+@pytest.mark.parametrize("kind", [InputError, InputWarning])
+def test_a_message_is_composed_from_its_fields(kind, fields, expected):
+    message = kind("is wrong.", **fields)
+    assert str(message) == expected
+    assert (message.argument, message.column) == (fields.get("argument"), fields.get("column"))
+    restored = pickle.loads(pickle.dumps(message))
+    assert (str(restored), vars(restored)) == (expected, vars(message))
+
+
+def test_another_interface_spells_the_argument_in_its_own_way():
+    error = InputError("is wrong.", argument="y")
+    assert error.phrase({"y": "the target"}.__getitem__) == "The target is wrong."
+    assert error.phrase("--{}".format) == "--y is wrong."

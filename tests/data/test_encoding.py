@@ -1,4 +1,5 @@
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder
+from gcig.data.encoding import TableEncoder, UnseenValuesWarning
 
 
 @pytest.fixture
@@ -241,3 +242,12 @@ def test_predicting_one_row_of_training_is_silent(people):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(encoder.transform(people[:1]), encoder.transform(people)[:1])
+
+
+def test_the_warning_of_unseen_values_counts_rows_per_column():
+    encoder = TableEncoder().fit({"sex": ["F", "M"]})
+    with pytest.warns(UnseenValuesWarning) as caught:
+        encoder.transform({"sex": ["F", "x"]})
+    warning = pickle.loads(pickle.dumps(caught[0].message))
+    assert warning.rows == {"sex": 1}
+    assert str(warning) == f"{warning.treatment}: 'sex' (1 rows)."
