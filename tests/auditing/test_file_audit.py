@@ -79,7 +79,7 @@ def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
     assert parts.p_value == whole.p_value == 0.005
 
 
-def test_what_only_later_rows_show(tmp_path) -> None:
+def test_schema_grows_with_later_rows(tmp_path) -> None:
     """A group, a label, missing cells, and text in a column that starts with digits."""
     table = make_numeric_loans(900).sort_values("sex", kind="stable", ignore_index=True)
     table = pd.concat(

@@ -48,7 +48,7 @@ def test_the_reason_names_value_and_limit() -> None:
     assert "upper limit" in check_limits(record(), max_gcig=0.03, conservative=True).reasons[0]
 
 
-def test_what_is_undefined_is_inconclusive_unless_another_limit_is_exceeded() -> None:
+def test_undefined_figures_are_inconclusive_unless_a_limit_is_exceeded() -> None:
     undefined = record(gcig=Interval(math.nan))
     found = check_limits(undefined, max_gcig=0.05)
     assert not found.passed

@@ -68,7 +68,7 @@ def test_torch_programs_are_audited_when_they_are_trusted(tmp_path, suffix: str)
     assert found.gcig.value == pytest.approx(expected.gcig.value, rel=1e-3)
 
 
-def test_what_cannot_be_opened_says_why(tmp_path) -> None:
+def test_unopenable_files_name_the_reason(tmp_path) -> None:
     with pytest.raises(InputError, match="no model"):
         open_model(tmp_path / "none.onnx")
     (tmp_path / "model.h5").write_bytes(b"x")

@@ -332,7 +332,7 @@ class TestOptions:
         assert len(found.groups) == 4
         assert len(found.procedural.pairs) == 6
 
-    def test_a_column_that_tells_the_group_is_said(self) -> None:
+    def test_proxy_columns_are_reported(self) -> None:
         table = make_numeric_loans().assign(code=lambda frame: (frame["sex"] == "group 1") * 1.0)
         X = table[["income", "debt", "code"]]
         model = LogisticRegression().fit(X, table["approved"])

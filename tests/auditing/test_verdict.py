@@ -37,7 +37,7 @@ def test_evidence_and_status_of_reasons(p_value, excess, evidence, status) -> No
     assert reasons_status(found) == status
 
 
-def test_no_difference_is_found_only_where_one_would_have_been_seen() -> None:
+def test_no_difference_requires_enough_power() -> None:
     excess = Interval(-0.06, -0.1, -0.02)
     assert judge_evidence(0.8, excess, Interval(0.2, 0.18, 0.22)) == "none"
     assert judge_evidence(0.8, excess, Interval(0.2, 0.1, 0.3)) == "not enough"
@@ -125,7 +125,7 @@ def test_cautions() -> None:
     assert "'tiny'" not in " ".join(RECORD.verdict.cautions)
 
 
-def test_undefined_gcig_is_said() -> None:
+def test_undefined_gcig_is_explained() -> None:
     found = replace(RECORD.procedural, gcig=Interval(math.nan), excess=Interval(math.nan), p_value=math.nan)
     found = replace(found, evidence="not enough")
     verdict = write_verdict(replace(RECORD, outcome=EVEN, procedural=found))

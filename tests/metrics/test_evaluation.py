@@ -94,7 +94,7 @@ def test_record_survives_json(sample) -> None:
     assert result.definition["norm"] == "l1"
 
 
-def test_definition_decides_what_gcig_is(sample) -> None:
+def test_definition_determines_gcig(sample) -> None:
     X, y, sex = sample
     model = LogisticRegression().fit(X, y)
     plain = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
@@ -307,7 +307,7 @@ class TestGcigEstimator:
         with pytest.raises(InputError, match="'d'"):
             evaluate(Estimator(), self.X, self.y, sensitive_features=["a", "b", "d"] * 30)
 
-    def test_group_without_rows_is_said(self) -> None:
+    def test_group_without_rows_is_named(self) -> None:
         with pytest.warns(UndefinedMetricWarning, match="label 0 in group 'c', label 1 in group 'c'"):
             result = evaluate(
                 Estimator(), self.X, self.y, sensitive_features=["a", "b"] * 45, n_bootstrap=0, min_cell=1
@@ -347,7 +347,7 @@ def test_rows_are_encoded_once(sample, monkeypatch, method, threshold, piped) ->
     assert result.auc == evaluate_predictions(y, scores, sensitive_features=sex).auc
 
 
-def test_what_is_odd_about_the_rows_is_said_once(sample):
+def test_input_warnings_are_issued_once(sample):
     X, y, sex = sample
     X = X.assign(job=np.where(X["job"] > 0, "clerk", "nurse"))
     model = UnconstrainedClassifier(hidden_sizes=(4,), max_epochs=2, random_state=0)

@@ -7,7 +7,7 @@ from gcig.metrics.intervals import Blocks, Draws, interval, percentile_interval
 
 @pytest.mark.parametrize("n", [300, 20_000])
 def test_spread_of_a_mean_is_its_standard_error(n: int) -> None:
-    """Whether each row is a block of its own, or one of 1,000 blocks holds twenty of them."""
+    """One row per block, and twenty rows per block."""
     values = np.random.default_rng(0).exponential(size=n)
     blocks = Blocks(n, np.random.default_rng(1))
     sums = np.zeros((blocks.n_blocks, 2))

@@ -31,7 +31,7 @@ def test_entries_of_a_row_stay_together() -> None:
     assert len(kept) == len(np.unique(kept.positions)) == 20
 
 
-def test_every_row_is_as_likely_to_stay_wherever_it_stands() -> None:
+def test_every_position_is_equally_likely() -> None:
     counts = np.zeros(60)
     for seed in range(600):
         reservoir = Reservoir(15, np.random.default_rng(seed))

@@ -56,7 +56,7 @@ class EncodedRows:
 
 
 class RandomStreams(NamedTuple):
-    """Independent generators, so that one quantity never depends on whether another is computed."""
+    """Independent generators: one quantity never depends on whether another is computed."""
 
     sample: np.random.Generator
     blocks: np.random.Generator
