@@ -86,7 +86,7 @@ def test_balanced_weights_count_groups_and_labels_alike(n_groups):
             assert share.item() == pytest.approx(1 / (2 * n_groups), rel=1e-5)
 
 
-def test_balanced_weights_keep_what_rows_of_a_cell_count():
+def test_balanced_weights_keep_the_proportions_within_a_cell():
     rows = make_rows()
     given_weights = torch.rand(400, generator=torch.Generator().manual_seed(1)) + 0.1
     weights = balanced_weights(cell_members(rows, 2, given_weights))
@@ -95,7 +95,7 @@ def test_balanced_weights_keep_what_rows_of_a_cell_count():
     torch.testing.assert_close(weights[cell] / weights[cell].sum(), share)
 
 
-def test_the_adversary_sees_what_the_paper_says_and_the_label():
+def test_the_adversary_sees_the_papers_inputs_and_the_label():
     adversary = Adversary(3, sharpness=2.0, cut=0.5)
     with torch.no_grad():
         adversary.weight.copy_(torch.arange(12.0).view(3, 4))
@@ -291,7 +291,7 @@ def test_without_early_stopping_the_last_epoch_is_kept():
     assert "val_auc" not in model.history_
 
 
-def test_saving_keeps_what_it_learned(tmp_path):
+def test_saving_keeps_learned_attributes(tmp_path):
     model = fitted(sharpness="learned")
     model.save(tmp_path / "model")
     twin = gcig.load(tmp_path / "model")

@@ -27,14 +27,14 @@ def test_without_an_error_changes_stay():
     assert estimator.module_ == "new"
 
 
-def test_only_what_was_learned_is_forgotten():
+def test_only_learned_attributes_are_removed():
     estimator = SimpleNamespace(alpha=1, _cache_=2, module_=3, n_features_in_=4)
     _forget_fit(estimator)
     assert vars(estimator) == {"alpha": 1, "_cache_": 2}
 
 
 @pytest.mark.parametrize(("usable", "state"), [(True, "predicts with them"), (False, "as it was before fit")])
-def test_the_error_says_what_became_of_the_estimator(usable, state):
+def test_the_error_describes_the_state_of_the_estimator(usable, state):
     cause = DivergenceError("training diverged.", Outcome((), 3))
     described = _describe_divergence(cause, usable=usable)
     assert str(described).startswith("training diverged. The estimator ")

@@ -312,7 +312,7 @@ def test_a_row_is_predicted_alike_alone_and_in_a_table(model, biased):
 
 
 @pytest.mark.parametrize("name", ["encode", "decision_function", "predict_proba", "predict", "explain"])
-def test_the_groups_of_new_rows_are_asked_for(model, biased, name):
+def test_the_groups_of_new_rows_are_required(model, biased, name):
     call = getattr(model, name)
     with pytest.raises(InputError, match="DisparateImpactRemoverClassifier needs the group of every row"):
         call(biased.X)

@@ -201,7 +201,7 @@ def test_weights_in_the_constraints_are_copies_of_rows():
     np.testing.assert_allclose(costs * copies.mean(), np.bincount(again, of_copies))
 
 
-def test_warm_start_goes_on_from_the_heaviest_network(biased):
+def test_warm_start_continues_from_the_heaviest_network(biased):
     settings = {**QUICK_BIASED, "max_iter": 2, "round_epochs": 1, "warm_start": True}
     model = ExponentiatedGradientClassifier(**settings).fit(biased.X, biased.y, **biased.by)
     before = model.module_

@@ -272,7 +272,7 @@ def test_without_early_stopping_the_last_epoch_is_kept():
     assert "val_auc" not in model.history_
 
 
-def test_saving_keeps_what_it_learned(tmp_path):
+def test_saving_keeps_learned_attributes(tmp_path):
     model = fitted()
     model.save(tmp_path / "model")
     twin = gcig.load(tmp_path / "model")

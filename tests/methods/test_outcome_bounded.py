@@ -81,7 +81,7 @@ def made_for(network, max_gap=0.05, **parameters):
     return RateCheckpointSelector(network, rows[300:], rows[:300], 2, max_gap, max_epochs=8, **parameters)
 
 
-def test_what_meets_the_bound_is_better_than_what_does_not():
+def test_an_epoch_that_meets_the_bound_ranks_first():
     fair, unfair = Fixed(column=0), Fixed(column=1)
     judge = made_for(fair)
     met = judge(5)

@@ -20,7 +20,7 @@ def test_draws_and_seeds_are_unrelated():
     assert np.abs(np.corrcoef(draws.T) - np.eye(5)).max() < 0.03
 
 
-def test_rows_of_few_bits_are_told_apart():
+def test_rows_that_differ_in_few_bits_get_different_numbers():
     one_hot = np.eye(500)
     draws = row_uniforms(one_hot, 0)
     assert len(np.unique(draws)) == 500

@@ -74,7 +74,7 @@ def test_saving_a_loaded_model_gives_the_same_bytes(saved, tmp_path):
         assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
 
 
-def test_the_folder_says_what_is_in_it(saved):
+def test_the_folder_describes_its_content(saved):
     assert sorted(file.name for file in saved.iterdir()) == [
         "manifest.json",
         "model.json",
@@ -155,7 +155,7 @@ def test_a_drop_without_limit_is_kept(tmp_path):
     assert gcig.load(tmp_path / "model").max_auc_drop == math.inf
 
 
-def test_warm_start_goes_on_from_a_loaded_model(saved):
+def test_warm_start_continues_from_a_loaded_model(saved):
     twin = gcig.load(saved).set_params(warm_start=True, learning_rate=1e-12, max_epochs=1)
     start = twin.decision_function(TEST.X)
     twin.fit(LOANS.X, LOANS.y.map({0: "no", 1: "yes"}), **LOANS.groups)
@@ -258,7 +258,7 @@ def saved_own(tmp_path):
     return model, tmp_path / "own"
 
 
-def test_a_network_of_ones_own_comes_back_with_its_module(saved_own):
+def test_a_users_network_is_loaded_with_its_module(saved_own):
     model, folder = saved_own
     given = own_network()
     twin = gcig.load(folder, module=given)
@@ -267,7 +267,7 @@ def test_a_network_of_ones_own_comes_back_with_its_module(saved_own):
     assert twin.module_ is not given
 
 
-def test_a_network_of_ones_own_needs_its_module(saved_own):
+def test_a_users_network_needs_its_module(saved_own):
     _, folder = saved_own
     with pytest.raises(InputError, match=r"gcig\.load\(path, module="):
         gcig.load(folder)

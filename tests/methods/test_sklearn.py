@@ -97,7 +97,7 @@ def test_a_clone_has_the_parameters_and_nothing_learned(method):
     assert np.array_equal(twin.decision_function(LOANS.X), model.decision_function(LOANS.X))
 
 
-def test_a_network_of_ones_own_is_cloned():
+def test_a_users_network_is_cloned():
     network = nn.Linear(7, 1)
     twin = clone(FairXClassifier(module=network))
     assert twin.module is not network
@@ -112,12 +112,12 @@ def test_a_fitted_model_can_be_pickled(method):
     assert twin.explain(LOANS.X.iloc[:2]).groups == ("female", "male")
 
 
-def test_a_fitted_model_is_shown_with_what_was_changed():
+def test_the_repr_shows_changed_parameters():
     assert repr(FairXClassifier(lambda_ig=0.7)) == "FairXClassifier(lambda_ig=0.7)"
     assert "FairXClassifier" in FairXClassifier()._repr_html_()
 
 
-def test_missing_values_are_allowed_where_they_are_imputed():
+def test_missing_values_are_allowed_if_they_are_imputed():
     assert FairXClassifier().__sklearn_tags__().input_tags.allow_nan
     assert not FairXClassifier(preprocessing="none").__sklearn_tags__().input_tags.allow_nan
 
@@ -152,7 +152,7 @@ def test_a_pipeline_without_routing():
 
 
 @pytest.mark.usefixtures("routing")
-def test_groups_are_routed_without_being_asked_for():
+def test_groups_are_routed_without_a_request():
     pipeline = make_pipeline(StandardScaler(), FairXClassifier(**QUICK, preprocessing="none"))
     search = GridSearchCV(pipeline, {"fairxclassifier__lambda_ig": [0.1, 0.5]}, cv=2)
     search.fit(LOANS.numbers, LOANS.y, sensitive_features=LOANS.sex)

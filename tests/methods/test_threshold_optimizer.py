@@ -175,7 +175,7 @@ def test_infinite_thresholds_are_saved(model, biased, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["predict", "expected_predictions"])
-def test_the_groups_of_new_rows_are_asked_for(model, biased, name):
+def test_the_groups_of_new_rows_are_required(model, biased, name):
     call = getattr(model, name)
     with pytest.raises(InputError, match="each group has its own thresholds"):
         call(biased.X)

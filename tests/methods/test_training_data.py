@@ -30,7 +30,7 @@ def test_a_checked_table_has_codes_and_names():
     assert table.weights is None
 
 
-def test_groups_are_asked_for():
+def test_groups_are_required():
     with pytest.raises(InputError, match=r"sensitive_features is missing: fit needs the group of every row"):
         checked(groups=None)
 
@@ -42,7 +42,7 @@ def test_lengths_and_indexes_must_agree():
         checked(groups=LOANS.sex.sample(frac=1, random_state=0))
 
 
-def test_small_groups_are_refused_where_a_least_size_is_asked_for():
+def test_small_groups_are_refused_if_a_minimum_is_set():
     with pytest.raises(InputError, match="fewer than 150 rows"):
         checked(min_cell=150)
 
@@ -159,7 +159,7 @@ def test_training_keeps_a_row_of_every_cell(fraction):
     assert len(cells) == 4
 
 
-def test_too_few_rows_to_hold_out_are_said():
+def test_too_few_rows_to_hold_out_give_a_warning():
     with pytest.warns(InputWarning, match="One row only"):
         table = check_table([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1], ["a", "a", "b", "b"], None, None)
     with pytest.warns(InputWarning, match=r"4 rows are too few to hold out.*trained on all rows"):

@@ -69,12 +69,12 @@ def test_history():
     assert model.n_epochs_ in model.history_["epoch"].tolist()
 
 
-def test_groups_are_asked_for():
+def test_groups_are_required():
     with pytest.raises(InputError, match="sensitive_features is missing"):
         UnconstrainedClassifier().fit(LOANS.X, LOANS.y)
 
 
-def test_divergence_is_said():
+def test_divergence_raises_an_error():
     with pytest.raises(DivergenceError, match=r"diverged in epoch 1.*as it was before fit"):
         fitted(learning_rate=1e12)
 
@@ -93,7 +93,7 @@ class Renamed(UnconstrainedClassifier):
 
 
 @pytest.mark.parametrize(("method", "usable"), [(Renamed, True), (LearnsMore, False)])
-def test_the_last_good_network_is_kept_only_where_it_is_all_that_predicts(monkeypatch, method, usable):
+def test_the_last_good_network_is_kept_only_if_it_suffices_to_predict(monkeypatch, method, usable):
     def diverge(network, *_, **__):
         raise DivergenceError("training diverged.", Outcome((Epoch(1, {"total": 1.0}, {}),), 1))
 

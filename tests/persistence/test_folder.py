@@ -72,7 +72,7 @@ def test_round_trip(saved):
     assert contents(saved).keys() == FILES
 
 
-def test_manifest_says_what_and_by_whom(saved):
+def test_the_manifest_names_the_kind_and_the_versions(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     assert manifest["kind"] == "fairx"
     assert manifest["format_version"] == 1
@@ -203,7 +203,7 @@ def test_kinds_are_short_words(tmp_path, kind):
         save_folder(tmp_path / "m", {}, {}, kind=kind)
 
 
-def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
+def test_files_too_large_to_load_are_not_saved(tmp_path, monkeypatch):
     monkeypatch.setitem(MAX_BYTES, "model.json", 100)
     with pytest.raises(PersistenceError, match=r"model.json would have \d+ bytes; at most 100"):
         save_folder(tmp_path / "m", {"a": "x" * 100}, {}, kind="x")
@@ -328,7 +328,7 @@ def test_a_failure_at_any_step_leaves_a_whole_model_and_no_rubbish(
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
-def test_a_full_disk_leaves_nothing_where_nothing_was(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_folder_behind(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         fail_at(patch, 3, OSError(errno.ENOSPC, "No space left on device"))
         with pytest.raises(PersistenceError, match="No space left on device"):

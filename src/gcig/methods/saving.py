@@ -57,11 +57,11 @@ def encode(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
         columns = {name: value[name].tolist() for name in value.columns}
         return {"frame": encode(columns, tensors, path)["mapping"]}
     if isinstance(value, Mapping):
-        items = enumerate(value.items())
-        return {
-            "mapping": [[encode(key, tensors, path), encode(item, tensors, f"{path}.{index}")]
-                        for index, (key, item) in items]
-        }  # fmt: skip
+        items = [
+            [encode(key, tensors, path), encode(item, tensors, f"{path}.{index}")]
+            for index, (key, item) in enumerate(value.items())
+        ]
+        return {"mapping": items}
     if isinstance(value, tuple | list):
         parts = [encode(item, tensors, f"{path}.{index}") for index, item in enumerate(value)]
         return {"tuple": parts} if isinstance(value, tuple) else parts
@@ -112,7 +112,8 @@ def save_model(model: "NetworkClassifier", path: str | Path) -> None:
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "module"}
     if not isinstance(parameters.get("random_state"), int | np.integer):
         parameters["random_state"] = None  # the state of a generator is not kept
-    learned = {name: getattr(model, name) for name in _fitted_attributes(model) if hasattr(model, name)}
+    names = _listed(type(model), "fitted_attributes")
+    learned = {name: getattr(model, name) for name in names if hasattr(model, name)}
     document = {
         "method": model.method_key,
         "parameters": {name: encode(value, tensors, name) for name, value in parameters.items()},
@@ -128,9 +129,9 @@ def save_model(model: "NetworkClassifier", path: str | Path) -> None:
     save_folder(path, document, tensors, kind=_KIND)
 
 
-def _fitted_attributes(model: "NetworkClassifier") -> list[str]:
-    """Return the names that the classes of a model list, without repetition."""
-    listed = (name for each in type(model).__mro__ for name in vars(each).get("fitted_attributes", ()))
+def _listed(cls: type, attribute: str) -> list[Any]:
+    """Return what a class and its bases list under a name, without repetition."""
+    listed = (item for each in cls.__mro__ for item in vars(each).get(attribute, ()))
     return list(dict.fromkeys(listed))
 
 
@@ -141,7 +142,7 @@ def _from_document(
     module: nn.Module | None,
 ) -> "NetworkClassifier":
     """Return the model that a document describes; anything that does not fit together is an error."""
-    records = (Definition, *cls.fitted_records)
+    records = [Definition, *_listed(cls, "fitted_records")]
     model = cls(**{name: decode(value, tensors, records) for name, value in document["parameters"].items()})
     model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
     model.classes_ = np.asarray(document["classes"])
@@ -153,7 +154,7 @@ def _from_document(
     if document["named_columns"]:
         model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
     learned = document["learned"]
-    for name in _fitted_attributes(model):
+    for name in _listed(cls, "fitted_attributes"):
         if name in learned:
             setattr(model, name, decode(learned[name], tensors, records))
     state = {name.removeprefix(_NETWORK): each for name, each in tensors.items() if name.startswith(_NETWORK)}

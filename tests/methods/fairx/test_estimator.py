@@ -178,7 +178,7 @@ def test_labels_of_all_kinds_give_the_same_model(model, names):
     assert other.score(LOANS.X, answers) == model.score(LOANS.X, LOANS.y)
 
 
-def test_missing_values_are_imputed_and_unknown_categories_are_said():
+def test_missing_values_are_imputed_and_unknown_categories_give_a_warning():
     holes = LOANS.X.assign(income=LOANS.X["income"].where(LOANS.X.index % 7 > 0))
     model = FairXClassifier(**QUICK).fit(holes, LOANS.y, **LOANS.groups)
     assert np.isfinite(model.predict_proba(holes)).all()
@@ -289,7 +289,7 @@ def test_history_has_every_term_completeness_and_validation_metrics(model):
     assert set(model.weights_) == {"gcig", "outcome"}
 
 
-def test_without_early_stopping_training_goes_on_to_the_last_epoch_on_all_rows():
+def test_the_papers_strategy_trains_on_all_rows_to_the_last_epoch():
     model = fitted(strategy="paper", patience=1, max_epochs=3)
     assert model.n_epochs_ == 3
     terms = {"prediction", "outcome", "gcig", "total"}
@@ -353,7 +353,7 @@ def test_warm_start_with_other_layers_is_refused(change):
         model.fit(LOANS.X, LOANS.y, **LOANS.groups)
 
 
-def test_warm_start_goes_on_from_the_present_network():
+def test_warm_start_continues_from_the_present_network():
     model = fitted(max_epochs=3, warm_start=True)
     first = model.validation_
     encoder, start = model.encoder_, model.decision_function(TEST.X)
@@ -401,7 +401,7 @@ def test_the_threshold_for_f1_is_close_to_the_best_on_the_rows_it_was_chosen_on(
     assert model.threshold_ != 0.5
 
 
-def test_a_threshold_of_ones_own_decides(model):
+def test_a_given_threshold_decides(model):
     strict = fitted(threshold=0.9)
     probability = strict.predict_proba(TEST.X)[:, 1]
     assert np.array_equal(strict.predict(TEST.X), (probability >= 0.9).astype(int))
@@ -414,7 +414,7 @@ def test_the_measured_gap_is_that_of_the_decisions():
         assert model.validation_["outcome_gap"] == pytest.approx(gap, abs=1e-5)
 
 
-def test_progress_is_shown_on_standard_error_when_asked_for(capsys):
+def test_progress_is_shown_on_standard_error_if_verbose(capsys):
     fitted()
     assert capsys.readouterr() == ("", "")
     fitted(verbose=True)
@@ -451,7 +451,7 @@ def test_bounds_that_can_be_reached_are():
 
 
 @pytest.mark.parametrize(("bound", "value"), [("max_gcig", 1e-6), ("max_eo_gap", 1e-6)])
-def test_bounds_that_cannot_be_reached_are_said_with_what_was(bound, value):
+def test_a_bound_that_cannot_be_met_gives_a_warning_with_the_value(bound, value):
     with pytest.warns(
         BoundWarning, match=rf"{bound}=1e-06 was not met: the held-out set gives 0\.\d+"
     ) as caught:
@@ -500,7 +500,7 @@ def test_data_without_signal_are_not_blamed_on_a_weight():
     assert model.collapsed_
 
 
-def test_a_model_that_lives_on_other_columns_is_marked(monkeypatch):
+def test_a_model_that_uses_other_columns_is_marked(monkeypatch):
     monkeypatch.setattr("gcig.methods.fairx.estimator.columns_changed", lambda now, plain: now < plain * 100)
     with pytest.warns(
         CollapseWarning, match=r"uses \d\.\d effective columns, the network without fairness terms \d"
@@ -510,7 +510,7 @@ def test_a_model_that_lives_on_other_columns_is_marked(monkeypatch):
     assert not model.collapsed_
 
 
-def test_a_floor_of_columns_is_in_the_history_from_where_it_is_needed(monkeypatch, tmp_path):
+def test_the_column_term_is_in_the_history_once_it_is_needed(monkeypatch, tmp_path):
     monkeypatch.setattr("gcig.methods.fairx.training._COLUMNS", 2.0)  # more than there are
     model = fitted(max_epochs=3)
     assert model.history_["column_shortfall"].notna().tolist() == [False, True, True]
@@ -518,7 +518,7 @@ def test_a_floor_of_columns_is_in_the_history_from_where_it_is_needed(monkeypatc
     pd.testing.assert_frame_equal(gcig.load(tmp_path / "model").history_, model.history_)
 
 
-def test_the_brake_holds_auc_where_the_weight_would_take_it_away():
+def test_the_brake_keeps_auc_that_the_weight_would_cost():
     heavy = {"lambda_ig": 0.0, "lambda_fair": 3.0, "max_epochs": 8}
     braked = fitted(**heavy)
     with warnings.catch_warnings():
@@ -532,7 +532,7 @@ def test_the_brake_holds_auc_where_the_weight_would_take_it_away():
     assert kept["weight_outcome"] == braked.weights_["outcome"]
 
 
-def test_where_fairness_costs_too_much_the_plain_network_is_kept_and_that_is_said():
+def test_the_teacher_is_kept_with_a_warning_if_fairness_costs_too_much():
     weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
     long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
     with pytest.warns(BoundWarning, match="none was fairer, lost less AUC than max_auc_drop=0 ") as caught:
@@ -564,7 +564,7 @@ def exploding(batches, **parameters):
 
 
 @pytest.mark.filterwarnings("ignore:One row only")
-def test_a_gap_that_nobody_can_measure_is_no_bound():
+def test_a_bound_on_a_gap_that_cannot_be_measured_is_refused():
     groups = np.where(LOANS.y == 1, "male", LOANS.sex)
     groups[np.flatnonzero(LOANS.y == 1)[:1]] = "female"
     with pytest.raises(InputError, match=r"max_eo_gap: .* are of one group.*validation_fraction"):
@@ -598,7 +598,7 @@ def test_steps_may_be_any_number():
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2], ids=["by hand", "by autograd"])
-def test_what_torch_is_set_to_outside_does_not_matter(dropout):
+def test_torch_settings_of_the_caller_do_not_matter(dropout):
     network = dropout_network(dropout)
     expected = fitted(module=network, max_epochs=2).predict_proba(TEST.X)
     torch.set_default_dtype(torch.float64)
@@ -736,7 +736,7 @@ def test_a_network_that_somebody_trained_is_repaired(model, name):
     assert {"auc", "gcig", "outcome_gap", "columns"} <= set(changes.index)
 
 
-def test_before_is_what_the_given_network_was():
+def test_changes_start_from_the_given_network():
     network = make_mlp(3, (8,), generator=torch.Generator().manual_seed(0)).eval()
     model = FairXClassifier.from_module(network, **QUICK, strategy="paper", threshold="f1")
     model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
@@ -748,7 +748,7 @@ def test_before_is_what_the_given_network_was():
     )
 
 
-def test_a_network_of_ones_own_on_an_encoded_table(model):
+def test_a_users_network_on_an_encoded_table(model):
     network = make_mlp(7, (8, 4), "gelu")
     own = fitted(module=network)
     assert own.module_ is not network
@@ -763,7 +763,7 @@ def test_a_network_on_a_table_may_be_a_trained_one(model):
     assert again.plain_ == again.given_  # its predictions are as good as those of more training, and kept
 
 
-def test_before_is_untrained_where_the_given_network_was_and_the_guards_do_not_look_at_it():
+def test_changes_start_from_an_untrained_network_that_the_guards_ignore():
     own = fitted(module=make_mlp(7, (8, 4), "gelu", generator=torch.Generator().manual_seed(0)))
     assert own.given_["auc"] < 0.8 < own.plain_["auc"]
     assert own.changes_.loc["auc", "before"] == own.given_["auc"]

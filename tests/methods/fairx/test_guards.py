@@ -102,12 +102,12 @@ PLAIN = {"auc": 0.9, "decided_alike": 0.7}
         ),
     ],
 )
-def test_a_collapse_is_blamed_on_what_caused_it(verdict, heaviest, plain, cause):
+def test_a_collapse_is_attributed_to_its_cause(verdict, heaviest, plain, cause):
     with pytest.warns(CollapseWarning, match=rf"collapsed \(AUC {verdict.auc:.3f}, .*%.*alike\)\. .*{cause}"):
         warn_of_collapse(verdict, heaviest, plain)
 
 
-def test_other_warnings_name_what_was_found():
+def test_other_warnings_name_the_values():
     with pytest.warns(CollapseWarning, match=r"2\.0 effective columns.*fairness terms 8\.0.*now 0\.5"):
         warn_of_columns(2.0, 8.0, 0.5)
     with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not met.*0\.0700.*AUC of 0\.800"):

@@ -78,7 +78,7 @@ def test_a_multiplier_waits_for_its_start_and_stops_at_the_largest():
     assert weight.target == 2.0
 
 
-def test_a_multiplier_ignores_what_could_not_be_measured():
+def test_a_multiplier_ignores_unknown_rates():
     weight = Bounded(0.05, target=1.0, start=0)
     weight.observe(1, math.nan)
     assert weight.target == 1.0
