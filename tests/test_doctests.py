@@ -12,8 +12,14 @@ from gcig.data.datasets import registry
 from gcig.methods import METHODS
 
 SOURCE = Path(gcig.__file__).parent
-# Modules whose examples run whole comparisons or searches.
-SLOW = {"gcig.benchmark.comparison", "gcig.benchmark.tuning"}
+# Modules whose examples run whole fits, comparisons or searches.
+SLOW = {
+    "gcig.auditing.file_audit",
+    "gcig.benchmark.comparison",
+    "gcig.benchmark.tuning",
+    "gcig.methods.fairx.estimator",
+    "gcig.methods.onnx_export",
+}
 # Packages whose public names need an example, and the names that do not.
 PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report.displays")
 WITHOUT = {"gcig.__version__", "gcig.methods.METHODS"}
