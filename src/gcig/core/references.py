@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-__all__ = ["CellSums", "GroupBaselines", "cell_sums", "indicator"]
+__all__ = ["CellSums", "GroupBaselines", "GroupMembers", "cell_sums", "indicator"]
 
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
@@ -178,3 +178,75 @@ class GroupBaselines(nn.Module):
         """Return shape and rate for ``repr``."""
         labels, groups, *shape = self.values.shape
         return f"labels={labels}, groups={groups}, inputs={tuple(shape)}, rate={self.rate}"
+
+
+class GroupMembers(nn.Module):
+    """Members of every (label, group) cell as references, drawn anew for each mini-batch.
+
+    Averaged over members, attributions are expected gradients: they compare a row with real people instead of
+    the mean of a cell, a point that nobody occupies.
+
+    Parameters
+    ----------
+    inputs, labels, groups : Tensor of shape (n, ...), (n,), (n,)
+        The rows to draw from; every cell must have at least one.
+    n_groups : int, optional
+    n_members : int
+        Members per cell and mini-batch.
+    random_state : int
+        Seed of the draws.
+
+    Attributes
+    ----------
+    values : Tensor of shape (labels, groups, members, ...)
+        The members drawn last.
+    """
+
+    values: Tensor
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        groups: Tensor,
+        *,
+        n_groups: int | None = None,
+        n_members: int = 8,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__()
+        self.n_groups = n_groups or int(groups.max()) + 1
+        self.n_members, self._pool = n_members, inputs
+        cells = (labels * self.n_groups + groups).cpu()
+        self._order, self._counts = (
+            torch.argsort(cells, stable=True),
+            torch.bincount(cells, minlength=2 * self.n_groups),
+        )
+        if (self._counts == 0).any():
+            raise ValueError("every (label, group) cell needs a row to draw members from")
+        self._first = self._counts.cumsum(0) - self._counts
+        self._generator = torch.Generator().manual_seed(random_state)
+        self.register_buffer("values", self._draw(), persistent=False)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "GroupMembers":
+        # The pool may be the whole training table: copies share it, and draw from the same state on.
+        copy = GroupMembers.__new__(GroupMembers)
+        nn.Module.__init__(copy)
+        for name in ("n_groups", "n_members", "_pool", "_order", "_counts", "_first"):
+            setattr(copy, name, getattr(self, name))
+        copy._generator = torch.Generator()
+        copy._generator.set_state(self._generator.get_state())
+        copy.register_buffer("values", self.values.clone(), persistent=False)
+        memo[id(self)] = copy
+        return copy
+
+    def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
+        """Draw new members; the mini-batch itself plays no part."""
+        self.values = self._draw().to(self.values.dtype)
+
+    def _draw(self) -> Tensor:
+        shape = (2 * self.n_groups, self.n_members)
+        within = torch.rand(shape, generator=self._generator, dtype=torch.float64)
+        positions = self._order[self._first.unsqueeze(1) + (within * self._counts.unsqueeze(1)).long()]
+        members = self._pool.index_select(0, positions.flatten().to(self._pool.device))
+        return members.view(2, self.n_groups, self.n_members, *self._pool.shape[1:])

@@ -199,13 +199,8 @@ class SecantPass:
         logits = torch.mv(self.arrays.layers[-1].row_values, self.network.top)
         return logits if bias is None else logits.add_(bias)
 
-    @property
-    def attributions(self) -> Tensor:
-        """The attributions (groups, n, columns); valid between `compare` and `pull`."""
-        return self.arrays.attributions
-
-    def compare(self) -> Comparison:
-        """Multiply the secants down to the inputs, then normalise and compare the groups."""
+    def attribute(self) -> Tensor:
+        """Multiply the secants down to the inputs, and return the attributions (groups, n, columns)."""
         weights, arrays, layers = self.network.weights, self.arrays, self.arrays.layers
         upper = self.top
         for index in range(len(layers) - 1, -1, -1):
@@ -219,23 +214,24 @@ class SecantPass:
         torch.index_select(arrays.cells, 0, arrays.cell_index, out=arrays.flat_deltas)
         torch.sub(arrays.rows, arrays.deltas, out=arrays.deltas)
         torch.mm(arrays.flat_slope, weights[0], out=arrays.flat_attributions)
-        arrays.attributions.mul_(arrays.deltas)
-        return compare(arrays.comparison, self.rule.norm, self.rule.eps)
+        return arrays.attributions.mul_(arrays.deltas)
 
-    def pull(
-        self,
-        comparison: Comparison,
-        d_disparity: Tensor,
-        d_logits: Tensor | None = None,
-        d_attributions: Tensor | None = None,
-    ) -> Gradient:
-        """Return the parameter gradient, given the gradients of the disparities (n,) and logits (n + plain,).
+    def compare(self) -> Comparison:
+        """Compute the attributions, normalise them, and compare the groups."""
+        self.attribute()
+        return compare(self.arrays.comparison, self.rule.norm, self.rule.eps)
 
-        `d_attributions` (groups, n, columns) is the gradient of another term of the attributions.
-        """
+    def pull(self, comparison: Comparison, d_disparity: Tensor, d_logits: Tensor | None = None) -> Gradient:
+        """Return the parameter gradient, given those of the disparities (n,) and logits (n + plain,)."""
         pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
-        if d_attributions is not None:
-            pulled.add_(d_attributions)
+        return self._pull_attributions(pulled, d_logits)
+
+    def pull_attributions(self, d_attributions: Tensor, d_logits: Tensor | None = None) -> Gradient:
+        """Return the parameter gradient, given those of the attributions (groups, n, columns) and logits."""
+        return self._pull_attributions(self.arrays.comparison.work.copy_(d_attributions), d_logits)
+
+    def _pull_attributions(self, pulled: Tensor, d_logits: Tensor | None) -> Gradient:
+        """Pull the gradient in `work`, which is overwritten."""
         pulled.mul_(self.arrays.deltas)
         d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
         d_biases = self._pull_nodes(d_secants, d_logits, d_weights)

@@ -16,7 +16,6 @@ from torch.nn.functional import one_hot
 
 from gcig.core import disparity
 from gcig.core.attribution import MAX_BYTES
-from gcig.core.batch import TrainingRows
 from gcig.core.definition import EPS, Definition
 from gcig.core.integration import Integration, training_integration
 from gcig.core.memory import (
@@ -32,8 +31,7 @@ from gcig.core.memory import (
 from gcig.core.modules import Score, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
-from gcig.core.references import GroupBaselines, indicator
-from gcig.engine.objective import weigh_members
+from gcig.core.references import GroupBaselines, GroupMembers, indicator
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
 from gcig.losses.objective import fused_penalty
@@ -94,6 +92,14 @@ def label_members(
     return members if sample_weight is None else members * sample_weight.to(dtype).unsqueeze(1)
 
 
+def weigh_members(members: Tensor, share: float) -> Tensor:
+    """Return each row's weight in the sum of the means of (n, means), each mean counted `share` times."""
+    inverse = members.sum(0).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
+    # An empty mean has a huge inverse; multiplied by `share` first it could overflow, and infinity times no
+    # row is NaN.
+    return torch.mv(members, inverse).mul_(share)
+
+
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
     """Return the positions of a random part of each label's rows, rounded up so that no label is lost.
 
@@ -115,8 +121,11 @@ class GCIGPenalty(nn.Module):
 
     Parameters
     ----------
-    baselines : GroupBaselines
-        The reference points; part of the penalty's ``state_dict``.
+    references : GroupBaselines or GroupMembers
+        The reference points: the mean of each cell, or members of it, over which attributions are averaged.
+    origin : Tensor of shape (columns,), optional
+        The original column of each input column; attributions are summed over the columns of one original
+        column before they are compared. By default the columns are compared as they are.
     norm : {"l1", "l2"}
         The norm by which attributions are divided.
     rule, n_steps : str, int or "auto"
@@ -160,11 +169,13 @@ class GCIGPenalty(nn.Module):
     """
 
     n_undefined: Tensor
+    origin: Tensor | None
 
     def __init__(
         self,
-        baselines: GroupBaselines,
+        references: GroupBaselines | GroupMembers,
         *,
+        origin: Tensor | None = None,
         norm: str = "l1",
         rule: str = "auto",
         n_steps: int | str = "auto",
@@ -183,14 +194,16 @@ class GCIGPenalty(nn.Module):
             norm=norm,
             rule=rule,
             n_steps=n_steps,
-            columns="raw",
+            columns="raw" if origin is None else "original",
             label_weights=label_weights,
             eps=eps,
             rows=rows,
             every=every,
             pairs=pairs,
         )
-        self.baselines = baselines
+        self.references = references
+        self.register_buffer("origin", origin, persistent=False)
+        self.n_columns = None if origin is None else int(origin.max()) + 1
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
         self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64))
         self.scratch = Scratch()
@@ -213,6 +226,7 @@ class GCIGPenalty(nn.Module):
         y: Tensor,
         groups: Tensor | None = None,
         sample_weight: Tensor | None = None,
+        attributions: Tensor | None = None,
     ) -> Tensor:
         """Return the penalty of a mini-batch.
 
@@ -224,14 +238,19 @@ class GCIGPenalty(nn.Module):
         y : Tensor of shape (n,)
             Labels, 0 or 1.
         groups : Tensor of shape (n,), optional
-            If given, the moving averages of the baselines are updated first, as in Algorithm 1.
+            If given, the references are updated first: moving averages follow the mini-batch, as in
+            Algorithm 1; members are drawn anew.
         sample_weight : Tensor of shape (n,), optional
-            The weight of each row in its label's mean; the baselines are not weighted.
+            The weight of each row in its label's mean; the references are not weighted.
+        attributions : Tensor of shape (groups, n, columns), optional
+            The rows' attributions, if they are known; all rows are then compared.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
+        if attributions is not None:
+            return self.value(attributions, y, sample_weight)
         if groups is not None:
-            self.baselines.update(x, y, groups.long())
+            self.references.update(x, y, groups.long())
         if every > 1 and not untraced(self._is_due)():
             return x.new_zeros(())
         if self.definition.rows < 1:
@@ -240,25 +259,31 @@ class GCIGPenalty(nn.Module):
             sample_weight = None if sample_weight is None else sample_weight[chosen]
         if not len(x):
             return x.new_zeros(())
-        x, baselines = x.detach(), self._compared_baselines().to(x.dtype)
-        fused = fused_penalty(self, module, x, y, baselines, sample_weight)
-        loss = self.readable(module, x, y, baselines, sample_weight) if fused is None else fused
+        x, references = x.detach(), self._compared_references().to(x.dtype)
+        fused = fused_penalty(self, module, x, y, references, sample_weight)
+        loss = self.readable(module, x, y, references, sample_weight) if fused is None else fused
         return loss * every if every > 1 else loss
 
-    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor:
-        """Return the attributions (groups, n, columns) of rows from the baselines of their labels.
+    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
+        """Return the attributions of rows from every reference of their labels.
 
         Parameters
         ----------
         x : Tensor of shape (n, ...)
         y : Tensor of shape (n,)
-        baselines : Tensor of shape (labels, groups, ...)
+        references : Tensor of shape (labels, groups, ...) or (labels, groups, members, ...)
+
+        Returns
+        -------
+        Tensor of shape (groups, n, columns), or (groups x members, n, columns)
         """
+        if references.dim() > x.dim() + 1:
+            references = references.flatten(1, 2)
         integration = self.integration(module, x)
         if is_fusible(integration):
             assert integration.network is not None
-            return cell_secant_attributions(integration.network, x, y, baselines, integration.n_steps)
-        by_group = baselines.transpose(0, 1)
+            return cell_secant_attributions(integration.network, x, y, references, integration.n_steps)
+        by_group = references.transpose(0, 1)
         chunks = plan_chunks(
             integration, by_group, self.max_bytes, self._probe(module, integration, by_group).n_bytes
         )
@@ -267,17 +292,55 @@ class GCIGPenalty(nn.Module):
             module, x, by_group[:, y], integration, chunks, create_graph, self.score
         ).flatten(2)
 
+    def reduce(self, attributions: Tensor) -> Tensor:
+        """Average attributions over members and sum them over blocks, shape (groups, n, columns)."""
+        if self.n_members > 1:
+            attributions = attributions.unflatten(0, (-1, self.n_members)).mean(1)
+        if self.origin is not None and self.n_columns is not None:
+            attributions = disparity.sum_blocks(attributions, self.origin, self.n_columns)
+        return attributions
+
+    def normalise(self, attributions: Tensor) -> Tensor:
+        """Return attributions divided by their norm."""
+        return disparity.normalise(attributions, norm=self.definition.norm, eps=self.definition.eps)
+
+    def value(self, attributions: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label."""
+        norms = vector_norm(attributions.detach(), "l1")
+        if not disparity.all_defined(norms):
+            self.n_undefined = self.n_undefined + (~disparity.defined_rows(norms)).sum()
+        return gcig_loss(
+            self.compare(attributions),
+            norms,
+            lambda defined: self.row_weights(attributions, y, sample_weight, defined),
+        )
+
+    @property
+    def baselines(self) -> GroupBaselines | GroupMembers:
+        """The references, by the paper's name."""
+        return self.references
+
+    @property
+    def n_members(self) -> int:
+        """References per group, over which attributions are averaged."""
+        return getattr(self.references, "n_members", 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each cell has one reference and columns are compared as they are."""
+        return self.n_members == 1 and self.origin is None
+
     def compare(self, attributions: Tensor) -> Tensor:
         """Return the disparity (n,) of attributions (groups, n, columns)."""
         return disparity.disparity(attributions, norm=self.definition.norm, eps=self.definition.eps)
 
     def readable(
-        self, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor, sample_weight: Tensor | None
+        self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor, sample_weight: Tensor | None
     ) -> Tensor:
         """Return the penalty of all rows by autograd: attribute, compare, and average by label."""
         integration = self.integration(module, x)
         compute = self._by_autograd if integration.network is not None else untraced(self._by_autograd)
-        return compute(module, integration, x, y, baselines, sample_weight)
+        return compute(module, integration, x, y, references, sample_weight)
 
     def integration(self, module: nn.Module, x: Tensor) -> Integration:
         """Return how paths are integrated for a module and rows like these."""
@@ -310,22 +373,12 @@ class GCIGPenalty(nn.Module):
         self.n_undefined = self.n_undefined + (~defined).sum()
         return compute(defined)[0]
 
-    def engine_form(self, data: TrainingRows) -> dict[str, Any] | None:
-        """Return the fields of `gcig.engine.objective.EngineForm`; None if the engine cannot compute it."""
-        definition = self.definition
-        if definition.rule not in ("auto", "secant") or not self.fast or self.score is not None:
+    def engine_segments(self, module: nn.Module, x: Tensor) -> int | None:
+        """Return the segments per path if the engine can compute the attributions of a module, else None."""
+        if type(self).attribute is not GCIGPenalty.attribute or self.definition.pairs != "all":
             return None
-        if definition.rows < 1 or definition.every > 1 or definition.pairs != "all":
-            return None
-        n_segments = 1 if definition.n_steps == "auto" else int(definition.n_steps)
-        return {
-            "baselines": self.baselines,
-            "rule": SecantRule(n_segments, definition.norm, definition.eps),
-            "label_share": _LABEL_SHARES[definition.label_weights],
-            "label_members": label_members(
-                data.rows.labels, definition.label_weights, data.weights, data.rows.inputs.dtype
-            ),
-        }
+        integration = self.integration(module, x)
+        return integration.n_steps if is_fusible(integration) else None
 
     def _by_autograd(
         self,
@@ -333,11 +386,13 @@ class GCIGPenalty(nn.Module):
         integration: Integration,
         x: Tensor,
         y: Tensor,
-        baselines: Tensor,
+        references: Tensor,
         sample_weight: Tensor | None,
     ) -> Tensor:
         indicator(y, 2, "y")  # rejects other labels before they are used as indices
-        by_group = baselines.transpose(0, 1)
+        by_group = (
+            references.flatten(1, 2).transpose(0, 1) if self.n_members > 1 else references.transpose(0, 1)
+        )
         probed = self._probe(module, integration, by_group)
         if not (self._warned or torch.compiler.is_compiling()):
             warn_of_kinks(integration, probed.kinked)
@@ -345,14 +400,13 @@ class GCIGPenalty(nn.Module):
         chunks = plan_chunks(integration, by_group, self.max_bytes, probed.n_bytes)
 
         def explain(rows: slice) -> tuple[Tensor, Tensor]:
-            values = self.attribute(module, x[rows], y[rows], baselines)
+            values = self.reduce(self.attribute(module, x[rows], y[rows], references))
             return self.compare(values), vector_norm(values.detach(), "l1")
 
         if len(x) > chunks.rows:
             return untraced(self._in_chunks)(explain, module, x, y, chunks, sample_weight)
-        disparities, norms = explain(slice(0, len(x)))
-        self.n_undefined = self.n_undefined + (~disparity.defined_rows(norms)).sum()
-        return gcig_loss(disparities, norms, lambda defined: self.row_weights(x, y, sample_weight, defined))
+        values = self.reduce(self.attribute(module, x, y, references))
+        return self.value(values, y, sample_weight)
 
     def _in_chunks(
         self,
@@ -375,10 +429,10 @@ class GCIGPenalty(nn.Module):
         return self.over_defined_rows(compute)
 
     def _check(self, x: Tensor, y: Tensor) -> None:
-        expected = self.baselines.values.shape[2:]
+        expected = self.references.values.shape[-(x.dim() - 1) :]
         if x.shape[1:] != expected:
             raise ValueError(
-                f"x must hold rows of the baselines' shape {tuple(expected)}, not {tuple(x.shape[1:])}"
+                f"x must hold rows of the references' shape {tuple(expected)}, not {tuple(x.shape[1:])}"
             )
         if y.shape != x.shape[:1]:
             raise ValueError(f"y must have shape ({len(x)},), one label per row of x, not {tuple(y.shape)}")
@@ -387,9 +441,9 @@ class GCIGPenalty(nn.Module):
         self._n_calls += 1
         return (self._n_calls - 1) % self.definition.every == 0
 
-    def _compared_baselines(self) -> Tensor:
-        """Return the baselines (labels, groups, ...) of the groups that are compared in this call."""
-        values = self.baselines.values
+    def _compared_references(self) -> Tensor:
+        """Return the references (labels, groups, ...) of the groups that are compared in this call."""
+        values = self.references.values
         if self.definition.pairs == "random" and values.shape[1] > 2:
             return values[:, untraced(self._draw_pair)(values.shape[1]).to(values.device)]
         return values

@@ -1,15 +1,16 @@
-"""Training objectives: named, weighted terms of a mini-batch, and the choice of how they are computed.
+"""Training objectives: named, weighted terms of a mini-batch, and the choice of how they are differentiated.
 
-An `Objective` is the definition: what a researcher reads here, in `gcig.losses` and in `gcig.core` is what
-training minimises. `ObjectiveGradient` computes its parameter gradient, by autograd or, much faster for
-layered networks, by the hand-written passes of `gcig.engine`. The engine is used only if every term has a
-form that it knows *and* if it reproduces the terms and their gradient on the first rows, in double
-precision. A term that is changed, replaced or added therefore always changes training.
+An `Objective` is the definition: its terms run in every training step, so whatever a researcher changes,
+replaces or adds takes effect. Only the network's own passes have a fast version: `gcig.engine.network_pass`
+computes logits and attributions of layered networks, and pulls the terms' gradients back to the parameters,
+without a graph. `ObjectiveGradient` is the one place that chooses between it and autograd. It takes the
+engine only if the penalties keep their own `attribute`, and if engine and autograd agree on the first
+mini-batch, in double precision.
 """
 
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,17 +20,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.batch import TrainingRows
 from gcig.core.disparity import defined_rows
 from gcig.core.memory import plan_chunks
 from gcig.core.modules import logits, untraced
 from gcig.core.numerics import vector_norm
-from gcig.engine.objective import EngineForm, ObjectiveEngine
+from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
 from gcig.losses.columns import column_shortfall
 
 __all__ = [
+    "AttributeTerm",
     "ColumnTerm",
+    "ConsistencyTerm",
     "MiniBatch",
     "Objective",
     "ObjectiveGradient",
@@ -44,7 +46,7 @@ _CHECKED_ROWS = 32
 _TOLERANCE = 1e-5  # relative, in double precision; rounding is below 1e-9, any edit of a formula above
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class MiniBatch:
     """One mini-batch as the terms of an objective see it.
 
@@ -52,13 +54,20 @@ class MiniBatch:
     ----------
     module : nn.Module
         The network in training, (n, ...) -> one logit per row.
-    inputs : Tensor of shape (n, ...)
+    inputs : Tensor of shape (n + extra, ...)
+        The rows, then synthetic points that are only predicted.
     labels, groups : Tensor of shape (n,)
-        Integer codes.
-    targets : Tensor of shape (n,)
+        Integer codes of the rows.
+    targets : Tensor of shape (n + extra,)
         Labels as floats, or a teacher's probabilities.
-    weights : Tensor of shape (n,), optional
-        The weight of each row.
+    weights : Tensor of shape (n + extra,), optional
+        The weight of each point in the cross-entropy.
+    pairs : Tensor of shape (2, k), optional
+        Positions of rows, and of copies that differ from them in the protected columns alone.
+    pair_limits : Tensor of shape (k,), optional
+        How far the teacher's logits of each pair are apart.
+    n_explained : int
+        The first rows, whose attributions are compared.
     """
 
     module: nn.Module
@@ -67,50 +76,68 @@ class MiniBatch:
     groups: Tensor
     targets: Tensor
     weights: Tensor | None = None
+    pairs: Tensor | None = None
+    pair_limits: Tensor | None = None
+    n_explained: int = 0
+    known: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @cached_property
     def logits(self) -> Tensor:
-        """The network's outputs, shape (n,); computed once for all terms."""
+        """The network's outputs, shape (n + extra,); computed once for all terms."""
         return logits(self.module, self.inputs)
 
-    def first(self, share: float) -> "MiniBatch":
-        """Return the first `share` of the rows: a random part, since batches are in random order."""
-        count = math.ceil(share * len(self.inputs))
-        weights = None if self.weights is None else self.weights[:count]
-        return MiniBatch(
-            self.module,
-            self.inputs[:count],
-            self.labels[:count],
-            self.groups[:count],
-            self.targets[:count],
-            weights,
-        )
+    @property
+    def row_logits(self) -> Tensor:
+        """The outputs of the rows alone, shape (n,)."""
+        return self.logits[: len(self.labels)]
 
+    @property
+    def row_weights(self) -> Tensor | None:
+        """The weights of the rows alone, shape (n,)."""
+        return None if self.weights is None else self.weights[: len(self.labels)]
 
-class Term(Protocol):
-    """A differentiable function of a mini-batch.
-
-    A term may also have a method ``engine_form(data)`` that returns the fields of
-    `gcig.engine.objective.EngineForm` which compute the same by hand.
-    """
-
-    def __call__(self, batch: MiniBatch) -> Tensor:
-        """Return the value of the term, a scalar."""
-        ...
+    def attributions(self, penalty: "Penalty") -> Tensor:
+        """Return the attributions (groups, explained, columns) of a penalty; computed once for all terms."""
+        if id(penalty) not in self.known:
+            x, y = self.inputs[: self.n_explained], self.labels[: self.n_explained]
+            values = penalty.references.values.to(x.dtype)
+            self.known[id(penalty)] = penalty.reduce(penalty.attribute(self.module, x, y, values))
+        return self.known[id(penalty)]
 
 
 class Penalty(Protocol):
     """The interface of `gcig.losses.gcig.GCIGPenalty` that terms use."""
 
-    baselines: Any
+    @property
+    def references(self) -> Any:
+        """`GroupBaselines` or `GroupMembers`: ``values``, and ``update`` with a mini-batch."""
+        ...
 
     def __call__(
-        self, module: nn.Module, x: Tensor, y: Tensor, *, sample_weight: Tensor | None = None
+        self,
+        module: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        *,
+        sample_weight: Tensor | None = None,
+        attributions: Tensor | None = None,
     ) -> Tensor: ...
 
-    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor) -> Tensor: ...
+    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor: ...
 
-    def engine_form(self, data: TrainingRows) -> dict[str, Any] | None: ...
+    def reduce(self, attributions: Tensor) -> Tensor: ...
+
+    def normalise(self, attributions: Tensor) -> Tensor: ...
+
+    def engine_segments(self, module: nn.Module, x: Tensor) -> int | None: ...
+
+
+class Term(Protocol):
+    """A differentiable function of a mini-batch."""
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the value of the term, a scalar."""
+        ...
 
 
 class PredictionTerm:
@@ -119,28 +146,6 @@ class PredictionTerm:
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the weighted mean cross-entropy."""
         return binary_cross_entropy_with_logits(batch.logits, batch.targets, weight=batch.weights)
-
-    def engine_form(self, data: TrainingRows) -> dict[str, Any]:  # noqa: ARG002 (one interface)
-        """Return nothing: the engine always computes the cross-entropy."""
-        return {}
-
-
-@dataclass(frozen=True)
-class ReasonTerm:
-    """A GCIG penalty on the first `share` of each mini-batch."""
-
-    penalty: Penalty
-    share: float = 1.0
-
-    def __call__(self, batch: MiniBatch) -> Tensor:
-        """Return the penalty, with the baselines as they are."""
-        few = batch.first(self.share)
-        return self.penalty(few.module, few.inputs, few.labels, sample_weight=few.weights)
-
-    def engine_form(self, data: TrainingRows) -> dict[str, Any] | None:
-        """Return the penalty's form."""
-        form = self.penalty.engine_form(data)
-        return None if form is None else {**form, "share": self.share}
 
 
 @dataclass(frozen=True)
@@ -151,35 +156,78 @@ class OutcomeTerm:
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the gap between the groups' rates."""
-        value: Tensor = self.loss(batch.logits, batch.labels, batch.groups, sample_weight=batch.weights)
+        value: Tensor = self.loss(
+            batch.row_logits, batch.labels, batch.groups, sample_weight=batch.row_weights
+        )
         return value
 
-    def engine_form(self, data: TrainingRows) -> dict[str, Any]:
-        """Return the membership of all rows in the rates."""
-        rows = data.rows
-        membership = self.loss.membership(rows.labels, rows.groups, sample_weight=data.weights)
-        return {"outcome_members": membership.flatten(0, 1).T}
+
+class AttributeTerm:
+    """The excess effect of the protected columns: how much more they move the logit than the teacher's.
+
+    Equalized odds can be bought with the protected attribute itself. The term is zero as long as exchanging
+    it changes a prediction no more than it changes the teacher's.
+    """
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the mean excess over the pairs; zero if there are none."""
+        if batch.pairs is None or batch.pair_limits is None:
+            return batch.logits.new_zeros(())
+        rows, copies = batch.logits[batch.pairs]
+        excess: Tensor = ((rows - copies).abs() - batch.pair_limits).clamp_min(0)
+        return excess.mean()
+
+
+@dataclass(frozen=True)
+class ReasonTerm:
+    """A GCIG penalty on the explained rows."""
+
+    penalty: Penalty
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the penalty, with the references as they are."""
+        count, weights = batch.n_explained, batch.row_weights
+        return self.penalty(
+            batch.module,
+            batch.inputs[:count],
+            batch.labels[:count],
+            sample_weight=None if weights is None else weights[:count],
+            attributions=batch.attributions(self.penalty),
+        )
+
+
+@dataclass(frozen=True)
+class ConsistencyTerm:
+    r"""The distance between explanations relative to a cell's mean and to its members.
+
+    A network can be made to reason alike relative to the mean of a cell, a point that nobody occupies, and
+    not relative to real people. The term is the mean over rows and groups of :math:`\|p_{mean} -
+    p_{members}\|_2` of the normalised attributions. It changes the explanation relative to the mean; that
+    relative to the members is held fixed.
+    """
+
+    mean: Penalty
+    members: Penalty
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the mean distance."""
+        point = self.mean.normalise(batch.attributions(self.mean))
+        people = self.members.normalise(batch.attributions(self.members)).detach()
+        return vector_norm(point - people, "l2").mean()
 
 
 @dataclass(frozen=True)
 class ColumnTerm:
-    """The shortfall of effective columns under `least`, on the rows that a penalty explains."""
+    """The shortfall of effective columns under `least`."""
 
     penalty: Penalty
     least: float
-    share: float = 1.0
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the shortfall over the rows that have attributions."""
-        few = batch.first(self.share)
-        baselines = self.penalty.baselines.values.to(few.inputs.dtype)
-        values = self.penalty.attribute(few.module, few.inputs, few.labels, baselines)
+        values = batch.attributions(self.penalty)
         defined = defined_rows(vector_norm(values.detach(), "l1"))
-        return column_shortfall(values[:, defined] if bool(defined.any()) else values, self.least)
-
-    def engine_form(self, data: TrainingRows) -> dict[str, Any]:  # noqa: ARG002 (one interface)
-        """Return the least number of columns."""
-        return {"least_columns": self.least}
+        return column_shortfall(values if bool(defined.all()) else values[:, defined], self.least)
 
 
 @dataclass(frozen=True)
@@ -194,10 +242,10 @@ class Objective:
 
     Examples
     --------
-    >>> squared = Objective({"prediction": PredictionTerm()}).with_term(
+    >>> larger = Objective({"prediction": PredictionTerm()}).with_term(
     ...     "logit_size", lambda batch: batch.logits.square().mean(), weight=0.1
     ... )
-    >>> squared.terms.keys(), squared.weights
+    >>> larger.terms.keys(), larger.weights
     (dict_keys(['prediction', 'logit_size']), {'logit_size': 0.1})
     """
 
@@ -228,6 +276,13 @@ class Objective:
         weights = dict(self.weights) if weight is None else {**self.weights, name: float(weight)}
         return replace(self, terms={**self.terms, name: term}, weights=weights)
 
+    @property
+    def penalties(self) -> list[Penalty]:
+        """The penalties whose attributions the terms need, each once."""
+        parts = [part for term in self.terms.values() for part in getattr(term, "__dict__", {}).values()]
+        found = {id(part): part for part in parts if hasattr(part, "engine_segments")}
+        return list(found.values())
+
     def __call__(self, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
         """Return the value of each term with a weight, and their weighted sum as ``"total"``.
 
@@ -236,8 +291,8 @@ class Objective:
         """
         weights = {"prediction": 1.0, **weights, **self.weights}
         values = {name: term(batch) for name, term in self.terms.items() if weights.get(name)}
-        total = sum((weights[name] * value for name, value in values.items()), start=torch.zeros(()))
-        return {**values, "total": total}
+        shares = [value if weights[name] == 1 else weights[name] * value for name, value in values.items()]
+        return {**values, "total": sum(shares[1:], start=shares[0])}
 
 
 class ObjectiveGradient:
@@ -248,15 +303,14 @@ class ObjectiveGradient:
     objective : Objective
     network : nn.Module
         Its parameters must have gradients to write to (see `gcig.engine.optimizer.flat_parameters`).
-    data : TrainingRows
-        All training rows.
-    n_groups : int
-    references : GroupBaselines, optional
-        Moving averages that each mini-batch updates before the terms are computed (Algorithm 1).
+    make_batch : callable
+        Maps positions of training rows to their `MiniBatch`.
+    weights : mapping of term to weight
+        Weights of the terms that training uses, for the comparison of the engine with autograd.
 
     Attributes
     ----------
-    engine : ObjectiveEngine or None
+    engine : NetworkPass or None
         None if autograd computes the gradient.
     """
 
@@ -264,99 +318,117 @@ class ObjectiveGradient:
         self,
         objective: Objective,
         network: nn.Module,
-        data: TrainingRows,
-        n_groups: int,
-        references: Any = None,
+        make_batch: Callable[[Tensor], MiniBatch],
+        n_rows: int,
     ) -> None:
-        self.objective, self.network, self.data = objective, network, data
-        self.references = references
-        self.engine = _choose_engine(objective, network, data, n_groups)
+        self.objective, self.network, self.make_batch = objective, network, make_batch
+        self.penalties = objective.penalties
+        self.engine = self._choose_engine(n_rows)
 
     def __call__(self, rows: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
-        """Update the references, write the gradient of a mini-batch, and return its terms, detached."""
-        update = self.references is not None
-        if self.engine is not None:
-            terms = self.engine(rows, weights)
-            if terms is not None:
-                return terms
-            update = False  # done by the engine, before it found a row without attributions
-        batch = _mini_batch(self.network, self.data, rows)
-        if update:
-            self.references.update(batch.inputs, batch.labels, batch.groups)
-        for parameter in self.network.parameters():
-            if parameter.grad is not None:
-                parameter.grad.zero_()
-        terms = self.objective(batch, weights)
-        terms["total"].backward()
+        """Update the references, write the gradient of a mini-batch, and return its terms, detached.
+
+        The references follow the mini-batch before the terms are computed (Algorithm 1).
+        """
+        batch = self.make_batch(rows)
+        n = len(batch.labels)
+        for penalty in self.penalties:
+            penalty.references.update(batch.inputs[:n], batch.labels, batch.groups)
+        if self.engine is None:
+            terms = _by_autograd(self.objective, batch, weights)
+        else:
+            terms = _by_engine(self.objective, batch, weights, self.penalties, self.engine)
         return {name: value.detach() for name, value in terms.items()}
 
-
-def _mini_batch(network: nn.Module, data: TrainingRows, rows: Tensor) -> MiniBatch:
-    of_rows = data.rows[rows]
-    weights = None if data.weights is None else data.weights[rows]
-    targets = data.targets[rows].to(of_rows.inputs.dtype)
-    return MiniBatch(network, of_rows.inputs, of_rows.labels, of_rows.groups, targets, weights)
-
-
-def _choose_engine(
-    objective: Objective, network: nn.Module, data: TrainingRows, n_groups: int
-) -> ObjectiveEngine | None:
-    """Return the engine for an objective if it knows all terms and reproduces them on the first rows."""
-    form = _engine_form(objective, data)
-    if form is None or not ObjectiveEngine.applies(network, form, data):
-        return None
-    if not _reproduces(objective, network, data, n_groups):
-        return None
-    return ObjectiveEngine(network, form, data, n_groups)
-
-
-def _engine_form(objective: Objective, data: TrainingRows) -> EngineForm | None:
-    fields: dict[str, Any] = {}
-    if objective.weights or "prediction" not in objective.terms:
-        return None
-    for term in objective.terms.values():
-        form = getattr(term, "engine_form", None)
-        if form is None:
+    def _choose_engine(self, n_rows: int) -> NetworkPass | None:
+        rows = torch.arange(min(_CHECKED_ROWS, n_rows)) * n_rows // min(_CHECKED_ROWS, n_rows)
+        batch = self.make_batch(rows.to(next(self.network.parameters()).device))
+        if not NetworkPass.applies(self.network, batch.inputs, explains=bool(self.penalties)):
             return None
-        part = form(data)
-        if part is None:
+        segments = {penalty.engine_segments(self.network, batch.inputs) for penalty in self.penalties}
+        if len(segments) > 1 or None in segments:
             return None
-        fields |= part
-    return EngineForm(**fields)
+        n_segments = next(iter(segments), 1) or 1
+        if not _engine_agrees(self.objective, batch, n_segments):
+            return None
+        return NetworkPass(self.network, n_segments)
 
 
-def _reproduces(objective: Objective, network: nn.Module, data: TrainingRows, n_groups: int) -> bool:
-    """Compare the engine with the readable terms, in double precision on a few rows, all weights one."""
-    rows = torch.arange(min(_CHECKED_ROWS, len(data)), device=data.rows.inputs.device)
-    few = data.rows.spread(_CHECKED_ROWS)
-    positions = rows * len(data) // len(rows)
-    weights = None if data.weights is None else data.weights[positions].double()
-    data = TrainingRows(replace(few, inputs=few.inputs.double()), data.targets[positions].double(), weights)
-    copies = deepcopy((objective, network))
-    objective, network = copies[0], copies[1].double()
-    for term in objective.terms.values():
-        for part in vars(term).values() if hasattr(term, "__dict__") else ():
-            if isinstance(part, nn.Module):
-                part.double()
+def _by_autograd(objective: Objective, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    for parameter in batch.module.parameters():
+        if parameter.grad is not None:
+            parameter.grad.zero_()
+    terms = objective(batch, weights)
+    terms["total"].backward()
+    return terms
+
+
+def _by_engine(
+    objective: Objective,
+    batch: MiniBatch,
+    weights: Mapping[str, float],
+    penalties: list[Penalty],
+    engine: NetworkPass,
+) -> dict[str, Tensor]:
+    """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
+    explains = bool(penalties) and any(weights.get(name) for name in _REASONS)
+    attributions: Tensor | None = None
+    if explains:
+        references = [penalty.references.values.to(batch.inputs.dtype) for penalty in penalties]
+        flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in references]
+        scores, attributions = engine.explain(
+            batch.inputs,
+            batch.labels[: batch.n_explained],
+            flat[0] if len(flat) == 1 else torch.cat(flat, dim=1),
+        )
+        attributions.requires_grad_()
+        parts = attributions.split([each.shape[1] for each in flat])
+        for penalty, part in zip(penalties, parts, strict=True):
+            batch.known[id(penalty)] = penalty.reduce(part)
+    else:
+        scores = engine.predict(batch.inputs)
+    batch.__dict__["logits"] = scores.requires_grad_()
+    terms = objective(batch, weights)
+    leaves = [scores] if attributions is None else [scores, attributions]
+    gradients = torch.autograd.grad(terms["total"], leaves, allow_unused=True, materialize_grads=True)
+    if attributions is not None:
+        attributions.requires_grad_(False)
+    engine.pull(*gradients)
+    return terms
+
+
+_REASONS = ("gcig", "gcig_members", "consistency", "column_shortfall")
+
+
+def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> bool:
+    """Compare the engine with autograd in double precision on a mini-batch, all terms counted once."""
+    objective, network = deepcopy((objective, batch.module))
+    network.double()
+    for penalty in objective.penalties:
+        if isinstance(penalty, nn.Module):
+            penalty.double()
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    form = _engine_form(objective, data)
-    assert form is not None
-    every_weight = dict.fromkeys(objective.terms, 1.0)
-    if form.least_columns is not None:  # above what there is, or the term would be zero on both sides
-        form = replace(form, least_columns=2.0 * few.inputs.shape[1])
-        objective = objective.with_term(
-            "column_shortfall",
-            replace(objective.terms["column_shortfall"], least=form.least_columns),  # type: ignore[type-var]
+
+    def copy() -> MiniBatch:
+        return MiniBatch(
+            network,
+            batch.inputs.double(),
+            batch.labels,
+            batch.groups,
+            batch.targets.double(),
+            None if batch.weights is None else batch.weights.double(),
+            batch.pairs,
+            None if batch.pair_limits is None else batch.pair_limits.double(),
+            batch.n_explained,
         )
-    found = ObjectiveEngine(network, replace(form), data, n_groups)(rows, every_weight)
-    if found is None:  # a row without attributions: nothing can be compared on these rows
-        return True
-    by_hand = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
-    network.zero_grad(set_to_none=False)
-    expected = objective(_mini_batch(network, data, rows), every_weight)
-    expected["total"].backward()
-    by_autograd = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+    weights = dict.fromkeys(objective.terms, 1.0)
+    expected = _by_autograd(objective, copy(), weights)
+    by_autograd = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
+    engine = NetworkPass(network, n_segments)
+    found = _by_engine(objective, copy(), weights, objective.penalties, engine)
+    by_hand = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     return _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
 
 
@@ -384,13 +456,13 @@ def fused_penalty(
 ) -> Tensor | None:
     """Return the engine's value of a `gcig.GCIGPenalty`, or None if autograd has to compute it.
 
-    The engine applies to layered networks, and only if it reproduces the penalty's own `attribute` and
-    `compare` on a few rows. Under ``torch.compile`` the readable penalty is better code if all rows fit in
-    memory.
+    The engine applies to layered networks with one reference per cell and raw columns, and only if it
+    reproduces the penalty's readable value on a few rows. Under ``torch.compile`` the readable penalty is
+    better code if all rows fit in memory.
     """
     integration = penalty.integration(module, x)
     network = integration.network
-    if network is None or network.n_hidden == 0 or integration.rule != "secant":
+    if network is None or network.n_hidden == 0 or integration.rule != "secant" or not penalty.is_plain:
         return None
     by_group = baselines.transpose(0, 1)
     if torch.compiler.is_compiling() and len(x) <= plan_chunks(integration, by_group, penalty.max_bytes).rows:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
@@ -23,7 +24,7 @@ from gcig._validation import (
     warn_if_sensitive_in,
 )
 from gcig._warnings import warn_caller
-from gcig.core.batch import GroupedBatch
+from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.data.splitting import hold_out
 
 __all__ = ["CheckedTable", "TrainingData", "check_table", "require_groups", "training_data"]
@@ -54,11 +55,14 @@ class TrainingData:
     weights : Tensor or None
         Weights of the training rows, with mean one.
     n_groups : int
+    table : DataFrame
+        The training rows as the user gave them.
 
     Examples
     --------
     >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
-    >>> len(TrainingData(rows, training=rows, validation=None, weights=None, n_groups=2).training)
+    >>> data = TrainingData(rows, training=rows, validation=None, weights=None, n_groups=2, table=pd.DataFrame())
+    >>> len(data.rows)
     2
     """
 
@@ -67,6 +71,12 @@ class TrainingData:
     validation: GroupedBatch | None
     weights: Tensor | None
     n_groups: int
+    table: pd.DataFrame
+
+    @property
+    def rows(self) -> TrainingRows:
+        """The training rows with their labels as targets."""
+        return TrainingRows(self.training, self.training.labels, self.weights)
 
 
 def check_table(
@@ -163,6 +173,7 @@ def training_data(
         validation=rows[torch.from_numpy(held_out).to(device)] if len(held_out) else None,
         weights=weights,
         n_groups=len(table.groups.names),
+        table=table.frame.iloc[kept],
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from gcig.methods.base import NetworkClassifier
+from gcig.methods.fairx.selection import make_held_out
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import train_fairly
 from gcig.methods.network_parameters import CLIP_NORM
@@ -44,11 +45,10 @@ class UnconstrainedClassifier(NetworkClassifier):
         )
         trained = train_fairly(
             network,
-            data.training,
+            data.rows,
             settings,
             generator=generator,
-            weights=data.weights,
-            validation=data.validation,
             n_groups=data.n_groups,
+            held_out=make_held_out(data, settings, self.encoder_.origin_),
         )
         return trained.outcome

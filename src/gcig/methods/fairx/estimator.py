@@ -4,15 +4,17 @@ import math
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gcig._validation import InputError
+from gcig.adapters import adapt
+from gcig.core.batch import TrainingRows
 from gcig.core.definition import Definition
-from gcig.core.modules import evaluating, logits
-from gcig.core.one_hot_gauge import OneHotGauge
+from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.guards import (
@@ -27,7 +29,8 @@ from gcig.methods.fairx.guards import (
     warn_of_columns,
     warn_of_limits,
 )
-from gcig.methods.fairx.selection import decision_cut, measure
+from gcig.methods.fairx.paper import train_as_published
+from gcig.methods.fairx.selection import decision_cut, measure, measured_rows
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
 from gcig.methods.network_parameters import CLIP_NORM
@@ -122,13 +125,26 @@ class FairXClassifier(NetworkClassifier):
         published algorithm, for which `early_stopping`, `patience`, `validation_fraction`, `max_auc_drop` and
         bounds do not apply.""",
     )
+    references: str = parameter(
+        default="both",
+        rule=one_of("mean", "members", "both"),
+        doc="""Whose typical member a row is compared with in the GCIG term: the ``"mean"`` of each label
+        and group (the paper's), ``"members"`` drawn from them, or ``"both"``, which also keeps the two
+        explanations consistent.""",
+    )
+    teacher: Any = parameter(
+        default=None,
+        rule=Rule("a fitted classifier or None", lambda value: value is None or not isinstance(value, type)),
+        doc="""A fitted model whose predictions are kept: anything that `gcig.adapt` takes. None trains the
+        same network without fairness terms first.""",
+    )
     lambda_ig: float = parameter(
-        default=0.5,
+        default=0.2,
         rule=NON_NEGATIVE,
         doc="""Weight of the GCIG term. Distillation raises it from zero, and reduces it once the term has
         reached its target and costs AUC.""",
     )
-    lambda_fair: float = parameter(default=0.15, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
+    lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
     outcome: str = parameter(
         default="equalized_odds",
         rule=one_of(*OUTCOME_LOSSES),
@@ -147,7 +163,7 @@ class FairXClassifier(NetworkClassifier):
         positive rates) in place of a weight.""",
     )
     max_auc_drop: float = parameter(
-        default=0.015,
+        default=0.013,
         rule=number("a number >= 0", lambda value: value >= 0),
         doc="""How much AUC may be lost against the teacher, by its own probabilities and by the labels of the
         held-out set. Weights are lowered before that.""",
@@ -181,7 +197,27 @@ class FairXClassifier(NetworkClassifier):
     @property
     def definition_(self) -> Definition:
         """The definition of GCIG that the network is trained with."""
-        return replace(self.definition or _DEFINITION, columns="raw", label_weights="sum")
+        columns = "raw" if self.strategy == "paper" else "original"
+        return replace(self.definition or _DEFINITION, columns=columns, label_weights="sum")
+
+    def build_objective(self, objective: Objective) -> Objective:
+        """Return the objective that the student is trained on; override it to replace or add terms.
+
+        Parameters
+        ----------
+        objective : Objective
+            The default terms: ``"prediction"``, ``"outcome"``, ``"gcig"`` (relative to means),
+            ``"gcig_members"``, ``"consistency"``, ``"column_shortfall"`` and ``"attribute"``, as far as
+            they are used.
+
+        Examples
+        --------
+        >>> class SmallLogits(FairXClassifier):
+        ...     def build_objective(self, objective):
+        ...         return objective.with_term("size", lambda batch: batch.logits.square().mean(),
+        weight=0.01)
+        """
+        return objective
 
     @property
     def changes_(self) -> pd.DataFrame:
@@ -189,7 +225,10 @@ class FairXClassifier(NetworkClassifier):
         check_is_fitted(self)
         if self.diverged_:
             raise InputError("the last fit diverged, and its changes were not measured: fit again first.")
-        names = ["auc", "gcig", "outcome_gap", "columns", "completeness"]
+        names = [
+            *("auc", "log_loss", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
+            *("faithfulness", "attribute_effect", "completeness"),
+        ]
         before = self.given_ or self.plain_
         changes = pd.DataFrame({"before": before, "after": self.validation_}, index=names, dtype=float)
         changes["change"] = changes["after"] - changes["before"]
@@ -229,11 +268,11 @@ class FairXClassifier(NetworkClassifier):
             outcome=self.outcome,
             max_gcig=self.max_gcig,
             max_eo_gap=self.max_eo_gap,
+            references=self.references,
             norm=definition.norm,
             rule=definition.rule,
             n_steps=definition.n_steps,
             penalty_rows=definition.rows,
-            penalty_every=definition.every,
             ema_rate=self.ema_rate,
             max_auc_drop=self.max_auc_drop,
             cut=None if self.threshold == "f1" else logit_of(float(self.threshold)),
@@ -253,17 +292,29 @@ class FairXClassifier(NetworkClassifier):
         continuing = hasattr(self, "module_")  # warm_start
         bringing = self.module is not None and not continuing
         self.given_ = self._measure(network, data, settings)[0] if bringing else {}
-        trained = train_fairly(
-            network,
-            data.training,
-            settings,
-            generator=generator,
-            weights=data.weights,
-            validation=data.validation,
-            n_groups=data.n_groups,
-            trained=True if continuing else None if bringing else False,
-            gauge=self._gauge(data),
-        )
+        held_out = measured_rows(data, settings, self.encoder_.origin_)
+        if self.strategy == "paper":
+            trained = train_as_published(
+                network,
+                data.rows,
+                settings,
+                generator=generator,
+                n_groups=data.n_groups,
+                customise=self.build_objective,
+            )
+        else:
+            trained = train_fairly(
+                network,
+                self._targets(data),
+                settings,
+                generator=generator,
+                n_groups=data.n_groups,
+                origin=held_out.origin,
+                protected=held_out.protected,
+                held_out=None if data.validation is None else held_out,
+                trained=True if continuing else None if bringing else False,
+                customise=self.build_objective,
+            )
         self.weights_ = trained.weights
         self.braked_ = trained.braked
         moved = trained.ema_baselines
@@ -285,20 +336,22 @@ class FairXClassifier(NetworkClassifier):
                 "(lambda_fair) instead."
             )
 
-    def _gauge(self, data: TrainingData) -> OneHotGauge | None:
-        origin = torch.from_numpy(self.encoder_.origin_).to(data.training.inputs.device)
-        return OneHotGauge.of(data.training.inputs, origin) if self.preprocessing == "table" else None
+    def _targets(self, data: TrainingData) -> TrainingRows:
+        """Return the training rows, with the probabilities of a given teacher in place of labels."""
+        if self.teacher is None:
+            return data.rows
+        probabilities = adapt(self.teacher, data.table).predict_proba(data.table)[:, 1]
+        targets = torch.from_numpy(np.asarray(probabilities, dtype=np.float32))
+        return replace(data.rows, targets=targets.to(data.training.inputs.device))
 
     def _measure(
         self, network: nn.Module, data: TrainingData, settings: FairTraining
     ) -> tuple[dict[str, float], Verdict]:
         """Measure a network on the held-out set, or on the training rows if nothing is held out."""
-        rows = data.validation if data.validation is not None else data.training
-        with evaluating(network), torch.no_grad():
-            scores = logits(network, rows.inputs)
-        cut = decision_cut(scores, rows.labels, settings)
-        found = measure(network, rows, data.training, settings, data.n_groups, scores)
-        return found, inspect_predictions(scores, rows.labels, cut=cut)
+        rows = measured_rows(data, settings, self.encoder_.origin_)
+        scores = rows.logits(network)
+        cut = decision_cut(scores, rows.rows.labels, settings)
+        return measure(network, rows, scores), inspect_predictions(scores, rows.rows.labels, cut=cut)
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
         """Set the flags of the trained network, and warn of what is wrong with it."""

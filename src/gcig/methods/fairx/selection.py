@@ -1,69 +1,76 @@
-"""What an epoch is worth on validation rows: early stopping, the brake and the bounds look at it."""
+"""Checkpoint selection: measure each epoch on the held-out set, and keep the best."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.attribution import Attribution, attributions
+from gcig.core.attribution import attributions
 from gcig.core.batch import GroupedBatch
-from gcig.core.disparity import column_shares, defined_rows, disparity, effective_columns
+from gcig.core.columns import find_blocks, protected_columns
+from gcig.core.disparity import column_shares, effective_columns, sum_blocks
 from gcig.core.modules import evaluating, logits
-from gcig.core.numerics import vector_norm
-from gcig.core.references import GroupBaselines
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
+from gcig.methods.fairx.distillation import Teacher
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.teacher import Teacher
 from gcig.methods.fairx.weights import Measured, WeightControl
 from gcig.methods.threshold import best_f1_threshold, logit_of
+from gcig.methods.training_data import TrainingData
+from gcig.metrics.ranking import roc_auc
+from gcig.metrics.reasons import compare_attributions
 from gcig.training.loop import Validation
 
-__all__ = ["Judge", "binary_auc", "decision_cut", "measure"]
+__all__ = [
+    "CheckpointSelector",
+    "HeldOut",
+    "binary_auc",
+    "decision_cut",
+    "make_held_out",
+    "measure",
+    "measured_rows",
+]
 
-_VALIDATION_ROWS = 2048
-_PRICE = 4.0  # of AUC in the criterion: a hundredth costs as much as four of the plain network's unfairness
-_WORTH = {"gcig": 2.0, "outcome": 1.0}  # of what is left of each, in the criterion
-_NOISE = {"gcig": 0.0, "outcome": 0.25}  # the part below which an outcome gap is noise on validation rows
-_SPREAD = 0.2  # of a cell's probabilities, roughly
-
-
-def binary_auc(scores: Tensor, labels: Tensor) -> float:
-    """Area under the ROC curve by ranks, ties counted half; NaN where a class is missing.
-
-    >>> binary_auc(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]))
-    0.75
-    """
-    positive = scores[labels == 1].double().sort().values
-    negative = scores[labels == 0].double().sort().values
-    if not len(positive) or not len(negative):
-        return math.nan
-    below = torch.searchsorted(negative, positive, right=False) + torch.searchsorted(
-        negative, positive, right=True
-    )
-    return float(below.sum()) / (2 * len(positive) * len(negative))
+_EXPLAINED_ROWS = 2048
+_MEMBER_ROWS, _MEMBERS = 256, 16  # rows and members per cell of the estimate relative to members
+_IMPORTANCE_ROWS = 256  # rows of the permutation importance
+_AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
+_TERM_SHARES = {"gcig": 2.0, "outcome": 1.0}  # of what is left of each, in the criterion
+_NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise
+_CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
+# What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
+_TOLERANCE = {"reference_offset": 0.12, "faithfulness": 0.12, "attribute_effect": 0.005}
+_EXCESS_PRICE = 5.0  # of what exceeds it, in the criterion
 
 
 @dataclass(frozen=True)
-class Judge:
-    """What an epoch is worth on validation rows.
+class HeldOut:
+    """The held-out set, and what measurements on it need from the training rows.
 
-    Of a plain network: its AUC. Of one that is taught, utility and fairness: among the epochs that keep to
-    the limits of `WeightControl`, the one with the least of the teacher's GCIG and outcome gap left, plus a
-    price of the AUC that was lost; bounds come before that. An epoch that breaks the limits is worth less
-    than the teacher itself, which is epoch 0.
+    Attributes
+    ----------
+    rows, training : GroupedBatch
+    settings : FairTraining
+    n_groups : int
+    origin : Tensor of shape (columns,)
+        The original column, or dummy block, of each encoded column.
+    protected : Tensor
+        Positions of the encoded columns that reveal the group.
     """
 
     rows: GroupedBatch
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
-    teacher: Teacher | None = None
-    means: GroupBaselines | None = None
-    recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
+    origin: Tensor
+    protected: Tensor
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -73,179 +80,287 @@ class Judge:
 
     @cached_property
     def membership(self) -> Tensor:
-        """Of the validation rows in the cells of the outcome."""
+        """Membership of the rows in the rates of the outcome."""
         loss = OUTCOME_LOSSES[self.settings.outcome](self.n_groups)
         return loss.membership(self.rows.labels, self.rows.groups)
 
     @cached_property
     def outcome_noise(self) -> float:
-        """The gap that a fair network has by chance on so few rows: a smaller one is not worth less."""
+        """The gap that a fair network has by chance on this many rows."""
         inverse = self.membership.sum(-1).clamp_min(1).reciprocal()
-        return float(_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
+        return float(_CELL_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
 
     @cached_property
     def explained(self) -> GroupedBatch:
-        """The validation rows whose reasons are looked at."""
-        return self.rows.spread(_VALIDATION_ROWS)
+        """The rows whose attributions are measured."""
+        return self.rows.spread(_EXPLAINED_ROWS)
 
     @cached_property
-    def references(self) -> Tensor:
-        """The groups' baselines for the rows that are explained: means of the training rows."""
-        means, data = self.means, self.training
-        if means is None:
-            means = GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups)
-        return means.of(self.explained.labels)
+    def means(self) -> Tensor:
+        """The mean of every cell of the training rows, shape (2, groups, ...)."""
+        data = self.training
+        return GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups).values
 
-    @torch.no_grad()
-    def auc(self, network: nn.Module) -> float:
-        """Of a network on the validation rows."""
-        with evaluating(network):
-            return binary_auc(logits(network, self.rows.inputs), self.rows.labels)
+    @cached_property
+    def _members(self) -> tuple[GroupedBatch, Tensor]:
+        """Some rows, and the same members of every cell in each epoch, shape (groups x members, n, ...)."""
+        data, few = self.training, self.rows.spread(_MEMBER_ROWS)
+        pool = GroupMembers(data.inputs, data.labels, data.groups, n_groups=self.n_groups, n_members=_MEMBERS)
+        return few, pool.values.flatten(1, 2).transpose(0, 1)[:, few.labels]
 
-    @torch.no_grad()
-    def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
-        """Measure an epoch, let the weights react, and say what it is worth."""
-        with evaluating(network):
-            scores = logits(network, self.rows.inputs)
-        targets = self.rows.labels.to(scores.dtype)
-        auc = binary_auc(scores, self.rows.labels)
-        metrics = {
-            "val_log_loss": float(binary_cross_entropy_with_logits(scores, targets)),
-            "val_auc": auc,
-            "val_eo_gap": _hard_gap(
-                scores - decision_cut(scores, self.rows.labels, self.settings), self.membership
-            ),
-        }
-        if self.teacher is None:
-            return Validation(-self._smooth(auc)[0], metrics, eligible=epoch >= self.settings.settled)
-        metrics["val_auc_lost"] = self.teacher.auc_lost(network, auc)
-        if self.settings.explains:
-            found = self.explain(network)
-            metrics |= {
-                "val_gcig": found["gcig"],
-                "completeness": found["completeness"],
-                "val_columns": found["columns"],
-            }
-        if self.settings.constrains:
-            metrics["val_outcome"] = float(rate_disparity(scores, self.membership))
-        metrics |= {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
-        measured = self._compare(metrics, self.teacher)
-        criterion = self._criterion(measured, control)
-        control.observe(epoch, measured)
-        return Validation(criterion, metrics)
-
-    def start(self, control: WeightControl) -> float | None:
-        """What the teacher itself is worth, which a network starts as."""
-        if self.teacher is None:
+    @cached_property
+    def _exchanged(self) -> Tensor | None:
+        """The explained rows with the protected columns of a training row of another group."""
+        if not len(self.protected):
             return None
-        found = self.teacher.measured
-        metrics = {
-            "val_auc_lost": 0.0,
-            "val_gcig": found["gcig"],
-            "val_columns": found["columns"],
-            "val_eo_gap": found["outcome_gap"],
-            "val_outcome": found["soft_outcome_gap"],
-        }
-        return self._criterion(self._compare(metrics, self.teacher), control)
-
-    def _compare(self, metrics: Mapping[str, float], teacher: Teacher) -> Measured:
-        """An epoch's metrics against the teacher's."""
-        left = {"gcig": math.inf, "outcome": math.inf}  # terms that are not used have nothing to do
-        if self.settings.explains:
-            left["gcig"] = metrics["val_gcig"] / max(teacher.measured["gcig"], 1e-12)
-        if self.settings.constrains:
-            gap = max(teacher.measured["soft_outcome_gap"], self.outcome_noise)
-            left["outcome"] = metrics["val_outcome"] / gap
-        return Measured(
-            auc_lost=metrics["val_auc_lost"],
-            columns=metrics.get("val_columns", math.inf),
-            values={"gcig": metrics.get("val_gcig", 0.0), "outcome": metrics["val_eo_gap"]},
-            left=left,
-        )
-
-    def _criterion(self, measured: Measured, control: WeightControl) -> float:
-        """Of a taught network; see the class."""
-        limits, values = control.limits, measured.values
-        used = [name for name, part in measured.left.items() if part < math.inf]
-        parts = [_WORTH[name] * max(measured.left[name], _NOISE[name]) for name in used]
-        mean = sum(parts) / sum(_WORTH[name] for name in used) if used else math.inf  # no row has reasons
-        lost, columns, left = self._smooth(measured.auc_lost, measured.columns, mean)
-        columns = min(columns, measured.columns)  # they fall quickly, and are hardly noise
-        if not limits.hold(lost, columns):
-            return 1000 + lost + max(0.0, limits.columns - columns)
-        unmet = [values[name] for name, weight in control.weights.items() if not weight.met(values[name])]
-        return left + _PRICE * max(0.0, lost - limits.small) + 100 * len(unmet) + sum(unmet)
-
-    def _smooth(self, *values: float) -> list[float]:
-        """Means of the last epochs: one epoch's AUC on a few rows is mostly noise."""
-        self.recent.append(values)
-        window = self.recent[-max(1, self.settings.loop.max_epochs // 8) :]
-        return [sum(column) / len(window) for column in zip(*window, strict=True)]
+        rows, data = self.explained, self.training
+        generator = torch.Generator().manual_seed(0)
+        copies = rows.inputs.clone()
+        for group in range(self.n_groups):
+            own = (rows.groups == group).nonzero().flatten()
+            others = (data.groups != group).nonzero().flatten()
+            drawn = others[torch.randint(len(others), (len(own),), generator=generator).to(others.device)]
+            copies[own.unsqueeze(1), self.protected] = data.inputs[drawn][:, self.protected]
+        return copies
 
     @torch.no_grad()
-    def attribute(self, network: nn.Module) -> Attribution:
-        """Of the rows whose reasons are looked at."""
-        return attributions(
-            network,
-            self.explained.inputs,
-            self.references,
-            rule=self.settings.rule,
-            n_steps=self.settings.n_steps,
-            tolerance=1e-2,
-        )
+    def logits(self, network: nn.Module, inputs: Tensor | None = None) -> Tensor:
+        """Return a network's logits of the held-out rows, or of others."""
+        with evaluating(network):
+            return logits(network, self.rows.inputs if inputs is None else inputs)
 
     @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:
-        """GCIG of the validation rows (the reported metric), completeness, and effective columns."""
-        found = self.attribute(network)
-        values = found.values.flatten(2)
-        defined = defined_rows(vector_norm(values, "l1"))
-        value = disparity(values, norm=self.settings.norm)[defined]
+        """Measure GCIG relative to means and members, and the numbers that say whether it can be trusted."""
+        settings, rows = self.settings, self.explained
+        references = self.means.transpose(0, 1)[:, rows.labels]
+        found = attributions(
+            network, rows.inputs, references, rule=settings.rule, n_steps=settings.n_steps, tolerance=1e-2
+        )
+        values = self._sum(found.values)
+        compared = compare_attributions(values, settings.definition)
+        shares = column_shares(values[:, compared.defined])
         return {
-            "gcig": float(value.mean()),
+            "gcig": float(compared.disparity[compared.defined].mean()),
+            "gcig_members": self._gcig_members(network),
             "completeness": float(found.residual.mean()),
-            "columns": effective_columns(column_shares(values[:, defined])),
+            "columns": effective_columns(shares),
+            "reference_offset": self._reference_offset(network),
+            "faithfulness": self._faithfulness(network, shares),
+            "attribute_effect": self._attribute_effect(network),
         }
+
+    def _sum(self, values: Tensor) -> Tensor:
+        if values.dim() > 3 or len(self.origin) != values.shape[-1]:
+            return values.flatten(2)
+        return sum_blocks(values, self.origin, int(self.origin.max()) + 1)
+
+    def _gcig_members(self, network: nn.Module) -> float:
+        """Return GCIG relative to members.
+
+        It includes what the choice of members adds by chance. The members are the same for the teacher and every
+        epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
+        """
+        rows, references = self._members
+        found = attributions(network, rows.inputs, references, rule=self.settings.rule, n_steps=1)
+        values = self._sum(found.values).unflatten(0, (self.n_groups, _MEMBERS)).mean(1)
+        compared = compare_attributions(values, self.settings.definition)
+        return float(compared.disparity[compared.defined].mean())
+
+    def _reference_offset(self, network: nn.Module) -> float:
+        data = self.training.spread(8 * _EXPLAINED_ROWS)
+        scores = self.logits(network, data.inputs)
+        at_means = self.logits(network, self.means.flatten(0, 1))
+        cells = data.labels * self.n_groups + data.groups
+        sums = torch.zeros_like(at_means).index_add_(0, cells, scores)
+        counts = torch.bincount(cells, minlength=len(at_means)).clamp_min(1)
+        return float(((at_means - sums / counts).abs() / scores.std()).mean())
+
+    def _faithfulness(self, network: nn.Module, shares: Tensor) -> float:
+        rows = self.rows.spread(_IMPORTANCE_ROWS).inputs
+        if rows.dim() != 2 or len(shares) < 3:
+            return math.nan
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
+        permuted = rows.repeat(len(shares), 1, 1)
+        for block in range(len(shares)):
+            columns = (self.origin == block).nonzero().flatten()
+            permuted[block][:, columns] = rows[order][:, columns]
+        changed = self.logits(network, permuted.flatten(0, 1)).view(len(shares), -1)
+        importance = (changed - self.logits(network, rows)).abs().mean(1)
+        return float(spearmanr(shares.cpu().numpy(), importance.cpu().numpy()).statistic)
+
+    def _attribute_effect(self, network: nn.Module) -> float:
+        if self._exchanged is None:
+            return math.nan
+        cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
+        before = self.logits(network, self.explained.inputs) >= cut
+        return float((before != (self.logits(network, self._exchanged) >= cut)).double().mean())
+
+
+def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut | None:
+    """Return the held-out set of training data, if a part was held out; `origin` is that of the encoder."""
+    if data.validation is None:
+        return None
+    return _held_out(data, data.validation, settings, origin)
+
+
+def measured_rows(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
+    """Return the held-out set, or the training rows in its place if nothing was held out."""
+    rows = data.training if data.validation is None else data.validation
+    return _held_out(data, rows, settings, origin)
+
+
+def _held_out(
+    data: TrainingData, rows: GroupedBatch, settings: FairTraining, origin: NDArray[np.int64]
+) -> HeldOut:
+    inputs = data.training.inputs
+    encoded = torch.from_numpy(np.asarray(origin)).to(inputs.device)
+    return HeldOut(
+        rows,
+        data.training,
+        settings,
+        data.n_groups,
+        origin=find_blocks(inputs, encoded),
+        protected=protected_columns(inputs, data.training.groups, find_blocks(inputs, encoded)),
+    )
 
 
 @torch.no_grad()
-def measure(
-    network: nn.Module,
-    rows: GroupedBatch,
-    training: GroupedBatch,
-    settings: FairTraining,
-    n_groups: int,
-    scores: Tensor | None = None,
-) -> dict[str, float]:
-    """What a network is like on some rows, whose logits may be known already.
+def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None) -> dict[str, float]:
+    """Measure a network on the held-out set; its logits may be known already.
 
-    AUC, the share of the rows that are decided alike, the outcome gap of decisions and that of probabilities,
-    GCIG, completeness and effective columns.
+    Returns AUC, log loss, the share of rows decided alike, the outcome gap of decisions and of
+    probabilities, GCIG relative to means and members, completeness, effective columns, reference offset,
+    faithfulness and attribute effect.
     """
-    judge = Judge(rows, training, settings, n_groups)
-    if scores is None:
-        with evaluating(network):
-            scores = logits(network, rows.inputs)
-    margins = scores - decision_cut(scores, rows.labels, settings)
+    rows = held_out.rows
+    scores = held_out.logits(network) if scores is None else scores
+    margins = scores - decision_cut(scores, rows.labels, held_out.settings)
     positive = float((margins >= 0).double().mean())
     return {
         "auc": binary_auc(scores, rows.labels),
+        "log_loss": float(binary_cross_entropy_with_logits(scores, rows.labels.to(scores.dtype))),
         "decided_alike": max(positive, 1 - positive),
-        "outcome_gap": _hard_gap(margins, judge.membership),
-        "soft_outcome_gap": float(rate_disparity(scores, judge.membership)),
-        **judge.explain(network),
+        "outcome_gap": _decision_gap(margins, held_out.membership),
+        "soft_outcome_gap": float(rate_disparity(scores, held_out.membership)),
+        **held_out.explain(network),
     }
 
 
 def decision_cut(scores: Tensor, labels: Tensor, settings: FairTraining) -> float:
-    """The logit from which a row is decided positive."""
+    """Return the logit from which a row is decided positive."""
     if settings.cut is not None:
         return settings.cut
     return logit_of(best_f1_threshold(torch.sigmoid(scores.double()), labels))
 
 
-def _hard_gap(scores: Tensor, membership: Tensor) -> float:
-    """Sum over conditions of the largest difference of rates between groups; a row counts from 0 upwards."""
-    rates = (membership @ (scores >= 0).to(membership.dtype)) / membership.sum(-1)
+def binary_auc(scores: Tensor, labels: Tensor) -> float:
+    """Return the AUC of a tensor of scores."""
+    return roc_auc(labels.cpu().numpy(), scores.double().cpu().numpy())
+
+
+def _decision_gap(margins: Tensor, membership: Tensor) -> float:
+    """Return the sum over conditions of the largest difference of decision rates between groups."""
+    rates = (membership @ (margins >= 0).to(membership.dtype)) / membership.sum(-1)
     gaps = rates.nan_to_num(-math.inf).amax(1) - rates.nan_to_num(math.inf).amin(1)
     return float(gaps.clamp(min=0).sum())
+
+
+@dataclass(frozen=True)
+class CheckpointSelector:
+    """Scores each epoch on the held-out set.
+
+    Plain training is scored by AUC. Distillation is scored by what is left of the teacher's GCIG and
+    outcome gap, plus a price of the AUC that was lost and of measurements beyond what is tolerated; bounds
+    come before that. An epoch beyond the limits of `WeightControl` scores worse than the teacher itself,
+    which is epoch 0.
+    """
+
+    held_out: HeldOut
+    teacher: Teacher | None = None
+    recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
+
+    def auc(self, network: nn.Module) -> float:
+        """Return a network's AUC on the held-out set."""
+        return binary_auc(self.held_out.logits(network), self.held_out.rows.labels)
+
+    @torch.no_grad()
+    def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
+        """Measure an epoch, let the weights adapt, and return its score."""
+        settings, rows = self.held_out.settings, self.held_out.rows
+        scores = self.held_out.logits(network)
+        if self.teacher is None:
+            loss = binary_cross_entropy_with_logits(scores, rows.labels.to(scores.dtype))
+            auc = binary_auc(scores, rows.labels)
+            margins = scores - decision_cut(scores, rows.labels, settings)
+            metrics = {
+                "val_log_loss": float(loss),
+                "val_auc": auc,
+                "val_eo_gap": _decision_gap(margins, self.held_out.membership),
+            }
+            return Validation(-self._smooth(auc)[0], metrics, eligible=epoch >= settings.settled)
+        found = measure(network, self.held_out, scores)
+        found["auc_lost"] = self.teacher.auc_lost(network, found["auc"])
+        measured = self._compare(found, self.teacher)
+        criterion = self._criterion(measured, control)
+        weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
+        control.observe(epoch, measured)
+        return Validation(criterion, {**{f"val_{name}": value for name, value in found.items()}, **weights})
+
+    def start(self, control: WeightControl) -> float | None:
+        """Return the score of the teacher, from which the student starts."""
+        if self.teacher is None:
+            return None
+        return self._criterion(
+            self._compare({**self.teacher.measured, "auc_lost": 0.0}, self.teacher), control
+        )
+
+    def _compare(self, found: Mapping[str, float], teacher: Teacher) -> Measured:
+        """Compare an epoch's measurements with the teacher's."""
+        settings, plain = self.held_out.settings, teacher.measured
+        left = {"gcig": math.inf, "outcome": math.inf}  # infinite for terms that are not used
+        if settings.explains:
+            kinds = {"mean": ["gcig"], "members": ["gcig_members"]}.get(
+                settings.references, ["gcig", "gcig_members"]
+            )
+            left["gcig"] = float(np.mean([found[kind] / max(plain[kind], 1e-12) for kind in kinds]))
+        if settings.constrains:
+            gap = max(plain["soft_outcome_gap"], self.held_out.outcome_noise)
+            left["outcome"] = found["soft_outcome_gap"] / gap
+        worse = {
+            "reference_offset": found["reference_offset"] - plain["reference_offset"],
+            "faithfulness": plain["faithfulness"] - found["faithfulness"],
+            "attribute_effect": found["attribute_effect"] - plain["attribute_effect"],
+        }
+        excess = [value - _TOLERANCE[name] for name, value in worse.items() if math.isfinite(value)]
+        return Measured(
+            auc_lost=found["auc_lost"],
+            columns=found["columns"] if settings.explains else math.inf,
+            values={"gcig": found["gcig"], "outcome": found["outcome_gap"]},
+            left=left,
+            excess=sum(max(0.0, value) for value in excess) if settings.references == "both" else 0.0,
+        )
+
+    def _criterion(self, measured: Measured, control: WeightControl) -> float:
+        """Return the score of a student; see the class."""
+        limits, values = control.limits, measured.values
+        used = [name for name, part in measured.left.items() if part < math.inf]
+        parts = [_TERM_SHARES[name] * max(measured.left[name], _NOISE_SHARES[name]) for name in used]
+        mean = sum(parts) / sum(_TERM_SHARES[name] for name in used) if used else math.inf
+        lost, columns, left, excess = self._smooth(measured.auc_lost, measured.columns, mean, measured.excess)
+        columns = min(columns, measured.columns)  # they can fall quickly, and are hardly noisy
+        if not limits.hold(lost, columns):
+            return 1000 + lost + max(0.0, limits.columns - columns)
+        unmet = [values[name] for name, weight in control.weights.items() if not weight.met(values[name])]
+        price = _AUC_PRICE * max(0.0, lost - limits.negligible) + _EXCESS_PRICE * excess
+        return left + price + 100 * len(unmet) + sum(unmet)
+
+    def _smooth(self, *values: float) -> list[float]:
+        """Return means over the last epochs: one epoch's AUC on a few rows is mostly noise."""
+        self.recent.append(values)
+        window = self.recent[-max(1, self.held_out.settings.loop.max_epochs // 8) :]
+        return [sum(column) / len(window) for column in zip(*window, strict=True)]
+
+    def with_teacher(self, teacher: Teacher) -> "CheckpointSelector":
+        """Return a selector that compares epochs with a teacher."""
+        return replace(self, teacher=teacher)

@@ -1,18 +1,29 @@
-"""The settings of fair training."""
+"""Settings of FairX training."""
 
 import math
 from dataclasses import dataclass
 
+from gcig.core.definition import Definition
 from gcig.training.loop import Loop
 
 __all__ = ["FairTraining"]
 
-_SETTLED = 0.25  # the share of the epochs in which weights are raised, and plain training is not yet judged
+_RAMP_SHARE = 0.25  # of the epochs: weights are ramped up, and plain checkpoints are not yet eligible
 
 
 @dataclass(frozen=True)
 class FairTraining:
-    """Everything about training but the data and the network; see `gcig.FairXClassifier`."""
+    """All settings of training except the data and the network; see `gcig.FairXClassifier`.
+
+    Attributes
+    ----------
+    penalty_rows : float
+        The part of each mini-batch whose attributions are compared, relative to means.
+    n_members : int
+        Members per cell that attributions are averaged over in each step.
+    cut : float or None
+        The logit from which a row is decided positive; None chooses the best by F1.
+    """
 
     loop: Loop
     learning_rate: float = 2e-3
@@ -23,14 +34,15 @@ class FairTraining:
     outcome: str = "equalized_odds"
     max_gcig: float | None = None
     max_eo_gap: float | None = None
+    references: str = "both"
     norm: str = "l1"
     rule: str = "auto"
     n_steps: int | str = "auto"
     penalty_rows: float = 0.25
-    penalty_every: int = 1
+    n_members: int = 8
     ema_rate: float = 0.05
     max_auc_drop: float = 0.015
-    cut: float | None = 0.0  # the logit from which a row is decided positive; None for the best by F1
+    cut: float | None = 0.0
     progress: bool = False
 
     @property
@@ -44,6 +56,11 @@ class FairTraining:
         return self.lambda_fair > 0 or self.max_eo_gap is not None
 
     @property
+    def definition(self) -> Definition:
+        """The definition of GCIG on the held-out set."""
+        return Definition(norm=self.norm)
+
+    @property
     def settled(self) -> int:
-        """The epoch at which weights have been raised, and from which plain training may be returned to."""
-        return math.ceil(_SETTLED * self.loop.max_epochs)
+        """The epoch from which weights are at their target and plain checkpoints are eligible."""
+        return math.ceil(_RAMP_SHARE * self.loop.max_epochs)

@@ -1,10 +1,11 @@
-"""Algorithm 1: cross-entropy + lambda_ig x GCIG + lambda_fair x outcome fairness, on one network.
+"""Training of FairX: cross-entropy + lambda_ig x GCIG + lambda_fair x outcome gap, on one network.
 
-Where rows are held out, a teacher is trained first: the same network, plainly. The network then starts as
-the teacher and learns its probabilities, so that what changes are the reasons; the weights are watched on the
-rows held out. Where none are, it is trained on labels with constant weights, as in the paper.
+A teacher is trained first: the same network without fairness terms, or a network that learns the
+predictions of a given model. The student starts at the teacher's weights and keeps its predictions while
+its reasons change; the weights of the terms are controlled on the held-out set. Without a held-out set they
+are ramped up and constant.
 
-Torch only: estimators hand over encoded tensors and get a trained network back.
+Torch only: estimators pass encoded tensors and get a trained network back.
 """
 
 import math
@@ -15,14 +16,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gcig.core.batch import GroupedBatch, TrainingRows
-from gcig.core.layered import LayeredNetwork
-from gcig.core.one_hot_gauge import OneHotGauge
-from gcig.core.references import GroupBaselines
+from gcig.core.batch import TrainingRows
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import (
+    AttributeTerm,
     ColumnTerm,
+    ConsistencyTerm,
     Objective,
     ObjectiveGradient,
     OutcomeTerm,
@@ -31,44 +32,45 @@ from gcig.losses.objective import (
     Term,
 )
 from gcig.losses.outcome import OUTCOME_LOSSES
-from gcig.methods.fairx.augmentation import fill_up
-from gcig.methods.fairx.selection import Judge, measure
+from gcig.methods.fairx.distillation import BatchSource, Teacher
+from gcig.methods.fairx.selection import CheckpointSelector, HeldOut, measure
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.teacher import Teacher
 from gcig.methods.fairx.weights import Bounded, Fixed, Limits, WeightControl, standard_error_of_auc
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 
-__all__ = ["TrainedNetwork", "train_fairly"]
+__all__ = ["Customise", "TrainedNetwork", "train_fairly"]
 
 Customise = Callable[[Objective], Objective]
-_GAUGE_EVERY = 8  # steps between two corrections of one-hot blocks: they drift little in a few steps
 
-_FILLED, _WITNESSED = 8_000, 2_000  # rows that small tables are filled up to, to train on and to compare on
-_PLAIN_EPOCHS = 40  # of small tables, that a teacher has as many steps as whom it teaches in few epochs
-_STUDENT_RATE = 2.0  # times the learning rate: who starts from a trained network can bear more of it
-_RAMP = 5  # epochs at least
-_EXPLAINED = 64  # training rows whose completeness is told where no rows are held out
-_COLUMNS = 0.54  # the share of its effective columns that is kept: a model with half of them is warned of
-_ENOUGH = {"gcig": 0.35, "outcome": 0.25}  # what is left of the plain network's where more is not worth AUC
+_MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, with new synthetic points
+_MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
+_STUDENT_EPOCH_SHARE = 0.5  # a student that starts at the teacher's weights needs fewer epochs
+_STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
+_MIN_RAMP_EPOCHS = 5
+_WITNESSES = 4_000  # rows on which the student is compared with the teacher
+_KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
+_WANTED_COLUMNS = 0.65  # the share below which the network is penalised
+_TARGETS = {"gcig": 0.35, "outcome": 0.25}  # of the teacher's value: less is not worth any AUC
+_EXPLAINED_ROWS = 32  # per mini-batch, relative to members; as good as 128 rows, at a quarter of the cost
 
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """What training did beside changing the network.
+    """The record of a training run; the network itself is changed in place.
 
     Attributes
     ----------
     outcome : Outcome
         The history and the epoch that was kept.
     ema_baselines : Tensor of shape (2, groups, ...) or None
-        None where rows were not explained.
+        The moving averages of the baselines; None if none were used.
     weights : dict
-        The weights of the terms in that epoch.
+        The weights of the terms in the epoch that was kept.
     braked : bool
         Whether they had to be lowered because too much AUC or too many columns were lost.
     plain : dict
-        What the network was like when its predictions began to be kept, on validation rows.
+        Measurements of the teacher on the held-out set.
     """
 
     outcome: Outcome
@@ -84,15 +86,15 @@ def _unchanged(objective: Objective) -> Objective:
 
 def train_fairly(
     network: nn.Module,
-    data: GroupedBatch,
+    data: TrainingRows,
     settings: FairTraining,
     *,
     generator: torch.Generator,
-    weights: Tensor | None = None,
-    validation: GroupedBatch | None = None,
-    n_groups: int | None = None,
+    n_groups: int,
+    origin: Tensor | None = None,
+    protected: Tensor | None = None,
+    held_out: HeldOut | None = None,
     trained: bool | None = False,
-    gauge: OneHotGauge | None = None,
     customise: Customise = _unchanged,
 ) -> TrainedNetwork:
     """Train a network in place.
@@ -100,181 +102,249 @@ def train_fairly(
     Parameters
     ----------
     network : nn.Module
-        Maps (n, ...) to one logit a row, on the device of the data.
-    data : GroupedBatch
-        The training rows.
-    weights : Tensor of shape (n,), optional
-        Weights of the rows in the cross-entropy, with mean one.
-    validation : GroupedBatch, optional
-        Rows that early stopping, the brake and the bounds look at.
+        Maps (n, ...) to one logit per row, on the device of the data.
+    data : TrainingRows
+        The training rows, with labels or a given teacher's probabilities as targets.
+    origin, protected : Tensor, optional
+        The original column of each encoded column, and the positions of those that reveal the group.
+    held_out : HeldOut, optional
+        For early stopping, the control of weights, and bounds.
     trained : bool or None
-        Whether the network predicts already, so that what it predicts now is to be kept; None to find out.
-    gauge : OneHotGauge, optional
-        For encoded rows with one-hot columns.
+        Whether the network already predicts, and is the teacher as it is; None finds out.
     customise : callable, optional
-        Changes the objective of fair training: replaces or adds terms.
+        Changes the objective of the student: replaces or adds terms.
     """
-    n_groups = n_groups or int(data.groups.max()) + 1
-    lesson, judge = TrainingRows(data, data.labels, weights), None
-    if validation is not None:
-        judge = Judge(validation, data, settings, n_groups)
-    if judge is not None and (settings.explains or settings.constrains):
-        if not trained:
-            _train_plainly(network, lesson, settings, judge, generator, unless_as_good=trained is None)
-        teacher = _make_teacher(network, data, settings, judge, generator)
-        lesson, judge = _teach(teacher, lesson, generator), replace(judge, teacher=teacher)
-        settings = replace(settings, learning_rate=_STUDENT_RATE * settings.learning_rate)
-    control = _weight_control(settings, judge)
-    outcome, penalty = _run(
-        network, lesson, settings, control, generator, judge, n_groups, gauge=gauge, customise=customise
+    selector = None if held_out is None else CheckpointSelector(held_out)
+    run = _Run(settings, generator, n_groups, origin)
+    fair = settings.explains or settings.constrains
+    if not fair:
+        control = _weight_control(settings, None)
+        outcome = run.plain(network, data, control, selector)
+        return TrainedNetwork(outcome, None, control.values(outcome.best_epoch), braked=False)
+    if not trained:
+        _train_teacher(run, network, data, selector, unless_as_good=trained is None)
+    teacher = _make_teacher(network, data, held_out)
+    student_loop = replace(
+        settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)
     )
+    settings = replace(
+        settings, loop=student_loop, learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate
+    )
+    if selector is not None and held_out is not None:
+        selector = CheckpointSelector(replace(held_out, settings=settings), teacher)
+    control = _weight_control(settings, teacher if held_out is not None else None)
+    run = replace(run, settings=settings)
+    protected = protected if protected is not None and len(protected) else None
+    outcome, baselines = run.student(network, data, control, selector, teacher, protected, customise)
     return TrainedNetwork(
         outcome=outcome,
-        ema_baselines=None if penalty is None else penalty.baselines.values.clone(),
+        ema_baselines=baselines,
         weights=control.values(outcome.best_epoch),
         braked=control.n_braked > 0,
-        plain=judge.teacher.measured if judge is not None and judge.teacher is not None else {},
+        plain=teacher.measured,
     )
 
 
-def _train_plainly(
+def _train_teacher(
+    run: "_Run",
     network: nn.Module,
-    lesson: TrainingRows,
-    settings: FairTraining,
-    judge: Judge,
-    generator: torch.Generator,
+    data: TrainingRows,
+    selector: CheckpointSelector | None,
     *,
     unless_as_good: bool,
 ) -> None:
-    """Train a network without any fairness term, in place; go back where it was as good before."""
-    before, auc = deepcopy(network.state_dict()), judge.auc(network)
-    enough = min(_PLAIN_EPOCHS, math.ceil(settings.loop.max_epochs * _FILLED / len(lesson.rows)))
-    loop = replace(settings.loop, max_epochs=max(settings.loop.max_epochs, enough))
-    plainly = replace(settings, loop=loop, lambda_ig=0.0, lambda_fair=0.0, max_gcig=None, max_eo_gap=None)
-    control, judge = _weight_control(plainly, None), replace(judge, settings=plainly)
+    """Train a network without fairness terms; restore it if it was as good before."""
+    before = deepcopy(network.state_dict())
+    auc = math.nan if selector is None else selector.auc(network)
+    loop = run.settings.loop
+    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / len(data)))
+    plain = replace(
+        run.settings,
+        loop=replace(loop, max_epochs=max(loop.max_epochs, enough)),
+        lambda_ig=0.0,
+        lambda_fair=0.0,
+        max_gcig=None,
+        max_eo_gap=None,
+    )
+    if selector is not None:
+        selector = CheckpointSelector(replace(selector.held_out, settings=plain))
     try:
-        _run(network, lesson, plainly, control, generator, judge, judge.n_groups, stage="plain")
+        replace(run, settings=plain).plain(network, data, _weight_control(plain, None), selector, "teacher")
     except DivergenceError as error:
         raise DivergenceError(f"without any fairness term, {error}", error.outcome) from error
-    if unless_as_good and auc >= judge.auc(network) - standard_error_of_auc(auc, *judge.counts) / 4:
-        network.load_state_dict(before)
+    if unless_as_good and selector is not None:
+        tolerance = standard_error_of_auc(auc, *selector.held_out.counts) / 4
+        if auc >= selector.auc(network) - tolerance:
+            network.load_state_dict(before)
 
 
-def _make_teacher(
-    network: nn.Module, data: GroupedBatch, settings: FairTraining, judge: Judge, generator: torch.Generator
-) -> Teacher:
-    """Keep a network as it is, and measure it."""
-    measured = measure(network, judge.rows, data, settings, judge.n_groups)
-    return Teacher(
-        deepcopy(network),
-        measured,
-        witnesses=fill_up(judge.rows, _WITNESSED, generator).rows.inputs,
-        error=standard_error_of_auc(measured["auc"], *judge.counts),
-    )
+def _make_teacher(network: nn.Module, data: TrainingRows, held_out: HeldOut | None) -> Teacher:
+    """Copy a network, and measure it on the held-out set if there is one."""
+    witnesses = data.rows.spread(_WITNESSES).inputs
+    if held_out is None:
+        return Teacher(deepcopy(network), {}, witnesses, math.nan)
+    measured = measure(network, held_out)
+    error = standard_error_of_auc(measured["auc"], *held_out.counts)
+    rows = held_out.rows.spread(_WITNESSES).inputs
+    return Teacher(deepcopy(network), measured, torch.cat([rows, witnesses])[:_WITNESSES], error)
 
 
-def _teach(teacher: Teacher, lesson: TrainingRows, generator: torch.Generator) -> TrainingRows:
-    """The teacher's probabilities instead of labels, for many rows."""
-    filled = fill_up(lesson.rows, _FILLED, generator)
-    weights = None if lesson.weights is None else lesson.weights[filled.origins]
-    return TrainingRows(filled.rows, teacher.probabilities(filled.rows.inputs), weights)
+@dataclass(frozen=True)
+class _Run:
+    """One pass through the epoch loop."""
 
+    settings: FairTraining
+    generator: torch.Generator
+    n_groups: int
+    origin: Tensor | None
 
-def _run(
-    network: nn.Module,
-    lesson: TrainingRows,
-    settings: FairTraining,
-    control: WeightControl,
-    generator: torch.Generator,
-    judge: Judge | None,
-    n_groups: int,
-    *,
-    stage: str = "",
-    gauge: OneHotGauge | None = None,
-    customise: Customise = _unchanged,
-) -> tuple[Outcome, GCIGPenalty | None]:
-    """Train a network on one objective, and return the history and the penalty, if rows were explained."""
-    data = lesson.rows
-    device = data.inputs.device
-    penalty = _penalty(data, settings, n_groups) if settings.explains else None
-    objective = customise(_objective(settings, penalty, control, n_groups))
-    state = nn.ModuleDict({"network": network})
-    if penalty is not None:
-        state["penalty"] = penalty
-    layered = LayeredNetwork.recognise(network) if gauge is not None and penalty is not None else None
-    network.train()
-    with one_thread(device), flat_parameters(network) as parameters:
-        optimizer = FlatAdamW(
-            parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+    def plain(
+        self,
+        network: nn.Module,
+        data: TrainingRows,
+        control: WeightControl,
+        selector: CheckpointSelector | None,
+        stage: str = "",
+    ) -> Outcome:
+        """Train on the targets alone."""
+        source = BatchSource(network, data, self.n_groups)
+        objective = Objective({"prediction": PredictionTerm()})
+        return self._loop(network, objective, source, control, selector, len(data), stage)
+
+    def student(
+        self,
+        network: nn.Module,
+        data: TrainingRows,
+        control: WeightControl,
+        selector: CheckpointSelector | None,
+        teacher: Teacher,
+        protected: Tensor | None,
+        customise: Customise,
+    ) -> tuple[Outcome, Tensor | None]:
+        """Train on the teacher's probabilities and the fairness terms; return history and baselines."""
+        rows, settings = data.rows, self.settings
+        means = GroupBaselines.from_data(
+            rows.inputs, rows.labels, rows.groups, n_groups=self.n_groups, rate=settings.ema_rate
         )
-        references = None if penalty is None else penalty.baselines
-        gradient = ObjectiveGradient(objective, network, lesson, n_groups, references)
-        validate = (
-            _judged(network, control, judge)
-            if judge is not None
-            else _told(network, data, settings, n_groups, penalty)
+        start = means.values.clone()
+        seed = int(torch.randint(2**31 - 1, (), generator=self.generator))
+        members = GroupMembers(
+            rows.inputs,
+            rows.labels,
+            rows.groups,
+            n_groups=self.n_groups,
+            n_members=settings.n_members,
+            random_state=seed,
         )
-        epoch, n_steps = 1, 0
-
-        def fix_gauge() -> None:
-            if gauge is not None and layered is not None:
-                gauge.fix(layered)
-
-        def step(rows: Tensor) -> dict[str, Tensor]:
-            nonlocal n_steps
-            n_steps += 1
-            terms = gradient(rows, control.term_weights(epoch))
-            clip_norm(parameters, settings.clip_norm)
-            optimizer.step()
-            if n_steps % _GAUGE_EVERY == 0:
-                fix_gauge()
-            return terms
-
-        def end_epoch(number: int) -> Validation:
-            nonlocal epoch
-            epoch = number + 1
-            fix_gauge()
-            return validate(number)
-
-        outcome = train(
-            step,
-            state,
-            optimizer,
-            n_rows=len(data),
-            loop=settings.loop,
-            generator=generator,
-            device=device,
-            validate=end_epoch,
-            start=None if judge is None else judge.start(control),
-            progress=settings.progress,
-            stage=stage,
+        objective = customise(self._objective(means, members, protected, teacher))
+        data = replace(data, targets=torch.sigmoid(teacher.logits(rows.inputs)))
+        batch_size = settings.loop.batch_size
+        share = math.ceil(settings.penalty_rows * batch_size)
+        source = BatchSource(
+            network,
+            data,
+            self.n_groups,
+            n_explained=share if settings.references == "mean" else min(share, _EXPLAINED_ROWS),
+            teacher=teacher,
+            means=start,
+            protected=protected,
+            generator=self.generator,
         )
-    return outcome, penalty
+        n_rows = max(len(data), _MIN_EPOCH_ROWS)
+        outcome = self._loop(network, objective, source, control, selector, n_rows)
+        return outcome, means.values.clone() if settings.explains else None
 
+    def _objective(
+        self,
+        means: GroupBaselines,
+        members: GroupMembers,
+        protected: Tensor | None,
+        teacher: Teacher,
+    ) -> Objective:
+        """Return the terms that the settings ask for."""
+        settings = self.settings
+        terms: dict[str, Term] = {"prediction": PredictionTerm()}
+        if settings.constrains:
+            terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](self.n_groups))
+        if protected is not None:
+            terms["attribute"] = AttributeTerm()
+        if not settings.explains:
+            return Objective(terms)
+        options = {
+            "origin": self.origin,
+            "norm": settings.norm,
+            "rule": settings.rule,
+            "n_steps": settings.n_steps,
+        }
+        of_mean, of_members = GCIGPenalty(means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
+        if settings.references != "members":
+            terms["gcig"] = ReasonTerm(of_mean)
+        if settings.references != "mean":
+            terms["gcig_members"] = ReasonTerm(of_members)
+        if settings.references == "both":
+            terms["consistency"] = ConsistencyTerm(of_mean, of_members)
+        if "columns" in teacher.measured:
+            used = of_members if settings.references == "members" else of_mean
+            terms["column_shortfall"] = ColumnTerm(used, _WANTED_COLUMNS * teacher.measured["columns"])
+        return Objective(terms)
 
-def _objective(
-    settings: FairTraining, penalty: GCIGPenalty | None, control: WeightControl, n_groups: int
-) -> Objective:
-    """Return the terms of the paper's equation, and the one that keeps a network on many columns."""
-    terms: dict[str, Term] = {"prediction": PredictionTerm()}
-    if settings.constrains:
-        terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](n_groups))
-    if penalty is not None:
-        terms["gcig"] = ReasonTerm(penalty, settings.penalty_rows)
-        if control.limits.wanted_columns > 0:
-            terms["column_shortfall"] = ColumnTerm(
-                penalty, control.limits.wanted_columns, settings.penalty_rows
+    def _loop(
+        self,
+        network: nn.Module,
+        objective: Objective,
+        source: BatchSource,
+        control: WeightControl,
+        selector: CheckpointSelector | None,
+        n_rows: int,
+        stage: str = "",
+    ) -> Outcome:
+        settings, device = self.settings, source.data.rows.inputs.device
+        network.train()
+        with one_thread(device), flat_parameters(network) as parameters:
+            optimizer = FlatAdamW(
+                parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
             )
-    return Objective(terms)
+            gradient = ObjectiveGradient(objective, network, source, len(source.data))
+            epoch = 1
+
+            def step(rows: Tensor) -> dict[str, Tensor]:
+                terms = gradient(rows, control.term_weights(epoch))
+                clip_norm(parameters, settings.clip_norm)
+                optimizer.step()
+                return terms
+
+            validate = _validate(network, control, selector)
+
+            def end_epoch(number: int) -> Validation:
+                nonlocal epoch
+                epoch = number + 1
+                return validate(number)
+
+            return train(
+                step,
+                network,
+                optimizer,
+                n_rows=n_rows,
+                loop=settings.loop,
+                generator=self.generator,
+                device=device,
+                validate=end_epoch,
+                start=None if selector is None else selector.start(control),
+                progress=settings.progress,
+                stage=stage,
+            )
 
 
-def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validate:
-    """Validation on rows held out; a network that is lost goes back to where it was not."""
+def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSelector | None) -> Validate:
+    """Return the validation of an epoch; a network that lost far too much is restored."""
     kept = deepcopy(network.state_dict())
 
     def validate(epoch: int) -> Validation:
         nonlocal kept
-        found = judge(network, control, epoch)
+        if selector is None:
+            control.raised += 1
+            return Validation(criterion=-epoch)
+        found = selector(network, control, epoch)
         if control.lost:
             network.load_state_dict(kept)
         else:
@@ -284,54 +354,18 @@ def _judged(network: nn.Module, control: WeightControl, judge: Judge) -> Validat
     return validate
 
 
-def _told(
-    network: nn.Module,
-    data: GroupedBatch,
-    settings: FairTraining,
-    n_groups: int,
-    penalty: GCIGPenalty | None,
-) -> Validate:
-    """Where nothing is held out, nothing is judged; whether the attributions add up is still told."""
-    means = None if penalty is None else deepcopy(penalty.baselines)  # which have not moved yet
-    judge = Judge(data.spread(_EXPLAINED), data, settings, n_groups, means=means)
-
-    def validate(epoch: int) -> Validation:
-        nonlocal judge
-        metrics = {}
-        if penalty is not None:
-            found = judge.attribute(network)
-            metrics["completeness"] = float(found.residual.mean())
-            if judge.settings is settings:
-                # To find out how many steps are enough costs more than to take them: once will do.
-                judge = replace(judge, settings=replace(settings, rule=found.rule, n_steps=found.n_steps))
-        return Validation(criterion=-epoch, metrics=metrics)
-
-    return validate
-
-
-def _penalty(data: GroupedBatch, settings: FairTraining, n_groups: int) -> GCIGPenalty:
-    baselines = GroupBaselines.from_data(
-        data.inputs, data.labels, data.groups, n_groups=n_groups, rate=settings.ema_rate
-    )
-    return GCIGPenalty(
-        baselines,
-        norm=settings.norm,
-        rule=settings.rule,
-        n_steps=settings.n_steps,
-    )
-
-
-def _weight_control(settings: FairTraining, judge: Judge | None) -> WeightControl:
+def _weight_control(settings: FairTraining, teacher: Teacher | None) -> WeightControl:
     weights: dict[str, Fixed | Bounded] = {
         "gcig": _weight("gcig", settings.lambda_ig, settings.max_gcig, settings.settled),
         "outcome": _weight("outcome", settings.lambda_fair, settings.max_eo_gap, settings.settled),
     }
-    if judge is None or judge.teacher is None:
-        return WeightControl(weights)
-    columns = judge.teacher.measured["columns"] if settings.explains else 0.0
-    limits = Limits(settings.max_auc_drop, _COLUMNS * columns, noise=judge.teacher.error)
-    return WeightControl(weights, limits, ramp=max(_RAMP, settings.settled))
+    ramp = max(_MIN_RAMP_EPOCHS, settings.settled)
+    if teacher is None:
+        return WeightControl(weights, ramp=ramp, references=settings.references)
+    columns = teacher.measured["columns"] if settings.explains else 0.0
+    limits = Limits(settings.max_auc_drop, _KEPT_COLUMNS * columns, noise=teacher.error)
+    return WeightControl(weights, limits, ramp=ramp, references=settings.references)
 
 
 def _weight(term: str, weight: float, bound: float | None, start: int) -> Fixed | Bounded:
-    return Fixed(weight, _ENOUGH[term]) if bound is None else Bounded(bound, weight or 0.1, start)
+    return Fixed(weight, _TARGETS[term]) if bound is None else Bounded(bound, weight or 0.1, start)
