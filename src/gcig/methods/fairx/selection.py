@@ -158,8 +158,8 @@ class HeldOut:
     def _gcig_members(self, network: nn.Module) -> float:
         """Return GCIG relative to members.
 
-        It includes what the choice of members adds by chance. The members are the same for the teacher and every
-        epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
+        It includes what the choice of members adds by chance. The members are the same for the teacher and
+        every epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
         """
         rows, references = self._members
         found = attributions(network, rows.inputs, references, rule=self.settings.rule, n_steps=1)
