@@ -110,8 +110,8 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
     """Return the sort key of a result in tables; it depends on the content alone."""
     known = list(METHODS)
     rank = known.index(result.method) if result.method in known else len(known)
-    where = (result.dataset, rank, result.method, result.variant)
-    return (*where, result.seed, result.fold, canonical_json(dict(result.parameters)))
+    place = (result.dataset, rank, result.method, result.variant)
+    return (*place, result.seed, result.fold, canonical_json(dict(result.parameters)))
 
 
 def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:

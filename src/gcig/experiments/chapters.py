@@ -181,7 +181,7 @@ def _failures(found: Collected) -> Chapter:
 
 
 def _contradictions(found: Collected) -> Chapter:
-    rows = [(each.where, each.what, each.read) for each in contradictions(_facts(found))]
+    rows = [(each.place, each.statement, each.reading) for each in contradictions(_facts(found))]
     table = Table(("place", "the paper", "our reading"), rows, caption="Contradictions in the paper")
     text = (f"Numbers and statements of {paper()['source']} that cannot all hold.",)
     return Chapter("The paper's contradictions", text, {"contradictions": table})

@@ -33,9 +33,9 @@ PUBLISHED = "fairx-paper"  # the published algorithm; the paper prints its numbe
 class Contradiction:
     """Two statements in the paper that cannot both hold, and our reading."""
 
-    where: str
-    what: str
-    read: str
+    place: str
+    statement: str
+    reading: str
 
 
 @cache
@@ -108,6 +108,6 @@ def contradictions(facts: Mapping[str, str]) -> tuple[Contradiction, ...]:
     ``plain_gcig_l2`` (of the plain network on ``compas-paper``) and ``collapsed``.
     """
     return tuple(
-        Contradiction(entry["where"], entry["what"], entry["read"].format_map(facts))
+        Contradiction(entry["place"], entry["statement"], entry["reading"].format_map(facts))
         for entry in paper()["contradictions"]
     )
