@@ -94,7 +94,9 @@ def comparison_of(figures):
 
     from gcig.metrics.predictions import evaluate_predictions
 
-    sample = evaluate_predictions([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1])
+    sample = evaluate_predictions(
+        [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1], min_cell=1
+    )
     trials, results = [], []
     for method, (auc, eo_gap, gcig, collapsed) in figures.items():
         for trial in fold_trials(TABLE, method, {}, n_folds=2):
