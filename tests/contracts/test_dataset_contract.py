@@ -1,4 +1,4 @@
-"""What every registered dataset has to keep, whoever wrote it."""
+"""Contract of every registered dataset, shipped or third-party."""
 
 import json
 
@@ -88,7 +88,7 @@ def test_all_attributes_at_once_give_a_table(name):
         )
 
 
-def test_card_counts_what_the_data_have(name):
+def test_card_counts_match_the_data(name):
     spec, data = dataset_spec(name), gcig.load_dataset(name)
     assert data.card.rows == len(data.X)
     assert data.card.base_rate == pytest.approx(data.y.mean())
@@ -100,7 +100,7 @@ def test_card_counts_what_the_data_have(name):
             assert facts.base_rate == pytest.approx(data.y[groups == facts.group].mean())
 
 
-def test_card_says_where_the_data_come_from_and_whom_they_hurt(name):
+def test_card_states_origin_and_risks(name):
     spec, card = dataset_spec(name), gcig.load_dataset(name).card
     text = " ".join(str(card).split())
     for words in (spec.title, spec.source, spec.licence, spec.citation, *spec.traps, *spec.harms):
@@ -113,13 +113,13 @@ def test_card_says_where_the_data_come_from_and_whom_they_hurt(name):
     assert all(digest in text for digest in spec.sha256.values())
 
 
-def test_card_goes_through_json(name):
+def test_card_survives_json(name):
     card = gcig.load_dataset(name).card
     assert json.loads(json.dumps(card.to_dict())) == card.to_dict()
     assert "<h3>" in card._repr_html_()
 
 
-def test_what_a_caller_does_to_the_data_stays_with_the_caller(name):
+def test_callers_cannot_change_the_cached_data(name):
     first = gcig.load_dataset(name)
     before = first.X.copy(), first.y.copy(), first.sensitive_features.copy()
     first.X[first.X.columns[0]] = 0

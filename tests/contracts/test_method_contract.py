@@ -1,4 +1,4 @@
-"""What every registered method has to keep, whoever wrote it."""
+"""Contract of every registered method, shipped or third-party."""
 
 import copy
 import inspect
@@ -19,11 +19,11 @@ from gcig.methods import METHODS, parameter
 from gcig.methods.parameters import FRACTION
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-# --- Methods, and what makes them quick ----------------------------------------------------------------
+# --- Methods and quick settings -----------------------------------------------------------------------
 
 
 class OutsideClassifier(UnconstrainedClassifier):
-    """A method from outside the package: the plain network, all of whose logits are shifted."""
+    """A third-party method: the unconstrained network with all logits shifted."""
 
     method_key = "outside"
 
@@ -45,7 +45,7 @@ CHEAP = {
     "device": "cpu",
     "random_state": 0,
 }
-# In so few epochs the default weight is too much for a network that has hardly learned to predict.
+# With so few epochs, the default weight overwhelms a network that has hardly learned to predict.
 CHEAP_BY_METHOD = {
     "agarwal": {"max_iter": 2, "round_epochs": 1},
     "fairx": {"lambda_ig": 0.05},
@@ -74,7 +74,7 @@ def make(key, **parameters):
 
 
 class Table:
-    """Applications with text, numbers and gaps; the groups differ in what they have and in what they get."""
+    """Applications with text, numbers and missing entries; groups differ in income and approval rate."""
 
     def __init__(self, n=320, groups=("f", "m"), seed=0):
         rng = np.random.default_rng(seed)
@@ -110,23 +110,23 @@ def _fitted(key):
 
 
 def fitted(key):
-    """A fitted model that a test may change."""
+    """Return a copy of the shared fitted model, which a test may change."""
     return copy.deepcopy(_fitted(key))
 
 
-def ask(model, what, X, groups):
-    """A prediction; every method takes the groups, whether it needs them or not."""
-    return getattr(model, what)(X, sensitive_features=groups)
+def call(model, name, X, groups):
+    """Call a prediction method with groups, which every method accepts even if it ignores them."""
+    return getattr(model, name)(X, sensitive_features=groups)
 
 
 def logits(model, X=NEW.X, groups=NEW.groups):
-    return ask(model, "decision_function", X, groups)
+    return call(model, "decision_function", X, groups)
 
 
 # --- Registry ------------------------------------------------------------------------------------------
 
 
-def test_the_papers_order():
+def test_keys_are_in_the_papers_order():
     assert KEYS == [
         "unconstrained",
         "dir",
@@ -140,7 +140,7 @@ def test_the_papers_order():
     ]
 
 
-def test_an_entry_names_its_class_and_itself(key):
+def test_entry_has_key_label_and_classifier(key):
     method = METHODS[key]
     assert method.key == method.estimator.method_key == key
     assert isinstance(method.label, str)
@@ -148,7 +148,7 @@ def test_an_entry_names_its_class_and_itself(key):
     assert is_classifier(method.estimator())
 
 
-def test_the_search_space_is_of_parameters_that_can_be_used(key):
+def test_search_space_holds_valid_parameters(key):
     method = METHODS[key]
     assert method.search_space
     for name, values in method.search_space.items():
@@ -158,7 +158,7 @@ def test_the_search_space_is_of_parameters_that_can_be_used(key):
             method.estimator(**{name: value}).check_parameters()
 
 
-def test_a_grid_is_small_and_has_the_defaults_in_it(key):
+def test_grid_is_small_and_contains_the_defaults(key):
     space = METHODS[key].search_space
     assert math.prod(map(len, space.values())) <= (12 if key.startswith("fairx") else 6)
     for name, values in space.items():
@@ -178,7 +178,7 @@ def test_parameters_have_defaults_and_can_be_read_and_set(key):
     assert (model.random_state, model.hidden_sizes) == (7, (5,))
 
 
-def test_a_clone_has_the_parameters_and_nothing_learned(key):
+def test_clone_has_the_parameters_but_is_unfitted(key):
     model = fitted(key)
     twin = clone(model)
     assert twin.get_params() == model.get_params()
@@ -187,13 +187,13 @@ def test_a_clone_has_the_parameters_and_nothing_learned(key):
     assert np.array_equal(logits(TABLE.fit(twin)), logits(model))
 
 
-@pytest.mark.parametrize("what", ["predict", "predict_proba", "decision_function", "encode"])
-def test_before_fit_there_is_nothing_to_ask(key, what):
+@pytest.mark.parametrize("name", ["predict", "predict_proba", "decision_function", "encode"])
+def test_unfitted_model_raises(key, name):
     with pytest.raises(NotFittedError):
-        ask(make(key), what, TABLE.X, TABLE.groups)
+        call(make(key), name, TABLE.X, TABLE.groups)
 
 
-def test_fit_returns_the_model_and_leaves_its_arguments_alone(key):
+def test_fit_returns_the_model_and_leaves_arguments_unchanged(key):
     table, model = Table(), make(key, max_epochs=1)
     before = table.X.copy(), table.y.copy(), table.groups.copy()
     parameters = model.get_params()
@@ -217,16 +217,16 @@ def test_fitted_attributes(key):
     assert model.groups_ == ("f", "m")
     assert model.n_features_in_ == 4
     assert model.feature_names_in_.tolist() == ["income", "debt", "age", "job"]
-    assert model.baselines_.shape == (2, 2, ask(model, "encode", NEW.X, NEW.groups).shape[1])
+    assert model.baselines_.shape == (2, 2, call(model, "encode", NEW.X, NEW.groups).shape[1])
     assert np.isfinite(model.baselines_).all()
 
 
 def test_shapes_and_types(key):
     model = fitted(key)
     scores = logits(model)
-    chances = ask(model, "predict_proba", NEW.X, NEW.groups)
-    predicted = ask(model, "predict", NEW.X, NEW.groups)
-    encoded = ask(model, "encode", NEW.X, NEW.groups)
+    chances = call(model, "predict_proba", NEW.X, NEW.groups)
+    predicted = call(model, "predict", NEW.X, NEW.groups)
+    encoded = call(model, "encode", NEW.X, NEW.groups)
     assert (scores.shape, chances.shape, predicted.shape, len(encoded)) == ((60,), (60, 2), (60,), 60)
     assert (scores.dtype, chances.dtype, encoded.dtype) == (np.float64, np.float64, np.float32)
     assert set(predicted) <= {"no", "yes"}
@@ -235,44 +235,44 @@ def test_shapes_and_types(key):
 
 def test_probabilities_are_those_of_the_logit(key):
     model = fitted(key)
-    chances = ask(model, "predict_proba", NEW.X, NEW.groups)
+    chances = call(model, "predict_proba", NEW.X, NEW.groups)
     assert np.allclose(chances.sum(1), 1)
     assert np.allclose(chances[:, 1], 1 / (1 + np.exp(-logits(model))))
 
 
-def test_decisions_follow_the_threshold_or_their_probabilities(key):
+def test_decisions_follow_the_threshold_or_expected_predictions(key):
     model = fitted(key)
-    positive = ask(model, "predict", NEW.X, NEW.groups) == "yes"
+    positive = call(model, "predict", NEW.X, NEW.groups) == "yes"
     if np.isfinite(model.threshold_):
-        chances = ask(model, "predict_proba", NEW.X, NEW.groups)
+        chances = call(model, "predict_proba", NEW.X, NEW.groups)
         assert np.array_equal(positive, chances[:, 1] >= model.threshold_)
     else:
-        chances = ask(model, "expected_predictions", NEW.X, NEW.groups)
+        chances = call(model, "expected_predictions", NEW.X, NEW.groups)
         assert ((chances >= 0) & (chances <= 1)).all()
         assert positive[chances == 1].all()
         assert not positive[chances == 0].any()
-        assert np.array_equal(positive, ask(model, "predict", NEW.X, NEW.groups) == "yes")
+        assert np.array_equal(positive, call(model, "predict", NEW.X, NEW.groups) == "yes")
 
 
-def test_its_score_is_the_accuracy_of_its_predictions(key):
+def test_score_is_the_accuracy(key):
     model, weights = fitted(key), np.arange(60.0)
-    right = ask(model, "predict", NEW.X, NEW.groups) == NEW.y
+    right = call(model, "predict", NEW.X, NEW.groups) == NEW.y
     assert model.score(NEW.X, NEW.y, sensitive_features=NEW.groups) == pytest.approx(right.mean())
     weighted = model.score(NEW.X, NEW.y, weights, sensitive_features=NEW.groups)
     assert weighted == pytest.approx(np.average(right, weights=weights))
 
 
-def test_it_learns(key):
+def test_it_ranks_new_rows(key):
     model = TABLE.fit(make(key, max_epochs=12))
     scores, positive = logits(model), NEW.y == "yes"
     assert (scores[positive][:, None] > scores[~positive]).mean() > 0.8
 
 
-def test_one_row_is_predicted_as_it_is_among_others(key):
+def test_one_row_is_predicted_as_in_a_batch(key):
     model = fitted(key)
     one, its_group = NEW.X.iloc[[7]], NEW.groups.iloc[[7]]
     assert logits(model, one, its_group) == pytest.approx(logits(model)[[7]], rel=1e-4, abs=1e-5)
-    assert ask(model, "predict", one, its_group).tolist() == [ask(model, "predict", NEW.X, NEW.groups)[7]]
+    assert call(model, "predict", one, its_group).tolist() == [call(model, "predict", NEW.X, NEW.groups)[7]]
 
 
 def test_columns_are_found_by_name(key):
@@ -282,13 +282,13 @@ def test_columns_are_found_by_name(key):
         logits(model, NEW.X.drop(columns="income"))
 
 
-def test_new_categories_and_gaps_are_no_obstacle(key):
+def test_new_categories_and_missing_values_are_predicted(key):
     strange = NEW.X.assign(job="baker", debt=np.nan)
     with pytest.warns(InputWarning, match="job"):
         assert np.isfinite(logits(fitted(key), strange)).all()
 
 
-def test_tables_and_arrays_are_alike(key):
+def test_tables_and_arrays_give_the_same_model(key):
     frame = pd.DataFrame(TABLE.numbers, columns=["income", "age"])
     named = make(key).fit(frame, TABLE.y, sensitive_features=TABLE.groups)
     bare = make(key).fit(TABLE.numbers, TABLE.y.to_numpy(), sensitive_features=TABLE.groups.to_numpy())
@@ -299,18 +299,18 @@ def test_tables_and_arrays_are_alike(key):
 
 
 @pytest.mark.parametrize("classes", [(0, 1), (False, True), ("bad", "good")])
-def test_labels_may_be_of_any_kind(key, classes):
+def test_labels_of_any_type_give_the_same_model(key, classes):
     y = np.where(TABLE.y == "yes", classes[1], classes[0])
     model = make(key).fit(TABLE.X, y, sensitive_features=TABLE.groups)
     assert model.classes_.tolist() == list(classes)
-    assert set(ask(model, "predict", NEW.X, NEW.groups).tolist()) <= set(classes)
+    assert set(call(model, "predict", NEW.X, NEW.groups).tolist()) <= set(classes)
     assert np.array_equal(logits(model), logits(fitted(key)))
 
 
 # --- Weights and seeds ---------------------------------------------------------------------------------
 
 
-def test_weights_matter(key):
+def test_sample_weights_change_the_model(key):
     heavy = np.where(TABLE.y == "yes", 4.0, 1.0)
     weighted = TABLE.fit(make(key), sample_weight=heavy)
     assert logits(weighted).mean() > logits(fitted(key)).mean() + 0.1
@@ -321,18 +321,18 @@ def test_weights_of_the_wrong_length_are_refused(key):
         TABLE.fit(make(key), sample_weight=np.ones(3))
 
 
-def test_a_seed_gives_the_same_bits_and_another_seed_others(key):
+def test_seed_determines_the_model(key):
     again, other = TABLE.fit(make(key)), TABLE.fit(make(key, random_state=1))
     assert np.array_equal(logits(again), logits(fitted(key)))
     assert not np.array_equal(logits(other), logits(fitted(key)))
     assert np.array_equal(
-        ask(again, "predict", NEW.X, NEW.groups), ask(fitted(key), "predict", NEW.X, NEW.groups)
+        call(again, "predict", NEW.X, NEW.groups), call(fitted(key), "predict", NEW.X, NEW.groups)
     )
 
 
-def test_generators_of_others_are_left_alone(key):
+def test_global_generators_are_left_alone(key):
     torch.manual_seed(3)
-    np.random.seed(3)  # noqa: NPY002 (the global generator is what this is about)
+    np.random.seed(3)  # noqa: NPY002 (the test is about the global generator)
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     TABLE.fit(make(key, max_epochs=1))
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -347,7 +347,7 @@ def test_fit_needs_groups(key):
         make(key).fit(TABLE.X, TABLE.y)
 
 
-def test_whether_prediction_needs_groups_is_as_declared(key):
+def test_prediction_needs_groups_only_if_declared(key):
     model = fitted(key)
     if model.needs_groups_to_predict:
         with pytest.raises(InputError, match=r"sensitive_features is missing.*f, m"):
@@ -357,7 +357,7 @@ def test_whether_prediction_needs_groups_is_as_declared(key):
         assert np.array_equal(model.predict(NEW.X), given)
 
 
-def test_groups_that_were_not_in_training_are_refused_where_they_count(key):
+def test_unknown_groups_are_refused_if_prediction_needs_groups(key):
     model = fitted(key)
     strangers = NEW.groups.replace("f", "x")
     if model.needs_groups_to_predict:
@@ -369,7 +369,7 @@ def test_groups_that_were_not_in_training_are_refused_where_they_count(key):
         assert np.array_equal(model.predict(NEW.X, sensitive_features=strangers), model.predict(NEW.X))
 
 
-def test_a_label_that_a_group_does_not_have_is_refused(key):
+def test_group_without_one_of_the_labels_is_refused(key):
     hopeless = TABLE.y.where(TABLE.groups == "m", "no")
     model = make(key)
     with pytest.raises(InputError, match="label 'yes', group 'f'"):
@@ -378,12 +378,12 @@ def test_a_label_that_a_group_does_not_have_is_refused(key):
         model.predict(TABLE.X)
 
 
-def test_three_groups_or_a_clear_no(key):
+def test_three_groups_are_fitted_or_refused(key):
     table = Table(groups=("a", "b", "c"))
     try:
         model = table.fit(make(key))
     except InputError as error:
-        assert "groups" in str(error)  # noqa: PT017 (either of two outcomes is right)
+        assert "groups" in str(error)  # noqa: PT017 (a method may fit three groups or refuse them)
         return
     assert model.groups_ == ("a", "b", "c")
     assert model.baselines_.shape[1] == 3
@@ -392,15 +392,15 @@ def test_three_groups_or_a_clear_no(key):
     assert np.isfinite(found.gcig)
 
 
-def test_several_columns_of_groups_are_crossed(key):
+def test_several_sensitive_columns_are_crossed(key):
     crossed = pd.DataFrame({"sex": TABLE.groups, "old": np.arange(len(TABLE.y)) % 4 > 1})
     try:
         model = make(key, max_epochs=1).fit(TABLE.X, TABLE.y, sensitive_features=crossed)
     except InputError as error:
-        assert "groups" in str(error)  # noqa: PT017 (either of two outcomes is right)
+        assert "groups" in str(error)  # noqa: PT017 (a method may fit three groups or refuse them)
         return
     assert len(model.groups_) == 4
-    assert ask(model, "predict", TABLE.X, crossed).shape == (320,)
+    assert call(model, "predict", TABLE.X, crossed).shape == (320,)
 
 
 # --- Explanations --------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def test_several_columns_of_groups_are_crossed(key):
 
 def test_the_explained_score_is_the_logit_of_encoded_rows_and_differentiable(key):
     model = fitted(key)
-    rows = torch.from_numpy(ask(model, "encode", NEW.X, NEW.groups)).requires_grad_()
+    rows = torch.from_numpy(call(model, "encode", NEW.X, NEW.groups)).requires_grad_()
     scores = model.explained_score(rows)
     assert scores.shape == (60,)
     assert scores.detach().numpy() == pytest.approx(logits(model), rel=1e-4, abs=1e-5)
@@ -425,13 +425,13 @@ def test_it_can_be_evaluated(key):
     assert [rates.group for rates in found.groups] == ["f", "m"]
 
 
-def test_it_is_evaluated_by_its_expected_decisions(key):
+def test_evaluation_uses_expected_decisions(key):
     model = fitted(key)
     found = gcig.evaluate(model, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
     if hasattr(model, "expected_predictions"):
-        chances = ask(model, "expected_predictions", NEW.X, NEW.groups)
+        chances = call(model, "expected_predictions", NEW.X, NEW.groups)
     else:
-        chances = (ask(model, "predict", NEW.X, NEW.groups) == "yes").astype(float)
+        chances = (call(model, "predict", NEW.X, NEW.groups) == "yes").astype(float)
     for rates in found.groups:
         of_group = (NEW.groups == rates.group).to_numpy()
         positive = (NEW.y == "yes").to_numpy()
@@ -439,7 +439,7 @@ def test_it_is_evaluated_by_its_expected_decisions(key):
         assert rates.fpr == pytest.approx(chances[of_group & ~positive].mean())
 
 
-def test_its_explanations_add_up(key):
+def test_explanations_are_complete(key):
     model = fitted(key)
     found = model.explain(NEW.X, NEW.y, sensitive_features=NEW.groups)
     assert found.attributions.shape[:2] == (2, 60)
@@ -450,14 +450,14 @@ def test_its_explanations_add_up(key):
 # --- Saving --------------------------------------------------------------------------------------------
 
 
-def test_a_saved_model_comes_back_as_it_was(key, tmp_path):
+def test_saved_model_is_restored(key, tmp_path):
     model = fitted(key)
     model.save(tmp_path / "model")
     twin = gcig.load(tmp_path / "model")
     assert type(twin) is type(model)
     assert twin.get_params() == model.get_params()
-    for what in ("predict", "predict_proba", "decision_function", "encode"):
-        assert np.array_equal(ask(twin, what, NEW.X, NEW.groups), ask(model, what, NEW.X, NEW.groups))
+    for name in ("predict", "predict_proba", "decision_function", "encode"):
+        assert np.array_equal(call(twin, name, NEW.X, NEW.groups), call(model, name, NEW.X, NEW.groups))
     assert (twin.classes_.tolist(), twin.groups_) == (model.classes_.tolist(), model.groups_)
     assert np.array_equal(twin.baselines_, model.baselines_)
     evaluations = [
@@ -467,7 +467,7 @@ def test_a_saved_model_comes_back_as_it_was(key, tmp_path):
     assert evaluations[0].to_dict() == evaluations[1].to_dict()
 
 
-def test_a_loaded_model_can_be_saved_and_trained_again(key, tmp_path):
+def test_loaded_model_can_be_saved_and_refitted(key, tmp_path):
     fitted(key).save(tmp_path / "model")
     twin = gcig.load(tmp_path / "model")
     twin.save(tmp_path / "again")
