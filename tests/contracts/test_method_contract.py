@@ -418,7 +418,7 @@ def test_the_explained_score_is_the_logit_of_encoded_rows_and_differentiable(key
 
 
 def test_it_can_be_evaluated(key):
-    found = gcig.evaluate(fitted(key), NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+    found = gcig.evaluate(fitted(key), NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0, min_cell=1)
     assert 0 < found.gcig < 2
     assert 0.5 < found.auc <= 1
     assert np.isfinite(found.eo_gap)
@@ -427,7 +427,7 @@ def test_it_can_be_evaluated(key):
 
 def test_evaluation_uses_expected_decisions(key):
     model = fitted(key)
-    found = gcig.evaluate(model, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+    found = gcig.evaluate(model, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0, min_cell=1)
     if hasattr(model, "expected_predictions"):
         chances = call(model, "expected_predictions", NEW.X, NEW.groups)
     else:
@@ -461,7 +461,7 @@ def test_saved_model_is_restored(key, tmp_path):
     assert (twin.classes_.tolist(), twin.groups_) == (model.classes_.tolist(), model.groups_)
     assert np.array_equal(twin.baselines_, model.baselines_)
     evaluations = [
-        gcig.evaluate(each, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0)
+        gcig.evaluate(each, NEW.X, NEW.y, sensitive_features=NEW.groups, n_bootstrap=0, min_cell=1)
         for each in (model, twin)
     ]
     assert evaluations[0].to_dict() == evaluations[1].to_dict()
