@@ -214,8 +214,8 @@ class FairXClassifier(NetworkClassifier):
         --------
         >>> class SmallLogits(FairXClassifier):
         ...     def build_objective(self, objective):
-        ...         return objective.with_term("size", lambda batch: batch.logits.square().mean(),
-        weight=0.01)
+        ...         size = lambda batch: batch.logits.square().mean()
+        ...         return objective.with_term("size", size, weight=0.01)
         """
         return objective
 
