@@ -39,7 +39,7 @@ class FairTraining:
     rule: str = "auto"
     n_steps: int | str = "auto"
     penalty_rows: float = 0.25
-    n_members: int = 8
+    n_members: int = 3
     ema_rate: float = 0.05
     max_auc_drop: float = 0.015
     cut: float | None = 0.0

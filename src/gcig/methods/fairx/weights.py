@@ -22,7 +22,7 @@ _NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.7, 2.0
 _NEGLIGIBLE_FACTOR = 0.05  # a factor at which a term no longer costs anything
 # Weights of the other terms, relative to that of GCIG with one kind of reference; found on rows outside the
 # test folds of docs/quality.rst.
-_MEAN_SHARE, _CONSISTENCY_SHARE, _COLUMN_SHARE = 0.8, 0.5, 1.5
+_MEAN_SHARE, _CONSISTENCY_SHARE, _COLUMN_SHARE = 1.0, 0.5, 1.5
 _ATTRIBUTE_WEIGHT = 1.0  # of the excess effect of the protected columns, whatever the other weights
 
 
