@@ -17,7 +17,7 @@ def test_integrated_gradients_from_every_baseline(key):
     model = fitted_credit()
     if key != "fairx":
         model = gcig.methods.METHODS[key].estimator(**QUICK_CREDIT).fit(X, y, sensitive_features=sex)
-    found = model.explain(X[:N], y[:N])
+    found = model.explain(X[:N], y[:N], columns="raw")
     rows = torch.from_numpy(model.encode(X[:N]))
     explainer = IntegratedGradients(model.module_)
     for group in range(len(found.groups)):
