@@ -618,7 +618,7 @@ def test_mistakes_are_named(options):
     penalty = problem.penalty(**options)
     with pytest.raises(ValueError, match=r"y must have shape \(30,\), one label per row of x, not \(30, 1\)"):
         penalty(problem.module, problem.x, problem.y.unsqueeze(1))
-    with pytest.raises(ValueError, match=r"rows of the baselines' shape \(4,\), not \(3,\)"):
+    with pytest.raises(ValueError, match=r"rows of the references' shape \(4,\), not \(3,\)"):
         penalty(problem.module, problem.x[:, :3], problem.y)
     with pytest.raises(ValueError, match="y must be int64 codes from 0 to 1"):
         penalty(problem.module, problem.x, problem.y + 1)
