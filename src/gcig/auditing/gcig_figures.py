@@ -9,7 +9,8 @@ from gcig.auditing.alternatives import NullDistribution
 from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import ReasonSums, label_means
-from gcig.records.audit import ColumnAudit, GcigAudit, Interval, LabelAudit, PairAudit
+from gcig.records.audit import ColumnAudit, GcigAudit, LabelAudit, PairAudit
+from gcig.records.interval import Interval
 
 __all__ = ["ALPHA", "MATERIAL", "UNDEFINED", "GcigFigures", "judge_evidence"]
 

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from gcig.records.audit import AuditRecord, GroupAudit, Interval
+from gcig.records.audit import AuditRecord, GroupAudit
 from gcig.records.formatting import limits, number
+from gcig.records.interval import Interval
 
 __all__ = ["model_card"]
 

@@ -25,7 +25,8 @@ from gcig.metrics.rates import (
     selection_rates,
 )
 from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
-from gcig.records.audit import GroupAudit, Interval, OutcomeAudit
+from gcig.records.audit import GroupAudit, OutcomeAudit
+from gcig.records.interval import Interval
 
 __all__ = ["audit_groups", "audit_outcome"]
 

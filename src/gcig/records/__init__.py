@@ -5,7 +5,6 @@ from gcig.records.audit import (
     ColumnAudit,
     GcigAudit,
     GroupAudit,
-    Interval,
     LabelAudit,
     OutcomeAudit,
     PairAudit,
@@ -17,6 +16,8 @@ from gcig.records.audit import (
 from gcig.records.base import Record
 from gcig.records.evaluation import Evaluation, GroupRates
 from gcig.records.fold import FoldResult
+from gcig.records.interval import Interval
+from gcig.records.robustness import Robustness, RobustnessFigure
 
 __all__ = [
     "AuditRecord",
@@ -31,6 +32,8 @@ __all__ = [
     "OutcomeAudit",
     "PairAudit",
     "Record",
+    "Robustness",
+    "RobustnessFigure",
     "RowAudit",
     "StabilityCheck",
     "Subject",

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gcig.records.base import Record
+from gcig.records.interval import UNDEFINED, Interval
+from gcig.records.robustness import Robustness
 
 __all__ = [
     "SMALLEST_CELL",
@@ -17,7 +19,6 @@ __all__ = [
     "ColumnAudit",
     "GcigAudit",
     "GroupAudit",
-    "Interval",
     "LabelAudit",
     "OutcomeAudit",
     "PairAudit",
@@ -25,37 +26,10 @@ __all__ = [
     "StabilityCheck",
     "Subject",
     "Verdict",
-    "Z",
 ]
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
-AUDIT_SCHEMA = 2
-Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
-
-
-@dataclass(frozen=True, eq=False)
-class Interval(Record):
-    """An estimate and the limits of its 95 % interval; NaN if undefined."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-
-    @classmethod
-    def of_rate(cls, rate: float, n_rows: float) -> "Interval":
-        """Return a rate over some rows with Wilson's score interval, which does not collapse at 0 and 1.
-
-        >>> interval = Interval.of_rate(0.5, 100)
-        >>> round(interval.low, 3), round(interval.high, 3)
-        (0.404, 0.596)
-        """
-        if math.isnan(rate) or n_rows <= 0:
-            return cls(math.nan)
-        scale = 1 + Z**2 / n_rows
-        centre = (rate + Z**2 / (2 * n_rows)) / scale
-        reach = Z / scale * math.sqrt(rate * (1 - rate) / n_rows + Z**2 / (4 * n_rows**2))
-        # Rounding must not put the estimate outside its interval.
-        return cls(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
+AUDIT_SCHEMA = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +196,11 @@ class GcigAudit(Record):
     excess : GCIG minus the mean of the noise floor: the part that chance does not explain.
     p_value : share of shuffles with a GCIG as large.
     evidence : "disparity", "none" or "not enough".
-    undefined_rows, completeness, effective_columns, gcig_l2, gcig_raw : as in `Evaluation`.
+    undefined_rows, completeness, effective_columns, gcig_l2, gcig_encoded, gcig_raw : as in `Evaluation`.
+    gcig_members : GCIG relative to members of the cells, averaged; the interval resamples rows.
+    members_noise, reference_offset, faithfulness : as in `Evaluation`.
+    attribute_effect : as in `Evaluation`, with Wilson's interval.
+    undefined : figure -> why it is undefined.
     standard_error : of GCIG due to sampled permutations (Shapley values only; otherwise NaN).
     clipped : share of probabilities clipped before taking logits (Shapley values only; otherwise NaN).
     compared_groups : groups whose references were compared; GCIG is undefined for fewer than two.
@@ -240,7 +218,14 @@ class GcigAudit(Record):
     completeness: float
     effective_columns: float
     gcig_l2: float = math.nan
+    gcig_encoded: float = math.nan
     gcig_raw: float = math.nan
+    gcig_members: Interval = UNDEFINED
+    members_noise: float = math.nan
+    reference_offset: float = math.nan
+    faithfulness: float = math.nan
+    attribute_effect: Interval = UNDEFINED
+    undefined: Mapping[str, str] = field(default_factory=dict)
     standard_error: float = math.nan
     clipped: float = math.nan
     compared_groups: tuple[str, ...] = ()
@@ -285,6 +270,7 @@ class AuditRecord(Record):
     min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
         names of these cells.
     proxy_columns : columns of the table that determine the group.
+    robustness : GCIG under several references; None unless it was asked for.
     """
 
     subject: Subject
@@ -295,4 +281,5 @@ class AuditRecord(Record):
     min_cell: int = SMALLEST_CELL
     suppressed_cells: tuple[str, ...] = ()
     proxy_columns: tuple[str, ...] = ()
+    robustness: Robustness | None = None
     schema: int = AUDIT_SCHEMA

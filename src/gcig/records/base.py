@@ -13,6 +13,8 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 __all__ = ["Record"]
 
+_SINGLE = (str, int, float, bool, str | None, int | None)
+
 
 @dataclass(frozen=True, eq=False)
 class Record:
@@ -52,8 +54,9 @@ class Record:
 
     def scalars(self) -> dict[str, Any]:
         """Return the fields that are single values: one row of a results table."""
-        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
-        return {name: value for name, value in pairs if value is None or isinstance(value, str | int | float)}
+        kinds = get_type_hints(type(self))
+        single = (f.name for f in fields(self) if kinds[f.name] in _SINGLE)
+        return {name: getattr(self, name) for name in single}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record) or type(other) is not type(self):

@@ -8,11 +8,12 @@ from typing import Any
 
 from gcig.records.base import Record
 from gcig.records.formatting import describe_suppression, html_table, shown
+from gcig.records.robustness import Robustness
 
 __all__ = ["Evaluation", "GroupRates"]
 
-_PROCEDURAL = "procedural fairness"
-# The single values of an evaluation in three columns, for notebooks.
+_PROCEDURAL, _TRUST = "procedural fairness", "can GCIG be trusted"
+# The single values of an evaluation in columns, for notebooks.
 _SECTIONS = {
     "utility": (
         *("n_rows", "threshold", "f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
@@ -23,8 +24,12 @@ _SECTIONS = {
         *("demographic_parity_difference", "selection_rate_ratio", "min_cell"),
     ),
     _PROCEDURAL: (
-        *("gcig", "gcig_low", "gcig_high", "gcig_l2", "gcig_raw", "gcig_label0", "gcig_label1"),
-        *("completeness", "undefined_rows", "effective_columns"),
+        *("gcig", "gcig_low", "gcig_high", "gcig_members", "gcig_members_low", "gcig_members_high"),
+        *("members_noise", "gcig_label0", "gcig_label1"),
+    ),
+    _TRUST: (
+        *("reference_offset", "faithfulness", "effective_columns", "attribute_effect"),
+        *("completeness", "undefined_rows", "gcig_l2", "gcig_encoded", "gcig_raw"),
     ),
 }
 
@@ -63,8 +68,9 @@ class Evaluation(Record):
     """Everything measured of one model on one set of rows.
 
     The fields that are single values are the columns of a results table (``scalars``). Fields that begin
-    with ``gcig``, ``completeness``, ``undefined_rows`` and ``effective_columns`` are NaN or None if only
-    predictions were evaluated.
+    with ``gcig``, ``completeness``, ``undefined_rows``, ``members_noise`` and the four numbers that say
+    whether GCIG can be trusted (``reference_offset``, ``faithfulness``, ``effective_columns`` and
+    ``attribute_effect``) are NaN or None if only predictions were evaluated.
 
     Attributes
     ----------
@@ -81,11 +87,22 @@ class Evaluation(Record):
     gcig, gcig_low, gcig_high : GCIG by ``definition``, and its 95 % bootstrap interval over rows with the
         references fixed.
     gcig_l2 : GCIG by ``definition`` with the l2 norm.
+    gcig_members, gcig_members_low, gcig_members_high : GCIG relative to members of the cells, with
+        attributions averaged over members, and its 95 % bootstrap interval over rows.
+    members_noise : the same for two halves of the same group: what is measured if nothing differs.
+    gcig_encoded : GCIG with the l1 norm on encoded columns, centred within each one-hot block.
     gcig_raw : GCIG with the l1 norm on encoded columns as they are, which is the paper's.
     gcig_label0, gcig_label1 : means over the rows of each label, by ``definition``.
     completeness : mean of ``|sum of attributions - score difference|`` over mean ``|score difference|``.
     undefined_rows : rows whose attributions vanish; they are left out of every mean of GCIG.
-    effective_columns : exp of the entropy of the column shares, on the columns of ``definition``.
+    reference_offset : distance between the logit at a reference and the mean logit of its cell, in standard
+        deviations of the logit, averaged over cells. Bad news from about 0.5 on: references are atypical.
+    faithfulness : rank correlation over original columns between mean absolute normalised attribution and
+        permutation importance of the logit. Bad news under about 0.6: reasons are not what the model uses.
+    effective_columns : exp of the entropy of the column shares, on the columns of ``definition``. Bad news
+        under 2: GCIG is small for any model of one column.
+    attribute_effect : share of decisions that change if only the protected columns change. Bad news if it
+        is not near 0: the model uses the protected attribute itself.
     collapsed : one class predicted for 99.5 % of the rows or more, or an AUC under 0.55.
     groups : rates of each group.
     min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
@@ -94,6 +111,8 @@ class Evaluation(Record):
     gcig_groups : GCIG over the rows of each group.
     gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
     definition : the choices behind ``gcig``.
+    undefined : figure -> why it is NaN.
+    robustness : GCIG under several references; None unless it was asked for.
 
     Examples
     --------
@@ -131,16 +150,26 @@ class Evaluation(Record):
     gcig_low: float = math.nan
     gcig_high: float = math.nan
     gcig_l2: float = math.nan
+    gcig_members: float = math.nan
+    gcig_members_low: float = math.nan
+    gcig_members_high: float = math.nan
+    members_noise: float = math.nan
+    gcig_encoded: float = math.nan
     gcig_raw: float = math.nan
     gcig_label0: float = math.nan
     gcig_label1: float = math.nan
     completeness: float = math.nan
     undefined_rows: int | None = None
+    reference_offset: float = math.nan
+    faithfulness: float = math.nan
     effective_columns: float = math.nan
+    attribute_effect: float = math.nan
     compared_groups: tuple[str, ...] = ()
     gcig_groups: Mapping[str, float] = field(default_factory=dict)
     gcig_columns: Mapping[str, float] = field(default_factory=dict)
     definition: Mapping[str, Any] = field(default_factory=dict)
+    undefined: Mapping[str, str] = field(default_factory=dict)
+    robustness: Robustness | None = None
 
     def __repr__(self) -> str:
         figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
@@ -164,7 +193,9 @@ class Evaluation(Record):
 
     def _repr_html_(self) -> str:
         scalars = self.scalars()
-        measured = [title for title in _SECTIONS if title != _PROCEDURAL or not math.isnan(self.gcig)]
+        measured = [
+            title for title in _SECTIONS if title not in (_PROCEDURAL, _TRUST) or not math.isnan(self.gcig)
+        ]
         columns = [[(name, shown(scalars[name])) for name in _SECTIONS[title]] for title in measured]
         lines = [sum(entries, ()) for entries in zip_longest(*columns, fillvalue=("", ""))]
         header, *body = self._group_table()
