@@ -1,8 +1,8 @@
 """GCIG of a network under several references, by code of its own.
 
 Nothing here is shared with training or with `gcig.metrics`: attributions are integrated gradients by autograd
-and six Gauss-Legendre nodes, in double precision, on the original columns (one-hot blocks summed), normalised by
-their l1 norm. `panel` measures one network on test rows; references come from its training rows.
+and six Gauss-Legendre nodes, in double precision, on the original columns (one-hot blocks summed), normalised
+by their l1 norm. `panel` measures one network on test rows; references come from its training rows.
 """
 
 from dataclasses import dataclass
