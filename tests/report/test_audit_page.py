@@ -19,10 +19,12 @@ def test_the_verdict_comes_first_then_the_figures_then_the_sections(read):
     verdict = next(i for i, (_, a) in enumerate(read.tags) if "verdict" in (a.get("class") or ""))
     assert verdict < tags.index("svg") < tags.index("table")
     headings = [
-        t for t in read.texts if t.split(":")[0] in ("Outcome", "Reasons", "Columns", "Stability", "Rows")
+        t
+        for t in read.texts
+        if t.split(":")[0] in ("Outcome", "Reasons", "Trust", "Columns", "Stability", "Rows")
     ]
     order = [h.split(":")[0] for h in headings if ":" in h and "?" in h]
-    assert order == ["Outcome", "Reasons", "Columns", "Stability", "Rows"]
+    assert order == ["Outcome", "Reasons", "Trust", "Columns", "Stability", "Rows"]
 
 
 def test_the_foot_names_the_model_and_the_data(read):

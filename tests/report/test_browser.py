@@ -10,7 +10,7 @@ from gcig.records import Interval
 from gcig.report.audit_page import audit_page
 from gcig.report.comparison_page import comparison_page
 from gcig.report.training_page import training_page
-from support.audit_records import example, hostile, undefined
+from support.audit_records import example, hostile, robustness, undefined
 from support.fold_results import comparison, evaluation
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -27,8 +27,12 @@ def other():
     return replace(record, procedural=replace(record.procedural, gcig=Interval(0.03, 0.02, 0.04)))
 
 
+def with_references():
+    return replace(example(), robustness=robustness(agrees=False))
+
+
 PAGES = {
-    "audit": lambda: audit_page(example(), [other()], max_gcig=0.05, max_eo_gap=0.1),
+    "audit": lambda: audit_page(with_references(), [other()], max_gcig=0.05, max_eo_gap=0.1),
     "many-groups": lambda: audit_page(example(groups=tuple(f"group number {i}" for i in range(12)))),
     "hostile": lambda: audit_page(hostile(), [hostile()]),
     "undefined": lambda: audit_page(undefined()),

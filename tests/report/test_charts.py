@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcig.records import Interval
+from gcig.records import Interval, RobustnessFigure
 from gcig.report import charts
 from gcig.report.charts.axes import Scale, scale_for, tick_labels, ticks
 from gcig.report.charts.marks import COLOURS, SHAPES, colour, legend_height, marker
 from gcig.report.charts.svg import WIDTH, element, fitted, text_width
 from support.audit_records import HOSTILE
+from support.audit_records import robustness as example_robustness
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 NAME = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30))
@@ -50,7 +51,7 @@ def every_chart(draw):
     intervals = st.builds(Interval, NUMBER, NUMBER, NUMBER)
     n = len(columns)
     row = st.lists(NUMBER, min_size=n, max_size=n)
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 8))
     if kind == 0:
         return charts.attribution_profiles(columns, {g: draw(row) for g in groups})
     if kind == 1:
@@ -79,6 +80,10 @@ def every_chart(draw):
             for g in groups
         ]
         return charts.pareto(points, noise_floor=draw(st.none() | NUMBER))
+    if kind == 7:
+        references = [*columns, charts.HEADLINE, charts.OTHER_NORM]
+        figures = [RobustnessFigure(r, draw(intervals), draw(intervals), "") for r in references]
+        return charts.robustness(figures, model=draw(NAME), other=draw(NAME))
     series = [charts.Series(g, draw(row), draw(row), draw(row), draw(row)) for g in groups]
     log = draw(st.booleans())
     fit = draw(st.none() | st.tuples(NUMBER, NUMBER))
@@ -101,6 +106,7 @@ def test_any_numbers_and_names_give_valid_svg(svg):
         charts.gauge(Interval(math.nan), Interval(math.nan)),
         charts.estimates([], [], title="t"),
         charts.pareto([]),
+        charts.robustness([]),
         charts.lines([], title="t", x_label="", y_label=""),
         charts.scatter([], title="t", x_label="", y_label=""),
     ],
@@ -143,6 +149,46 @@ def test_small_differences_in_auc_look_small():
     (line,) = parsed(charts.trade_off(points, "GCIG")).iter(f"{SVG}polyline")
     heights = [float(pair.split(",")[1]) for pair in line.get("points").split()]
     assert abs(heights[0] - heights[1]) < 5
+
+
+def test_references_that_reverse_the_order_are_dashed():
+    figures = example_robustness(agrees=False).figures
+    assert [f.reference for f in figures if charts.is_reversed(f, figures)] == ["modal member"]
+    root = parsed(charts.robustness(figures, model="FairX", other="plain"))
+    assert len([n for n in root.iter(f"{SVG}line") if n.get("stroke-dasharray")]) == 1
+    assert not [
+        n
+        for n in parsed(charts.robustness(example_robustness().figures)).iter(f"{SVG}line")
+        if n.get("stroke-dasharray")
+    ]
+
+
+def test_each_reference_has_a_filled_and_a_hollow_mark():
+    figures = example_robustness().figures
+    root = parsed(charts.robustness(figures, model="FairX", other="plain"))
+    filled = [c for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None]
+    hollow = [p for p in root.iter(f"{SVG}polygon") if p.find(f"{SVG}title") is not None]
+    assert len(filled) == len(hollow) == len(figures)
+    assert all(p.get("class") == "hollow" for p in hollow)
+    assert filled[0].find(f"{SVG}title").text == "FairX, mean (headline): 0.052 (0.044 to 0.060)"
+    assert float(filled[0].get("cx")) < float(filled[2].get("cx"))
+
+
+def test_the_l2_norm_has_an_axis_of_its_own():
+    figures = example_robustness().figures
+    words = [node.text for node in parsed(charts.robustness(figures)).iter(f"{SVG}text")]
+    assert "GCIG with the l2 norm: another scale" in words
+    rest = [f for f in figures if f.reference != charts.OTHER_NORM]
+    assert "GCIG with the l2 norm: another scale" not in str(charts.robustness(rest))
+
+
+def test_a_single_model_is_compared_with_the_headline():
+    svg = charts.robustness(example_robustness(paired=False).figures)
+    root = parsed(svg)
+    assert not list(root.iter(f"{SVG}polygon"))
+    (rule,) = [n for n in root.iter(f"{SVG}line") if n.get("stroke-dasharray")]
+    headline = next(c for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None)
+    assert rule.get("x1") == headline.get("cx")
 
 
 def test_a_gap_breaks_a_line_and_a_fit_stays_inside():

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,39 @@ def test_headlines(plain, fair, words):
         Scores(name, auc, gcig, 0.2, 0.01, 8.0, False) for name, (auc, gcig) in (("P", plain), ("F", fair))
     ]
     assert words in describe_trade_off(*scores)[0]
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ((0.2, 0.1), "4.0 times less on the group (2.0 times relative to members), at no cost in AUC."),
+        ((0.1, 0.2), "relative to the groups' means, but not relative to their members, at no cost in AUC."),
+        ((0.2, math.nan), "4.0 times less on the group, at no cost in AUC."),
+        ((0.2, 0.0), "4.0 times less on the group, at no cost in AUC."),
+    ],
+)
+def test_headlines_with_members(members, words):
+    plain, fair = (
+        Scores(name, 0.9, gcig, 0.2, 0.01, 8.0, False, gcig_members=value)
+        for name, gcig, value in zip("PF", (0.2, 0.05), members, strict=True)
+    )
+    assert words in describe_trade_off(plain, fair)[0]
+
+
+def test_cautions_name_every_number_that_got_worse():
+    trust = {"gcig_members": 0.1, "reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
+    worse = {"gcig_members": 0.2, "reference_offset": 0.3, "faithfulness": 0.7, "attribute_effect": 0.1}
+    plain = Scores("P", 0.9, 0.2, 0.2, 0.01, 8.0, False, **trust)
+    fair = Scores("F", 0.9, 0.1, 0.2, 0.01, 3.0, False, **worse)
+    found = describe_trade_off(plain, fair)[2]
+    assert [caution.split(" (")[0].split(" rises")[0].split(" falls")[0] for caution in found] == [
+        "Relative to members, GCIG does not fall",
+        "The reference offset",
+        "Faithfulness",
+        "The effective number of columns halved or doubled",
+        "The attribute effect",
+    ]
+    assert not describe_trade_off(plain, replace(plain, gcig=0.1, gcig_members=0.09))[2]
 
 
 def test_cautions_on_noise_columns_and_collapse():

@@ -12,6 +12,8 @@ from gcig.records import (
     LabelAudit,
     OutcomeAudit,
     PairAudit,
+    Robustness,
+    RobustnessFigure,
     RowAudit,
     StabilityCheck,
     Subject,
@@ -31,6 +33,30 @@ NAN = Interval(math.nan)
 
 def around(value, half=0.02):
     return Interval(value, value - half, value + half)
+
+
+def robustness(*, paired=True, agrees=True):
+    """Return GCIG under every reference, of two models or of one."""
+    values = {
+        "mean": (0.052, 0.164, "the mean of the people of each group who have the same outcome"),
+        "label-free": (0.071, 0.158, "the mean of each group, whatever the outcome"),
+        "medoid": (0.204, 0.231, "the member of each group who is closest to its mean"),
+        "modal member": (0.198 if agrees else 0.262, 0.219, "the member with the most frequent values"),
+        "members": (0.084, 0.151, "members of each group, averaged"),
+        "common": (0.066, 0.092, "one reference for all groups"),
+        "Shapley values": (0.061, 0.149, "the same means, with Shapley values instead of gradients"),
+        "mean, l2": (0.151, 0.502, "the same means, with reasons normalised by the l2 norm"),
+    }
+    return Robustness(
+        tuple(
+            RobustnessFigure(name, around(a, 0.008), around(b, 0.012) if paired else NAN, words)
+            for name, (a, b, words) in values.items()
+        ),
+        agrees,
+        "The model is the fairer one with every reference."
+        if agrees
+        else "The conclusion depends on the reference: with the modal member, the other model is fairer.",
+    )
 
 
 def example(
@@ -149,6 +175,13 @@ def example(
             undefined_rows=3,
             completeness=0.0004,
             effective_columns=6.4,
+            gcig_encoded=0.121,
+            gcig_raw=0.118,
+            gcig_members=around(0.151, 0.012),
+            members_noise=0.008,
+            reference_offset=0.16,
+            faithfulness=0.93,
+            attribute_effect=Interval(0.034, 0.031, 0.037),
             standard_error=0.0011,
             clipped=0.031,
             histogram_edges=edges,

@@ -1,5 +1,7 @@
 """Fold results written by hand."""
 
+import math
+
 from gcig.records import Evaluation, FoldResult, GroupRates
 
 
@@ -13,6 +15,8 @@ def evaluation(
     sizes=(100, 50),
     names=("f", "m"),
     columns=8.0,
+    members=None,
+    **more,
 ):
     groups = tuple(
         GroupRates(
@@ -43,7 +47,9 @@ def evaluation(
         gcig_low=gcig - 0.01,
         gcig_high=gcig + 0.01,
         effective_columns=columns,
+        gcig_members=math.nan if members is None else members,
         gcig_columns={"age": gcig / 2, "job": gcig / 2},
+        **more,
     )
 
 

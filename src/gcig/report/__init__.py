@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from gcig.report.displays import DisparityDisplay as DisparityDisplay
     from gcig.report.displays import GroupRatesDisplay as GroupRatesDisplay
     from gcig.report.displays import ParetoDisplay as ParetoDisplay
+    from gcig.report.displays import RobustnessDisplay as RobustnessDisplay
 
-__all__ = ["AttributionProfileDisplay", "DisparityDisplay", "GroupRatesDisplay", "ParetoDisplay"]
+__all__ = [
+    "AttributionProfileDisplay",
+    "DisparityDisplay",
+    "GroupRatesDisplay",
+    "ParetoDisplay",
+    "RobustnessDisplay",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -111,4 +111,6 @@ def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock
         ),
         ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
     ]
-    return TableBlock(("measure", "value", "how to read it"), rows, "All rows together", sortable=False)
+    return TableBlock(
+        ("measure", "value", "how to read it"), rows, "All rows together", sortable=False, prose=True
+    )

@@ -13,6 +13,7 @@ from gcig.report.audit_reasons import (
     profiles_figure,
     reasons_section,
     stability_section,
+    trust_section,
 )
 from gcig.report.audit_rows import rows_section
 from gcig.report.document import (
@@ -27,6 +28,7 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.glossary import explanations
+from gcig.report.robustness import robustness_section
 from gcig.report.tables import estimate, number_entry
 from gcig.report.trade_off import trade_off_figures
 
@@ -53,6 +55,8 @@ def audit_page(
         *([_models_section(record, others)] if others else []),
         outcome_section(record, max_eo_gap=max_eo_gap),
         reasons_section(record),
+        trust_section(record),
+        *robustness_section(record.robustness, model=subject.model_name),
         columns_section(record),
         stability_section(record),
         rows_section(record),
@@ -78,6 +82,14 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
             "GCIG (reasons)",
             number(found.gcig.value),
             _hint(f"95 % interval {around}" if around else "", _limit(max_gcig)),
+        ),
+        KeyFigure(
+            "GCIG, members",
+            number(found.gcig_members.value),
+            _hint(
+                "relative to real members",
+                _with_number("noise {}", found.members_noise),
+            ),
         ),
         KeyFigure(
             "Excess over chance",
@@ -157,7 +169,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
         [
             trade_off_figures(points, noise_floor=record.outcome.eo_noise_floor),
             TableBlock(header, rows, "All models, on the same rows"),
-            *explanations("What is the Pareto front?", "Why is the effective number of columns shown?"),
+            *explanations("What is the Pareto front?", "How is the effective number of columns measured?"),
         ],
     )
 

@@ -8,8 +8,16 @@ from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
+from gcig.report.trust import models_trust
 
-__all__ = ["columns_section", "histogram_figure", "profiles_figure", "reasons_section", "stability_section"]
+__all__ = [
+    "columns_section",
+    "histogram_figure",
+    "profiles_figure",
+    "reasons_section",
+    "stability_section",
+    "trust_section",
+]
 
 _CHART_COLUMNS = 12  # columns in a chart; the tables have them all
 
@@ -53,9 +61,27 @@ def reasons_section(record: AuditRecord) -> Section:
             *_group_figures(record),
             _measures_table(record),
             *_parts(record),
-            *explanations(
-                "What is GCIG?", "What is the noise floor?", "Why is the effective number of columns shown?"
+            *explanations("What is GCIG?", "What is the noise floor?"),
+        ],
+    )
+
+
+def trust_section(record: AuditRecord) -> Section:
+    """Return the numbers that say whether GCIG can be relied on."""
+    missing = Callout(
+        "note",
+        "GCIG under other references is not part of this audit; robustness=True (gcig audit --robustness) "
+        "adds it.",
+    )
+    return Section(
+        "Trust: can GCIG be relied on?",
+        [
+            Paragraph(
+                "A model can have a low GCIG without treating anybody more alike, for example if its "
+                "references are not typical or its reasons rest on a single column. These numbers reveal it."
             ),
+            *models_trust({record.subject.model_name: record.procedural}),
+            *([missing] if record.robustness is None else []),
         ],
     )
 
@@ -108,11 +134,6 @@ def _measures_table(record: AuditRecord) -> TableBlock:
         ("p-value", number_entry(found.p_value, 3), "share of shuffles with a GCIG at least as large"),
         *_other_definitions(record),
         (
-            "Effective columns",
-            number_entry(found.effective_columns, 1),
-            "columns that the reasons rest on",
-        ),
-        (
             "Completeness",
             number_entry(found.completeness, 4),
             "relative error of the attributions; 0 is exact",
@@ -136,7 +157,7 @@ def _measures_table(record: AuditRecord) -> TableBlock:
             )
         )
     return TableBlock(
-        ("measure", "value", "how to read it"), rows, "GCIG and its uncertainty", sortable=False
+        ("measure", "value", "how to read it"), rows, "GCIG and its uncertainty", sortable=False, prose=True
     )
 
 
@@ -153,11 +174,16 @@ def _other_definitions(record: AuditRecord) -> list[tuple[Value, ...]]:
         ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on another scale than GCIG"),
         (
             "GCIG on encoded columns",
+            number_entry(found.gcig_encoded, 3),
+            "each category is a column, centred within its variable",
+        ),
+        (
+            "GCIG on raw columns",
             number_entry(found.gcig_raw, 3),
-            "the paper's: each category is a column",
+            "the paper's: each category is a column, not centred; it can be lowered without changing a score",
         ),
     ]
-    defined = [math.isfinite(value) for value in (found.gcig_l2, found.gcig_raw)]
+    defined = [math.isfinite(value) for value in (found.gcig_l2, found.gcig_encoded, found.gcig_raw)]
     return [row for row, known in zip(rows, defined, strict=True) if known]
 
 

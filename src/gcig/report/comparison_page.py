@@ -22,6 +22,7 @@ from gcig.report.glossary import explanations
 from gcig.report.summaries import RATES, MethodSummary, group_sizes, min_cell, pooled_rates, summarise
 from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
+from gcig.report.trust import methods_trust, trust_explanations
 
 __all__ = ["comparison_page", "comparison_sections", "groups_table", "methods_table"]
 
@@ -32,7 +33,6 @@ _MEASURES = {
     "balanced accuracy": ("balanced_accuracy", 1),
     "EO gap": ("eo_gap", -1),
     "GCIG": ("gcig", -1),
-    "effective columns": ("effective_columns", 0),
 }
 
 
@@ -81,7 +81,12 @@ def comparison_sections(
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
         blocks: list[Block] = [_verdict(methods, plain, fair)] if verdicts else []
-        blocks += [_trade_off(methods), methods_table(methods), *_failures(methods)]
+        blocks += [
+            _trade_off(methods),
+            methods_table(methods),
+            *methods_trust(methods, plain),
+            *_failures(methods),
+        ]
         sections += [
             Section(f"{prefix or 'Trade-off: '}what does fairness cost?", blocks),
             Section(
@@ -97,9 +102,9 @@ def comparison_sections(
                     "What is the EO gap?",
                     "What are AUC and the ROC curve?",
                     "What is the Pareto front?",
-                    "Why is the effective number of columns shown?",
                     "What is a suppressed group?",
-                )
+                ),
+                *trust_explanations(),
             ],
         )
     )
@@ -145,7 +150,7 @@ def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
 
 
 def _measured(method: MethodSummary, measure: str) -> Entry:
-    entry = method.entry(measure, 1 if measure == "effective_columns" else 3)
+    entry = method.entry(measure)
     floor = method.mean("eo_noise_floor")
     if measure != "eo_gap" or math.isnan(floor):
         return entry

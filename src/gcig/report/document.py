@@ -50,9 +50,14 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class TableBlock(Table):
-    """A table on a page; unless ``sortable`` is false, a click on a column header sorts it."""
+    """A table on a page.
+
+    Unless ``sortable`` is false, a click on a column header sorts it. If ``prose`` is true, the last column
+    holds sentences, which a narrow page shows below the other entries of the row.
+    """
 
     sortable: bool = True
+    prose: bool = False
 
 
 @dataclass(frozen=True)

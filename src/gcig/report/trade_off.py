@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gcig.records import Evaluation
 from gcig.records.formatting import number
 from gcig.report import charts
 from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
+from gcig.report.trust import TRUST_NUMBERS
 
 __all__ = ["Scores", "describe_trade_off", "trade_off_figures"]
 
@@ -26,6 +27,10 @@ class Scores:
     eo_noise_floor: float
     effective_columns: float
     collapsed: bool
+    gcig_members: float = math.nan
+    reference_offset: float = math.nan
+    faithfulness: float = math.nan
+    attribute_effect: float = math.nan
 
     @classmethod
     def of(cls, label: str, found: Evaluation) -> "Scores":
@@ -35,15 +40,8 @@ class Scores:
     @classmethod
     def mean_of(cls, summary: MethodSummary) -> "Scores":
         """Take the means over folds; the model counts as collapsed if one fold has collapsed."""
-        return cls(
-            summary.label,
-            summary.mean("auc"),
-            summary.mean("gcig"),
-            summary.mean("eo_gap"),
-            summary.mean("eo_noise_floor"),
-            summary.mean("effective_columns"),
-            summary.collapsed > 0,
-        )
+        means = {f.name: summary.mean(f.name) for f in fields(cls) if f.name not in ("label", "collapsed")}
+        return cls(label=summary.label, collapsed=summary.collapsed > 0, **means)
 
 
 def describe_trade_off(plain: Scores, fair: Scores) -> tuple[str, list[str], list[str]]:
@@ -68,12 +66,23 @@ def _headline(plain: Scores, fair: Scores) -> str:
     cost = round(plain.auc, 3) - round(fair.auc, 3)
     price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
     times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
+    if fair.gcig_members >= plain.gcig_members:
+        return (
+            f"{fair.label} makes the reasons depend {times} on the group relative to the groups' means, but "
+            f"not relative to their members, {price}."
+        )
+    if fair.gcig_members > 0 and not math.isnan(plain.gcig_members):
+        times_members = f"{plain.gcig_members / fair.gcig_members:.1f} times relative to members"
+        return f"{fair.label} makes the reasons depend {times} on the group ({times_members}), {price}."
     return f"{fair.label} makes the reasons depend {times} on the group, {price}."
 
 
 def _findings(plain: Scores, fair: Scores) -> list[str]:
+    members = ""
+    if not math.isnan(plain.gcig_members + fair.gcig_members):
+        members = f"; relative to members it {_change(plain.gcig_members, fair.gcig_members)}"
     return [
-        f"Reasons: GCIG {_change(plain.gcig, fair.gcig)}.",
+        f"Reasons: GCIG {_change(plain.gcig, fair.gcig)}{members}.",
         f"Decisions: the EO gap {_change(plain.eo_gap, fair.eo_gap)}.",
         f"Ranking: AUC {_change(plain.auc, fair.auc)}.",
     ]
@@ -87,14 +96,10 @@ def _cautions(plain: Scores, fair: Scores) -> list[str]:
             f"With this few rows, even an exactly fair model shows an EO gap of {floor} on average: "
             "differences of that size mean little."
         )
-    ratio = fair.effective_columns / plain.effective_columns if plain.effective_columns else math.nan
-    if ratio <= 0.5 or ratio >= 2:
-        word = "halved" if ratio <= 0.5 else "doubled"
-        cautions.append(
-            f"The effective number of columns {word} or more ({number(plain.effective_columns, 1)} to "
-            f"{number(fair.effective_columns, 1)}): part of the lower GCIG may come from that alone."
-        )
-    return cautions
+    changes = (
+        item.describe_change(getattr(plain, item.field), getattr(fair, item.field)) for item in TRUST_NUMBERS
+    )
+    return [*cautions, *(change for change in changes if change)]
 
 
 def _change(before: float, after: float) -> str:

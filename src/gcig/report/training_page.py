@@ -19,9 +19,11 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.glossary import explanations
+from gcig.report.robustness import robustness_section
 from gcig.report.summaries import MethodSummary, pooled_rates
 from gcig.report.tables import Entry, Value, number_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
+from gcig.report.trust import models_trust
 
 __all__ = ["training_page"]
 
@@ -37,9 +39,10 @@ _MEASURES = {
     "EO gap by chance": ("eo_noise_floor", "average gap of an exactly fair model with as many rows"),
     "Four-fifths ratio": ("selection_rate_ratio", "lowest divided by highest selection rate"),
     "GCIG": ("gcig", "how far the reasons depend on the group"),
-    "GCIG on encoded columns": ("gcig_raw", "the paper's definition: each category is a column"),
-    "Effective columns": ("effective_columns", "number of columns that the reasons rest on"),
+    "GCIG on encoded columns": ("gcig_encoded", "each category is a column, centred within its variable"),
+    "GCIG on raw columns": ("gcig_raw", "the paper's: each category is a column, not centred"),
 }
+_OPTIONAL = ("gcig_encoded", "gcig_raw")  # rows that are left out if no model has them
 
 
 def training_page(
@@ -66,12 +69,14 @@ def training_page(
     foot : name -> value, such as hashes and versions.
     """
     found = [MethodSummary("", label, label, (evaluation,)) for label, evaluation in evaluations.items()]
-    last = list(evaluations.values())[-1]
+    label, last = list(evaluations.items())[-1]
     return page(
         title,
         [
             Section("Held-out rows: how does the model do on new data?", _held_out(evaluations)),
             Section("Groups: how does the model treat them?", _groups(found)),
+            *_trust_section(evaluations),
+            *robustness_section(last.robustness, model=label, other=next(iter(evaluations))),
             *_columns_section(evaluations),
             *_reading_section(columns, notes),
         ],
@@ -105,17 +110,22 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     rows: list[tuple[Value, ...]] = [
         (name, *(_measured(e, field) for e in evaluations.values()), hint)
         for name, (field, hint) in _MEASURES.items()
-        if field != "gcig_raw" or any(math.isfinite(e.gcig_raw) for e in evaluations.values())
+        if field not in _OPTIONAL or any(math.isfinite(getattr(e, field)) for e in evaluations.values())
     ]
     return [
         trade_off_figures(points, noise_floor=chosen.eo_noise_floor),
-        TableBlock(("measure", *evaluations, "how to read it"), rows, "On the held-out rows", sortable=False),
+        TableBlock(
+            ("measure", *evaluations, "how to read it"),
+            rows,
+            "On the held-out rows",
+            sortable=False,
+            prose=True,
+        ),
         *suppression_note(chosen.suppressed_cells, chosen.min_cell),
         *explanations(
             "What is GCIG?",
             "What is the EO gap?",
             "What is the four-fifths ratio?",
-            "Why is the effective number of columns shown?",
         ),
     ]
 
@@ -125,7 +135,7 @@ def _measured(evaluation: Evaluation, field: str) -> Entry:
     around = ""
     if field == "gcig" and not math.isnan(evaluation.gcig_low + evaluation.gcig_high):
         around = f"{number(evaluation.gcig_low)} to {number(evaluation.gcig_high)}"
-    return Entry(number(value, 1 if field == "effective_columns" else 3), value, around)
+    return Entry(number(value), value, around)
 
 
 def _groups(found: Sequence[MethodSummary]) -> list[Block]:
@@ -139,6 +149,12 @@ def _groups(found: Sequence[MethodSummary]) -> list[Block]:
         for method in found
     ]
     return [FigureRow(figures), *(groups_table(method, "on the held-out rows") for method in found)]
+
+
+def _trust_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
+    """Return the numbers that say whether GCIG can be relied on, if a model has them."""
+    blocks = models_trust(evaluations)
+    return [Section("Trust: can GCIG be relied on?", blocks)] if blocks else []
 
 
 def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:

@@ -8,10 +8,13 @@ from gcig.report.charts.curves import Series, lines, scatter
 from gcig.report.charts.disparity import disparity_histogram, gauge
 from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, estimates
+from gcig.report.charts.robustness import HEADLINE, OTHER_NORM, is_reversed, reference_name, robustness
 from gcig.report.charts.svg import standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front, trade_off
 
 __all__ = [
+    "HEADLINE",
+    "OTHER_NORM",
     "Series",
     "TradeOff",
     "attribution_profiles",
@@ -19,9 +22,12 @@ __all__ = [
     "estimates",
     "gauge",
     "group_rates",
+    "is_reversed",
     "lines",
     "pareto",
     "pareto_front",
+    "reference_name",
+    "robustness",
     "roc_curves",
     "scatter",
     "standalone",

@@ -1,6 +1,7 @@
 """Marks of groups and methods: a colour and, as a second cue, a shape and a dash."""
 
 import math
+from collections.abc import Collection
 
 from markupsafe import Markup
 
@@ -29,7 +30,12 @@ def marker(
 ) -> Markup:
     """Draw the mark of group ``index`` at a position; ``label`` is its tooltip."""
     shape = index % SHAPES
-    paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor", "stroke_width": 1.6}
+    paint = {
+        "fill": "none" if hollow else "currentColor",
+        "stroke": "currentColor",
+        "stroke_width": 1.6,
+        "class_": "hollow" if hollow else None,
+    }
     content = [element("title", label)] if label else []
     if shape == 0:
         drawn = element("circle", *content, cx=x, cy=y, r=size, **paint)
@@ -51,12 +57,12 @@ def marker(
     return element("g", drawn, class_=colour(index))
 
 
-def legend(names: list[str], top: float, *, left: float = 8.0) -> Markup:
-    """Draw the marks with their names, on as many lines as they need."""
+def legend(names: list[str], top: float, *, left: float = 8.0, hollow: Collection[int] = ()) -> Markup:
+    """Draw the marks with their names, on as many lines as they need; those of ``hollow`` are hollow."""
     parts = []
     for index, name, x, line in _places(names, left):
         y = top + (line + 0.5) * LEGEND_LINE
-        parts.append(join(marker(index, x + 5, y), text(name, x + 15, y)))
+        parts.append(join(marker(index, x + 5, y, hollow=index in hollow), text(name, x + 15, y)))
     return join(*parts)
 
 

@@ -3,5 +3,12 @@
 from gcig.report.displays.pareto import ParetoDisplay
 from gcig.report.displays.rates import GroupRatesDisplay
 from gcig.report.displays.reasons import AttributionProfileDisplay, DisparityDisplay
+from gcig.report.displays.robustness import RobustnessDisplay
 
-__all__ = ["AttributionProfileDisplay", "DisparityDisplay", "GroupRatesDisplay", "ParetoDisplay"]
+__all__ = [
+    "AttributionProfileDisplay",
+    "DisparityDisplay",
+    "GroupRatesDisplay",
+    "ParetoDisplay",
+    "RobustnessDisplay",
+]
