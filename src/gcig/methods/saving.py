@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "load", "save_model"]
 
 _KIND = "gcig-model"
+_MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
 _NETWORK = "network."  # prefix of the network's tensors
 _ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
     "TableEncoder": TableEncoder,
@@ -109,7 +110,7 @@ def save_model(model: "NetworkClassifier", path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
     tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
     tensors["baselines"] = torch.from_numpy(model.baselines_)
-    parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "module"}
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in _MODELS}
     if not isinstance(parameters.get("random_state"), int | np.integer):
         parameters["random_state"] = None  # the state of a generator is not kept
     names = _listed(type(model), "fitted_attributes")

@@ -48,7 +48,6 @@ class UnconstrainedClassifier(NetworkClassifier):
             data.rows,
             settings,
             generator=generator,
-            n_groups=data.n_groups,
             held_out=make_held_out(data, settings, self.encoder_.origin_),
         )
         return trained.outcome

@@ -7,6 +7,7 @@ import torch
 from gcig.methods.fairx.guards import (
     BoundWarning,
     CollapseWarning,
+    ReasonsWarning,
     Verdict,
     columns_changed,
     heaviest_term,
@@ -14,6 +15,8 @@ from gcig.methods.fairx.guards import (
     warn_of_bound,
     warn_of_collapse,
     warn_of_columns,
+    warn_of_limits,
+    warn_of_reasons,
 )
 from gcig.training.loop import Epoch
 
@@ -112,6 +115,34 @@ def test_other_warnings_name_the_values():
         warn_of_columns(2.0, 8.0, 0.5)
     with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not met.*0\.0700.*AUC of 0\.800"):
         warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+    with pytest.warns(BoundWarning, match=r"network without fairness terms was kept.*max_auc_drop=0\.013"):
+        warn_of_limits(0.013)
+
+
+REASONS = {"reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("reference_offset", 0.26, r"no longer typical.*0\.10 before, 0\.26 now.*references='both'"),
+        ("faithfulness", 0.74, r"permutation importance: 0\.90 before, 0\.74 now.*lower lambda_ig"),
+        ("attribute_effect", 0.056, r"protected attribute.*5\.0% before, 5\.6% now.*Drop the attribute"),
+    ],
+)
+def test_reasons_that_cannot_be_trusted_give_a_warning(name, value, message):
+    with pytest.warns(ReasonsWarning, match=message) as caught:
+        warn_of_reasons(REASONS, REASONS | {name: value}, n_rows=1000, n_columns=20)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_small_changes_of_reasons_give_no_warning():
+    small = {"reference_offset": 0.24, "faithfulness": 0.76, "attribute_effect": 0.054}
+    warn_of_reasons(REASONS, small, n_rows=1000, n_columns=20)
+    warn_of_reasons(REASONS, dict.fromkeys(REASONS, math.nan), n_rows=1000, n_columns=20)
+    chance = REASONS | {"attribute_effect": 0.06, "faithfulness": 0.7}
+    warn_of_reasons(REASONS, chance, n_rows=100, n_columns=5)  # one row of a hundred, two swapped ranks
 
 
 def test_warnings_point_to_the_caller():

@@ -1,4 +1,4 @@
-"""What fair training is for: reasons that depend less on the group, at hardly any cost."""
+"""The purpose of FairX: reasons that depend less on the group, at hardly any cost."""
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,14 @@ from gcig.methods.fairx.estimator import FairXClassifier
 from tables import make_loans
 
 LOANS, TEST = make_loans(600), make_loans(2000, seed=1)
-SHORT = {"max_epochs": 10, "hidden_sizes": (16, 8), "learning_rate": 0.01, "device": "cpu", "random_state": 0}
+SHORT = {
+    **{"max_epochs": 30, "batch_size": 128, "hidden_sizes": (16, 8), "learning_rate": 0.01},
+    **{"device": "cpu", "random_state": 0},
+}
 
 
-def quality(model, columns="raw"):
-    """AUC and GCIG on rows that the model has not seen."""
+def quality(model, columns="original"):
+    """Return AUC and GCIG on rows that the model has not seen."""
     found = model.explain(TEST.X, TEST.y, columns=columns)
     return roc_auc_score(TEST.y, model.decision_function(TEST.X)), float(np.nanmean(found.disparity))
 
@@ -26,23 +29,21 @@ def models():
     return [model.fit(LOANS.X, LOANS.y, **LOANS.groups) for model in (fair, plain)]
 
 
-def test_gcig_is_halved_within_two_hundredths_of_the_plain_auc(models):
-    (auc, gcig_left), (plain_auc, plain_gcig) = map(quality, models)
+@pytest.mark.parametrize("columns", ["original", "raw"])
+def test_gcig_falls_within_two_hundredths_of_the_plain_auc(models, columns):
+    (auc, gcig_left), (plain_auc, plain_gcig) = (quality(model, columns) for model in models)
     assert auc > plain_auc - 0.02
-    assert gcig_left < 0.5 * plain_gcig
+    assert gcig_left < 0.6 * plain_gcig
 
 
-def test_reasons_are_fairer_on_original_columns_as_well(models):
-    # On one-hot columns alone, GCIG can be lowered by weights that no prediction shows.
-    (_, left), (_, plain) = (quality(model, "original") for model in models)
-    assert left < 0.7 * plain
-
-
-def test_validation_says_the_same(models):
+def test_validation_agrees(models):
     fair, _ = models
-    assert fair.validation_["gcig"] < 0.5 * fair.plain_["gcig"]
-    assert fair.validation_["auc"] > fair.plain_["auc"] - 0.03
-    assert fair.validation_["columns"] > 0.5 * fair.plain_["columns"]
+    before, after = fair.plain_, fair.validation_
+    assert after["gcig"] < 0.6 * before["gcig"]
+    assert after["gcig_members"] < 0.9 * before["gcig_members"]
+    assert after["auc"] > before["auc"] - 0.03
+    assert after["columns"] > 0.5 * before["columns"]
+    assert after["reference_offset"] < before["reference_offset"] + 0.15
 
 
 @pytest.mark.slow

@@ -1,134 +1,329 @@
-"""What an epoch is worth: its AUC to a plain network, fairness within limits to one that is taught."""
+"""Checkpoint selection: each measurement against a plain loop, and the score of an epoch."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import rankdata
+from sklearn.metrics import log_loss, roc_auc_score
 from torch import nn
 
 from gcig.core.batch import GroupedBatch
-from gcig.methods.fairx.selection import Judge, binary_auc, measure
+from gcig.core.definition import Definition
+from gcig.core.references import GroupMembers
+from gcig.methods.fairx.distillation import Teacher
+from gcig.methods.fairx.selection import CheckpointSelector, HeldOut, binary_auc, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.teacher import Teacher
 from gcig.methods.fairx.weights import Bounded, Fixed, Limits, Measured, WeightControl
+from gcig.methods.training_data import TrainingData
+from gcig.metrics import equalized_odds_gap, gcig_score
+from gcig.models.mlp import make_mlp
 from gcig.training.loop import Loop
 
-SETTINGS = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_ig=0.5, lambda_fair=0.1)
+SETTINGS = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_ig=0.5, lambda_fair=0.1, references="mean")
 LIMITS = Limits(auc_lost=0.03, columns=4.0)
+ORIGIN = torch.tensor([0, 1, 2, 2, 3, 3])  # numbers, a one-hot block, and the protected attribute
+PROTECTED = torch.tensor([4, 5])
 
 
-def rows(n=80):
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(n, 3, generator=generator)
+def make_rows(n=120, seed=0):
+    generator = torch.Generator().manual_seed(seed)
     groups = torch.arange(n) % 2
-    inputs[:, 0] += groups
-    labels = (inputs.sum(1) + 0.5 * torch.randn(n, generator=generator) > 0.5).long()
+    inputs = torch.zeros(n, 6)
+    inputs[:, :2] = torch.randn(n, 2, generator=generator) + 0.8 * groups.unsqueeze(1)
+    inputs[torch.arange(n), 2 + torch.randint(2, (n,), generator=generator)] = 1
+    inputs[torch.arange(n), 4 + groups] = 1
+    noise = torch.randn(n, generator=generator)
+    labels = (inputs @ torch.tensor([1.0, -0.5, 0.7, 0.0, 0.0, 0.4]) + noise > 0.5).long()
     return GroupedBatch(inputs, labels, groups)
 
 
-ROWS = rows()
+TRAINING, ROWS = make_rows(), make_rows(90, seed=1)
+HELD_OUT = HeldOut(ROWS, TRAINING, SETTINGS, 2, ORIGIN, PROTECTED)
+NETWORK = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0)).eval()
 
 
-def network(*weights):
-    net = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+def linear(*weights):
+    network = nn.Sequential(nn.Linear(6, 1), nn.Flatten(0))
     with torch.no_grad():
-        net[0].weight.copy_(torch.tensor([weights]))
-        net[0].bias.zero_()
-    return net
+        network[0].weight.copy_(torch.tensor([weights]))
+        network[0].bias.zero_()
+    return network
+
+
+def logits_of(rows, network=NETWORK):
+    with torch.no_grad():
+        return network(rows)
+
+
+# --- Measurements ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found():
+    return measure(NETWORK, HELD_OUT)
+
+
+def integrated_gradients(row, reference, steps=400):
+    """Return the attributions of original columns by the midpoint rule."""
+    shares = (torch.arange(steps) + 0.5).unsqueeze(1) / steps
+    points = (reference + shares * (row - reference)).requires_grad_()
+    gradient = torch.autograd.grad(NETWORK(points).sum(), points)[0].mean(0)
+    return torch.zeros(4).index_add_(0, ORIGIN, (row - reference) * gradient)
+
+
+def cell(rows, label, group):
+    return rows.inputs[(rows.labels == label) & (rows.groups == group)]
+
+
+def test_utility_and_outcome_gap(found):
+    scores, labels = logits_of(ROWS.inputs), ROWS.labels.numpy()
+    assert found["auc"] == pytest.approx(roc_auc_score(labels, scores))
+    assert found["log_loss"] == pytest.approx(log_loss(labels, torch.sigmoid(scores)), rel=1e-5)
+    decisions = (scores >= 0).numpy()
+    assert found["decided_alike"] == pytest.approx(max(decisions.mean(), 1 - decisions.mean()))
+    gap = equalized_odds_gap(labels, decisions.astype(int), sensitive_features=ROWS.groups.numpy())
+    assert found["outcome_gap"] == pytest.approx(gap, abs=1e-6)
+    soft, chances = 0.0, torch.sigmoid(scores)
+    for label in (0, 1):
+        rates = [chances[(ROWS.labels == label) & (ROWS.groups == group)].mean() for group in (0, 1)]
+        soft += float((rates[0] - rates[1]).abs())
+    assert found["soft_outcome_gap"] == pytest.approx(soft, abs=1e-6)
+
+
+@pytest.mark.parametrize("cut", [-1.0, 0.2])
+def test_decisions_are_those_at_the_cut(cut):
+    held_out = replace(HELD_OUT, settings=replace(SETTINGS, cut=cut))
+    decisions = (logits_of(ROWS.inputs) >= cut).long().numpy()
+    gap = equalized_odds_gap(ROWS.labels.numpy(), decisions, sensitive_features=ROWS.groups.numpy())
+    assert measure(NETWORK, held_out)["outcome_gap"] == pytest.approx(gap, abs=1e-6)
+
+
+def test_gcig_and_columns(found):
+    disparities, shares = [], []
+    for row, label in zip(ROWS.inputs, ROWS.labels, strict=True):
+        parts = [integrated_gradients(row, cell(TRAINING, label, g).mean(0)) for g in (0, 1)]
+        parts = [part / part.abs().sum() for part in parts]
+        disparities.append(float((parts[0] - parts[1]).norm()))
+        shares.append(torch.stack(parts).abs().mean(0))
+    assert found["gcig"] == pytest.approx(np.mean(disparities), rel=2e-2)
+    share = torch.stack(shares).mean(0)
+    assert found["columns"] == pytest.approx(float(torch.exp(torch.special.entr(share).sum())), rel=2e-2)
+    assert found["completeness"] < 1e-2
+
+
+def test_gcig_is_that_of_the_metrics(found):
+    reference = (TRAINING.inputs.numpy(), TRAINING.labels.numpy(), TRAINING.groups.numpy())
+    raw = measure(NETWORK, replace(HELD_OUT, origin=torch.arange(6)))["gcig"]
+    expected = gcig_score(
+        NETWORK,
+        ROWS.inputs.numpy(),
+        ROWS.labels.numpy(),
+        sensitive_features=ROWS.groups.numpy(),
+        reference=reference,
+        definition=Definition(columns="raw"),
+    )
+    assert raw == pytest.approx(expected, rel=1e-2)
+    assert found["gcig"] != pytest.approx(raw, rel=1e-2)
+
+
+def test_gcig_relative_to_members(found):
+    data = TRAINING
+    members = GroupMembers(data.inputs, data.labels, data.groups, n_groups=2, n_members=16).values
+    disparities = []
+    for row, label in zip(ROWS.inputs[::3], ROWS.labels[::3], strict=True):
+        parts = [
+            torch.stack([integrated_gradients(row, each, 50) for each in members[label, g]]).mean(0)
+            for g in (0, 1)
+        ]
+        parts = [part / part.abs().sum() for part in parts]
+        disparities.append(float((parts[0] - parts[1]).norm()))
+    few = replace(HELD_OUT, rows=ROWS[torch.arange(0, 90, 3)])
+    assert measure(NETWORK, few)["gcig_members"] == pytest.approx(np.mean(disparities), rel=2e-2)
+    assert found["gcig_members"] > 0
+
+
+@pytest.mark.parametrize("rule", ["right", "midpoint"])
+def test_members_are_measured_by_an_accurate_rule_whatever_training_uses(found, rule):
+    settings = replace(SETTINGS, rule=rule, n_steps=8)
+    other = measure(NETWORK, replace(HELD_OUT, settings=settings))
+    assert other["gcig_members"] == found["gcig_members"]
+    assert other["completeness"] > found["completeness"]
+
+
+def test_reference_offset(found):
+    scores, offsets = logits_of(TRAINING.inputs), []
+    for label in (0, 1):
+        for group in (0, 1):
+            members = cell(TRAINING, label, group)
+            at_mean = logits_of(members.mean(0, keepdim=True))[0]
+            offsets.append(float((at_mean - logits_of(members).mean()).abs() / scores.std()))
+    assert found["reference_offset"] == pytest.approx(np.mean(offsets), rel=1e-4)
+
+
+def test_reference_offset_of_a_linear_network_is_zero():
+    network = linear(1.0, -0.5, 0.3, 0.0, 0.2, 0.0)
+    assert measure(network, HELD_OUT)["reference_offset"] == pytest.approx(0, abs=1e-5)
+
+
+def test_faithfulness(found):
+    order = torch.randperm(len(ROWS), generator=torch.Generator().manual_seed(0))
+    importance, shares = [], []
+    for column in range(4):
+        permuted = ROWS.inputs.clone()
+        for encoded in (column == ORIGIN).nonzero().flatten():
+            permuted[:, encoded] = ROWS.inputs[order, encoded]
+        importance.append(float((logits_of(permuted) - logits_of(ROWS.inputs)).abs().mean()))
+    for row, label in zip(ROWS.inputs, ROWS.labels, strict=True):
+        for group in (0, 1):
+            part = integrated_gradients(row, cell(TRAINING, label, group).mean(0), 50)
+            shares.append(part.abs() / part.abs().sum())
+    ranks = rankdata(importance), rankdata(torch.stack(shares).mean(0))
+    assert found["faithfulness"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+
+
+def test_attribute_effect(found):
+    exchanged = ROWS.inputs.clone()
+    exchanged[:, 4:] = 1 - exchanged[:, 4:]
+    changed = (logits_of(exchanged) >= 0) != (logits_of(ROWS.inputs) >= 0)
+    assert found["attribute_effect"] == pytest.approx(float(changed.double().mean()))
+    blind = linear(1.0, -0.5, 0.3, 0.0, 0.0, 0.0)
+    assert measure(blind, HELD_OUT)["attribute_effect"] == 0.0
+    assert math.isnan(measure(NETWORK, replace(HELD_OUT, protected=PROTECTED[:0]))["attribute_effect"])
+
+
+def test_a_network_without_reasons_has_no_gcig_and_gives_no_warning():
+    found = measure(linear(*[0.0] * 6), HELD_OUT)
+    assert math.isnan(found["gcig"])
+    assert math.isnan(found["faithfulness"])
+    assert found["attribute_effect"] == 0.0
+
+
+def test_held_out_set_of_training_data():
+    data = TrainingData(ROWS, TRAINING, ROWS, None, 2, None)
+    held_out = make_held_out(data, SETTINGS, ORIGIN.numpy())
+    assert held_out.is_held_out
+    assert held_out.counts == (int(ROWS.labels.sum()), 90 - int(ROWS.labels.sum()))
+    assert torch.equal(held_out.origin, ORIGIN)
+    assert torch.equal(held_out.protected, PROTECTED)
+    none = make_held_out(replace(data, validation=None), SETTINGS, ORIGIN.numpy())
+    assert not none.is_held_out
+    assert none.rows is TRAINING
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auc_is_that_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    labels, scores = rng.integers(0, 2, 50), rng.integers(0, 10, 50) / 7
+    found = binary_auc(torch.tensor(scores), torch.tensor(labels))
+    assert found == pytest.approx(roc_auc_score(labels, scores))
+
+
+def test_auc_of_one_class_is_not_a_number():
+    assert math.isnan(binary_auc(torch.tensor([0.1, 0.2]), torch.tensor([1, 1])))
+
+
+# --- Plain networks ----------------------------------------------------------------------------------
+
+
+def test_plain_training_is_scored_by_auc():
+    selector, none = CheckpointSelector(HELD_OUT), WeightControl({})
+    for weights in ((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), (-1.0, 0.0, 0.5, 0.0, 0.0, 0.0)):
+        selector.recent.clear()
+        network = linear(*weights)
+        found = selector(network, none, 3)
+        assert (
+            found.criterion
+            == -selector.auc(network)
+            == -binary_auc(logits_of(ROWS.inputs, network), ROWS.labels)
+        )
+        assert set(found.metrics) == {"val_log_loss", "val_auc", "val_eo_gap"}
+    assert selector.start(none) is None  # an untrained network is not returned to
+
+
+def test_plain_checkpoints_are_eligible_after_a_quarter_of_the_epochs():
+    settings = FairTraining(Loop(max_epochs=8, batch_size=32))
+    selector = CheckpointSelector(replace(HELD_OUT, settings=settings))
+    found = [selector(NETWORK, WeightControl({}), number).eligible for number in range(1, 5)]
+    assert found == [False, True, True, True]
+
+
+def test_scores_are_smoothed_over_an_eighth_of_the_epochs():
+    settings = FairTraining(Loop(max_epochs=24, batch_size=32))
+    selector = CheckpointSelector(replace(HELD_OUT, settings=settings))
+    networks = [linear(*row, 0.0, 0.0, 0.0, 0.0) for row in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1.0, -1.0))]
+    aucs = [selector.auc(network) for network in networks]
+    found = [-selector(network, WeightControl({}), i).criterion for i, network in enumerate(networks, 1)]
+    assert found == pytest.approx([aucs[0], np.mean(aucs[:2]), np.mean(aucs[:3]), np.mean(aucs[1:])])
+
+
+# --- Students ----------------------------------------------------------------------------------------
 
 
 def control(limits=LIMITS, **weights):
     return WeightControl({"gcig": Fixed(0.5, 0.4), "outcome": Fixed(0.1, 0.25), **weights}, limits)
 
 
-def make_judge(settings=SETTINGS, *, net=None):
-    net = net or network(1.0, 1.0, 1.0)
-    teacher = Teacher(net, measure(net, ROWS, ROWS, settings, 2), ROWS.inputs, error=0.02)
-    return Judge(ROWS, ROWS, settings, 2, teacher)
+def make_selector(settings=SETTINGS, network=NETWORK):
+    held_out = replace(HELD_OUT, settings=settings)
+    teacher = Teacher(network, measure(network, held_out), ROWS.inputs, error=0.02)
+    return CheckpointSelector(held_out, teacher)
 
 
-def epoch(auc_lost=0.0, columns=9.0, *, left=(0.5, 0.5), gcig=0.1, outcome=0.1):
-    return Measured(
-        auc_lost,
-        columns,
-        {"gcig": gcig, "outcome": outcome},
-        dict(zip(("gcig", "outcome"), left, strict=True)),
-    )
+def epoch(auc_lost=0.0, columns=9.0, *, left=(0.5, 0.5), gcig=0.1, outcome=0.1, excess=0.0):
+    values = {"gcig": gcig, "outcome": outcome}
+    return Measured(auc_lost, columns, values, dict(zip(values, left, strict=True)), excess)
 
 
-def worth(*epochs, settings=SETTINGS, weights=None):
-    """The criterion of each; a judge sees them one after the other only where the settings smooth."""
-    return [make_judge(settings)._criterion(each, weights or control()) for each in epochs]
+def scores_of(*epochs, settings=SETTINGS, weights=None):
+    """Return the criterion of each epoch, scored by a selector of its own: nothing is smoothed."""
+    held_out = replace(HELD_OUT, settings=settings)
+    return [CheckpointSelector(held_out)._criterion(each, weights or control()) for each in epochs]
 
 
-# --- Plain networks ----------------------------------------------------------------------------------
-
-
-def test_a_plain_network_is_worth_its_auc():
-    judge, none = Judge(ROWS, ROWS, SETTINGS, 2), WeightControl({})
-    for weights in ((1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.5)):
-        judge.recent.clear()
-        net = network(*weights)
-        found = judge(net, none, 3)
-        assert found.criterion == -binary_auc(net(ROWS.inputs), ROWS.labels)
-        assert set(found.metrics) == {"val_log_loss", "val_auc", "val_eo_gap"}
-
-
-def test_a_plain_network_is_judged_once_it_has_settled():
-    settings = FairTraining(Loop(max_epochs=8, batch_size=32))
-    judge = Judge(ROWS, ROWS, settings, 2)
-    found = [judge(network(1.0, 1.0, 1.0), WeightControl({}), number).eligible for number in range(1, 5)]
-    assert found == [False, True, True, True]
-
-
-def test_one_epoch_alone_is_mostly_noise():
-    judge = Judge(ROWS, ROWS, FairTraining(Loop(max_epochs=24, batch_size=32)), 2)
-    nets = [network(1.0, 1.0, 1.0), network(1.0, 0.0, 0.0), network(0.0, 0.0, 1.0), network(0.0, 1.0, 0.0)]
-    aucs = [binary_auc(net(ROWS.inputs), ROWS.labels) for net in nets]
-    found = [-judge(net, WeightControl({}), number).criterion for number, net in enumerate(nets, start=1)]
-    means = [aucs[0], sum(aucs[:2]) / 2, sum(aucs[:3]) / 3, sum(aucs[1:]) / 3]
-    assert found == pytest.approx(means)
-
-
-# --- Taught networks ---------------------------------------------------------------------------------
-
-
-def test_within_the_limits_the_fairest_is_best():
-    found = worth(epoch(left=(0.2, 0.4)), epoch(left=(0.4, 0.4)), epoch(0.005, 5.0, left=(0.9, 0.9)))
+def test_within_the_limits_the_fairest_epoch_is_best():
+    found = scores_of(epoch(left=(0.2, 0.4)), epoch(left=(0.4, 0.4)), epoch(0.005, 5.0, left=(0.9, 0.9)))
     assert found == pytest.approx([0.8 / 3, 0.4, 0.9])  # GCIG counts twice
 
 
-def test_an_outcome_gap_within_noise_is_not_worth_less():
-    assert worth(epoch(left=(0.4, 0.1))) == worth(epoch(left=(0.4, 0.25)))
+def test_an_outcome_gap_within_noise_scores_alike():
+    assert scores_of(epoch(left=(0.4, 0.1))) == scores_of(epoch(left=(0.4, 0.25)))
 
 
-def test_auc_has_a_price_where_more_than_a_little_is_lost():
-    little, some, much = worth(epoch(0.01), epoch(0.02), epoch(0.03))
+def test_more_than_a_negligible_loss_of_auc_has_a_price():
+    little, some, much = scores_of(epoch(0.01), epoch(0.02), epoch(0.03))
     assert little == pytest.approx(0.5)
     assert (some - little, much - some) == (pytest.approx(0.04), pytest.approx(0.04))
 
 
+def test_what_exceeds_the_tolerance_has_a_price():
+    plain, excessive = scores_of(epoch(), epoch(excess=0.1))
+    assert excessive - plain == pytest.approx(0.5)
+
+
 def test_only_terms_that_are_used_count():
-    assert worth(epoch(left=(0.2, math.inf)), epoch(left=(math.inf, 0.6))) == pytest.approx([0.2, 0.6])
+    assert scores_of(epoch(left=(0.2, math.inf)), epoch(left=(math.inf, 0.6))) == pytest.approx([0.2, 0.6])
 
 
-def test_whatever_keeps_to_the_limits_is_better_than_whatever_does_not():
-    kept = worth(epoch(0.03, 4.0, left=(3.0, 3.0)))
-    broken = worth(epoch(0.031, left=(0.0, 0.0)), epoch(columns=3.9, left=(0.0, 0.0)))
+def test_an_epoch_beyond_the_limits_scores_worse_than_any_within():
+    kept = scores_of(epoch(0.03, 4.0, left=(3.0, 3.0)))
+    broken = scores_of(epoch(0.031, left=(0.0, 0.0)), epoch(columns=3.9, left=(0.0, 0.0)))
     assert max(kept) < min(broken)
 
 
-def test_where_no_epoch_keeps_to_the_limits_the_one_that_loses_least_is_best():
-    less, more = worth(epoch(0.05, left=(0.9, 0.9)), epoch(0.10, left=(0.1, 0.1)))
+def test_beyond_the_limits_the_smallest_loss_is_best():
+    less, more = scores_of(epoch(0.05, left=(0.9, 0.9)), epoch(0.10, left=(0.1, 0.1)))
     assert less < more
-    many, few = worth(epoch(columns=3.5, left=(0.9, 0.9)), epoch(columns=1.0, left=(0.1, 0.1)))
+    many, few = scores_of(epoch(columns=3.5, left=(0.9, 0.9)), epoch(columns=1.0, left=(0.1, 0.1)))
     assert many < few
-    assert worth(epoch(0.05))[0] < worth(epoch(0.05, columns=3.5))[0]
+    assert scores_of(epoch(0.05))[0] < scores_of(epoch(0.05, columns=3.5))[0]
 
 
 def test_bounds_come_before_fairness_and_limits_before_bounds():
     weights = control(gcig=Bounded(0.05, target=0.5, start=0), outcome=Bounded(0.2, target=0.1, start=0))
-    met, unmet, both, broken = worth(
+    met, unmet, both, broken = scores_of(
         epoch(0.03, 4.0, gcig=0.05, outcome=0.2, left=(3.0, 3.0)),
         epoch(gcig=0.06, outcome=0.2, left=(0.0, 0.0)),
         epoch(gcig=0.06, outcome=0.3, left=(0.0, 0.0)),
@@ -136,72 +331,73 @@ def test_bounds_come_before_fairness_and_limits_before_bounds():
         weights=weights,
     )
     assert met < unmet < both < broken
-    nearer, farther = worth(epoch(gcig=0.06), epoch(gcig=0.2), weights=weights)
+    nearer, farther = scores_of(epoch(gcig=0.06), epoch(gcig=0.2), weights=weights)
     assert nearer < farther
 
 
-def test_columns_are_judged_by_the_fewer_of_now_and_lately():
-    settings = FairTraining(Loop(max_epochs=16, batch_size=32), lambda_ig=0.5, lambda_fair=0.1)
-    judge, weights = make_judge(settings), control()
-    assert judge._criterion(epoch(columns=9.0), weights) < 1000
-    assert judge._criterion(epoch(columns=3.9), weights) > 1000
+def test_columns_are_the_fewer_of_the_last_epoch_and_the_recent_mean():
+    settings = replace(SETTINGS, loop=Loop(max_epochs=16, batch_size=32))
+    selector, weights = CheckpointSelector(replace(HELD_OUT, settings=settings)), control()
+    assert selector._criterion(epoch(columns=9.0), weights) < 1000
+    assert selector._criterion(epoch(columns=3.9), weights) > 1000
 
 
-def test_a_taught_network_is_compared_with_its_teacher():
-    judge, weights = make_judge(), control(Limits(auc_lost=0.03))
-    found = judge(network(0.8, 1.0, 1.0), weights, 1)
-    lost, teacher = found.metrics["val_auc_lost"], judge.teacher.measured
-    assert 0 < lost < 0.01
-    gcig, outcome = found.metrics["val_gcig"], found.metrics["val_outcome"]
-    gap = max(teacher["soft_outcome_gap"], judge.outcome_noise)
-    assert found.criterion == pytest.approx((2 * gcig / teacher["gcig"] + max(outcome / gap, 0.25)) / 3)
-    assert 1 in weights.past  # the weights have heard of it
-    used = {
-        name.removeprefix("weight_"): v for name, v in found.metrics.items() if name.startswith("weight_")
-    }
+@pytest.mark.parametrize("references", ["mean", "members", "both"])
+def test_a_student_is_compared_with_its_teacher(references):
+    settings = replace(SETTINGS, references=references)
+    selector, weights = make_selector(settings), control(Limits(auc_lost=1.0))
+    student = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(5)).eval()
+    found, plain = selector(student, weights, 1), selector.teacher.measured
+    now = measure(student, selector.held_out)
+    assert {name: found.metrics[f"val_{name}"] for name in now} == pytest.approx(now, nan_ok=True)
+    assert found.metrics["val_auc_lost"] == selector.teacher.auc_lost(student, now["auc"])
+    kinds = {"mean": ["gcig"], "members": ["gcig_members"], "both": ["gcig", "gcig_members"]}[references]
+    left = np.mean([now[kind] / plain[kind] for kind in kinds])
+    gap = max(plain["soft_outcome_gap"], selector.held_out.outcome_noise)
+    expected = (2 * left + max(now["soft_outcome_gap"] / gap, 0.25)) / 3
+    expected += 4 * max(0.0, found.metrics["val_auc_lost"] - 1 / 3)
+    if references == "both":  # measurements worse than the teacher's have a price
+        worse = {
+            "reference_offset": now["reference_offset"] - plain["reference_offset"] - 0.12,
+            "faithfulness": plain["faithfulness"] - now["faithfulness"] - 0.12,
+            "attribute_effect": now["attribute_effect"] - plain["attribute_effect"] - 0.005,
+        }
+        expected += 5 * sum(max(0.0, value) for value in worse.values())
+    assert found.criterion == pytest.approx(expected)
+    used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
     assert used == weights.values(1) == {"gcig": 0.5, "outcome": 0.1}
+    assert 1 in weights.past  # the weights were adapted
 
 
 def test_the_teacher_itself_has_everything_left():
-    judge = make_judge()
-    found = judge(judge.teacher.network, control(Limits(0.03)), 1)
+    selector = make_selector()
+    found = selector(selector.teacher.network, control(Limits(0.03)), 1)
     assert 2 / 3 < found.criterion <= 1  # its outcome gap may be within noise
     assert found.metrics["val_auc_lost"] == 0
     assert found.eligible
-    assert make_judge().start(control(Limits(0.03))) == pytest.approx(found.criterion)
+    assert make_selector().start(control(Limits(0.03))) == pytest.approx(found.criterion)
 
 
-def test_a_plain_network_may_not_be_returned_to_before_it_is_trained():
-    assert Judge(ROWS, ROWS, SETTINGS, 2).start(control()) is None
+def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
+    selector = make_selector()
+    found = {**selector.teacher.measured, "auc_lost": 0.0, "soft_outcome_gap": 0.01}
+    selector.teacher.measured["soft_outcome_gap"] = 0.001
+    left = selector._compare(found, selector.teacher).left["outcome"]
+    assert left == pytest.approx(0.01 / selector.held_out.outcome_noise)
+    assert 0.05 < selector.held_out.outcome_noise < 0.2
 
 
-def test_a_slight_gap_of_the_teacher_is_no_measure():
-    judge = make_judge()
-    metrics = {
-        "val_auc_lost": 0.0,
-        "val_gcig": 0.1,
-        "val_columns": 3.0,
-        "val_eo_gap": 0.0,
-        "val_outcome": 0.01,
-    }
-    judge.teacher.measured["soft_outcome_gap"] = 0.001
-    left = judge._compare(metrics, judge.teacher).left["outcome"]
-    assert left == pytest.approx(0.01 / judge.outcome_noise)
-    assert 0.05 < judge.outcome_noise < 0.2
-
-
-def test_terms_that_are_not_used_have_nothing_to_do():
-    settings = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_fair=0.1)
-    judge = make_judge(settings)
-    found = judge(network(0.5, 1.0, 1.0), control(Limits(0.03, 0.0)), 1)
-    assert "val_gcig" not in found.metrics
-    assert judge._compare(found.metrics, judge.teacher).left["gcig"] == math.inf
+def test_terms_that_are_not_used_have_nothing_left():
+    selector = make_selector(replace(SETTINGS, lambda_ig=0.0))
+    found = selector(linear(0.5, 1.0, 1.0, 0.0, 0.0, 0.0), control(Limits(1.0, 0.0)), 1)
+    measured = {name.removeprefix("val_"): value for name, value in found.metrics.items()}
+    compared = selector._compare(measured, selector.teacher)
+    assert compared.left["gcig"] == compared.columns == math.inf
     assert math.isfinite(found.criterion)
 
 
-def test_a_network_without_reasons_is_worth_little_and_no_error():
-    settings = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_ig=0.5)
-    judge = make_judge(settings)
-    found = judge(network(0.0, 0.0, 0.0), control(), 1)
+def test_a_network_without_reasons_scores_worse_than_the_teacher():
+    selector = make_selector(replace(SETTINGS, lambda_fair=0.0))
+    found = selector(linear(*[0.0] * 6), control(), 1)
     assert math.isnan(found.metrics["val_gcig"])
     assert not found.criterion < 1

@@ -5,7 +5,7 @@ import pytest
 from gcig.methods.fairx.weights import Bounded, Fixed, Limits, Measured, WeightControl, standard_error_of_auc
 
 LIMITS = Limits(auc_lost=0.03, columns=4.0)
-SMALL, SOME, NEAR = 0.009, 0.02, 0.029  # losses: that do not matter, that do, and nearly too much
+SMALL, SOME, NEAR = 0.009, 0.02, 0.029  # losses of AUC: negligible, tolerable, nearly too much
 
 
 def control(gcig=None, outcome=None, *, limits=LIMITS, **options):
@@ -25,14 +25,14 @@ def measured(auc_lost=0.0, columns=9.0, *, gcig=0.1, outcome=0.1, left=(1.0, 1.0
 # --- One weight --------------------------------------------------------------------------------------
 
 
-def test_a_fixed_weight_stays_and_has_no_bound_to_miss():
+def test_fixed_weight_stays_and_has_no_bound():
     weight = Fixed(0.3)
     weight.observe(9, 5.0)
     assert weight.target == 0.3
     assert weight.met(math.inf)
 
 
-def test_a_fixed_weight_has_done_enough_where_its_share_is_left():
+def test_fixed_weight_has_done_enough_at_its_share():
     weight = Fixed(0.3, share=0.4)
     assert weight.enough(0.01, left=0.4)
     assert not weight.enough(0.01, left=0.41)
@@ -41,11 +41,11 @@ def test_a_fixed_weight_has_done_enough_where_its_share_is_left():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-def test_a_term_that_is_not_used_has_never_done_enough(share):
+def test_unused_term_has_never_done_enough(share):
     assert not Fixed(0.0, share).enough(0.0, left=math.inf)
 
 
-def test_a_bounded_weight_has_done_enough_where_its_bound_is_met():
+def test_bounded_weight_has_done_enough_if_its_bound_is_met():
     weight = Bounded(0.05, target=1.0, start=0)
     assert weight.enough(0.05, left=0.9)
     assert not weight.enough(0.06, left=0.01)
@@ -92,8 +92,8 @@ def test_limits_are_of_the_auc_lost_and_of_the_columns():
     assert LIMITS.hold(0.03, 4.0)
     assert not LIMITS.hold(0.031, 9.0)
     assert not LIMITS.hold(0.0, 3.9)
-    assert LIMITS.small == pytest.approx(0.01)
-    assert LIMITS.wanted_columns == pytest.approx(4.8)
+    assert LIMITS.negligible == pytest.approx(0.01)
+    assert LIMITS.far == pytest.approx(0.06)
     assert [LIMITS.are_near(lost) for lost in (SMALL, SOME, NEAR)] == [False, False, True]
 
 
@@ -101,10 +101,10 @@ def test_without_limits_everything_holds():
     none = Limits()
     assert none.hold(1.0, 0.0)
     assert not none.are_near(1.0)
-    assert not none.wanted_columns > 0.0
+    assert none.keeps_columns(0.0)
 
 
-def test_what_could_not_be_measured_breaks_no_limit():
+def test_unknown_values_break_no_limit():
     assert LIMITS.hold(math.nan, math.nan)
     assert not LIMITS.are_near(math.nan)
 
@@ -121,7 +121,7 @@ def test_weights_are_raised_step_by_step_while_nothing_is_lost():
     assert weights.n_braked == 0
 
 
-def test_without_a_ramp_weights_are_there_at_once():
+def test_weights_without_a_ramp():
     assert control().values(1) == {"gcig": 1.0, "outcome": 0.1}
 
 
@@ -137,7 +137,7 @@ def test_the_ramp_waits_while_something_is_lost(lost):
     assert weights.raised == 3
 
 
-def test_the_ramp_goes_on_where_little_is_lost_and_where_a_term_is_eased():
+def test_the_ramp_goes_on_if_little_is_lost_or_a_term_is_reduced():
     weights = control(ramp=10)
     weights.observe(1, measured(SMALL))
     weights.observe(2, measured(SOME, left=(0.3, 1.0)))
@@ -147,16 +147,16 @@ def test_the_ramp_goes_on_where_little_is_lost_and_where_a_term_is_eased():
 # --- The brakes --------------------------------------------------------------------------------------
 
 
-def test_a_term_that_has_done_its_share_is_eased_as_soon_as_auc_is_lost():
+def test_a_term_that_has_done_enough_is_reduced_as_soon_as_auc_is_lost():
     weights = control()
     weights.observe(1, measured(SMALL, left=(0.3, 0.9)))
     assert weights.brakes == {"gcig": 1.0, "outcome": 1.0}
     weights.observe(2, measured(SOME, left=(0.3, 0.9)))
     assert weights.values(3) == pytest.approx({"gcig": 0.7, "outcome": 0.1})
-    assert weights.n_braked == 0  # easing is no brake: nothing is wrong
+    assert weights.n_braked == 0  # nothing is wrong: training does not back off
 
 
-def test_a_term_that_has_not_done_its_share_is_not_eased():
+def test_a_term_that_has_not_done_enough_is_not_reduced():
     weights = control()
     weights.observe(1, measured(SOME, left=(0.5, 0.3)))
     assert weights.values(2) == {"gcig": 1.0, "outcome": 0.1}
@@ -169,7 +169,7 @@ def test_near_the_limit_terms_that_have_done_enough_are_lowered():
     assert weights.n_braked == 1
 
 
-def test_near_the_limit_all_are_lowered_where_none_has_done_enough():
+def test_near_the_limit_all_are_lowered_if_none_has_done_enough():
     weights = control()
     weights.observe(1, measured(NEAR, left=(0.9, 0.9)))
     assert weights.values(2) == pytest.approx({"gcig": 0.7, "outcome": 0.07})
@@ -178,13 +178,13 @@ def test_near_the_limit_all_are_lowered_where_none_has_done_enough():
     assert weights.n_braked == 2
 
 
-def test_a_term_that_is_not_used_does_not_keep_the_other_from_being_lowered():
+def test_an_unused_term_does_not_prevent_lowering():
     weights = control(Fixed(1.0, share=0.4), Fixed(0.0, share=0.25))
     weights.observe(1, measured(NEAR, outcome=0.0, left=(0.9, math.inf)))
     assert weights.values(2)["gcig"] == pytest.approx(0.7)
 
 
-def test_brakes_let_go_slowly_and_never_exceed_the_weight():
+def test_weights_recover_slowly_up_to_their_target():
     weights = control()
     weights.observe(1, measured(NEAR))
     weights.observe(2, measured())
@@ -199,10 +199,10 @@ def test_nothing_is_lowered_without_limits():
     for epoch in range(1, 6):
         weights.observe(epoch, measured(0.5, 1.0, left=(0.1, 0.1)))
     assert weights.values(6) == {"gcig": 1.0, "outcome": 0.1}
-    assert (weights.n_braked, weights.short_of_columns) == (0, False)
+    assert weights.n_braked == 0
 
 
-def test_columns_that_are_lost_count_as_auc_does():
+def test_lost_columns_count_like_lost_auc():
     weights = control()
     weights.observe(1, measured(columns=5.0))
     assert weights.n_braked == 0
@@ -215,7 +215,7 @@ def test_columns_that_are_lost_count_as_auc_does():
     assert weights.n_braked == 2
 
 
-def test_a_network_that_loses_far_too_much_is_lost_until_it_is_not():
+def test_a_network_that_loses_far_too_much_is_lost():
     weights, found = control(), []
     for number, auc_lost in enumerate([0.0, 0.031, 0.3, 0.0], start=1):
         weights.observe(number, measured(auc_lost))
@@ -224,7 +224,7 @@ def test_a_network_that_loses_far_too_much_is_lost_until_it_is_not():
     assert weights.n_braked == 2
 
 
-def test_where_a_term_that_has_done_enough_hardly_weighs_all_are_lowered():
+def test_all_are_lowered_if_a_term_that_has_done_enough_costs_nothing():
     weights = control()
     for epoch in range(1, 20):
         weights.observe(epoch, measured(NEAR, left=(0.3, 0.9)))
@@ -232,20 +232,39 @@ def test_where_a_term_that_has_done_enough_hardly_weighs_all_are_lowered():
     assert weights.brakes["outcome"] < 1
 
 
-def test_once_short_of_columns_is_remembered():
-    weights = control()
-    found = []
-    for epoch, columns in enumerate([9.0, 4.9, 4.7, 9.0], start=1):
-        weights.observe(epoch, measured(columns=columns))
-        found.append(weights.short_of_columns)
-    assert found == [False, False, True, True]
-    assert weights.n_braked == 0
+def test_the_ramp_goes_on_without_measurements():
+    weights = control(limits=Limits(), ramp=4)
+    for epoch in range(1, 4):
+        weights.advance(epoch)
+    assert [weights.values(epoch)["gcig"] for epoch in range(1, 6)] == pytest.approx(
+        [0.25, 0.5, 0.75, 1.0, 1.0]
+    )
+
+
+# --- Weights of all terms ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("references", "expected"),
+    [
+        ("mean", {"gcig": 1.0}),
+        ("members", {"gcig": 0.0, "gcig_members": 1.0}),
+        ("both", {"gcig": 0.8, "gcig_members": 1.0, "consistency": 0.5}),
+    ],
+)
+def test_terms_follow_the_weight_of_gcig(references, expected):
+    weights = control(references=references)
+    others = {"outcome": 0.1, "column_shortfall": 1.5, "attribute": 1.0}
+    assert weights.term_weights(1) == pytest.approx(expected | others)
+    weights.observe(1, measured(NEAR))
+    lowered = {name: 0.7 * value for name, value in (expected | others).items()} | {"attribute": 1.0}
+    assert weights.term_weights(2) == pytest.approx(lowered)
 
 
 # --- Bounds and the past -----------------------------------------------------------------------------
 
 
-def test_a_multiplier_grows_while_little_is_lost_and_not_while_a_brake_acts():
+def test_a_multiplier_grows_unless_training_backs_off():
     weights = control(Bounded(0.05, target=1.0, start=0))
     weights.observe(1, measured(NEAR, gcig=0.5))
     weights.observe(2, measured(columns=3.0, gcig=0.5))
@@ -254,7 +273,7 @@ def test_a_multiplier_grows_while_little_is_lost_and_not_while_a_brake_acts():
     assert weights.weights["gcig"].target == 1.5
 
 
-def test_a_multiplier_whose_bound_is_met_is_eased_instead_of_lowered():
+def test_a_multiplier_whose_bound_is_met_is_reduced():
     weights = control(Bounded(0.05, target=1.0, start=0))
     weights.observe(1, measured(SOME, gcig=0.04))
     assert weights.weights["gcig"].target == 1.0

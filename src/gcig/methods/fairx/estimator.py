@@ -1,12 +1,14 @@
 """FairX: the estimator that trains a network whose reasons do not depend on the group."""
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -28,15 +30,17 @@ from gcig.methods.fairx.guards import (
     warn_of_collapse,
     warn_of_columns,
     warn_of_limits,
+    warn_of_reasons,
 )
 from gcig.methods.fairx.paper import train_as_published
-from gcig.methods.fairx.selection import decision_cut, measure, measured_rows
+from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
 from gcig.methods.network_parameters import CLIP_NORM
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Rule, number, one_of, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
+from gcig.models.mlp import ACTIVATIONS
 from gcig.training.loop import Outcome
 
 __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier", "PublishedFairXClassifier"]
@@ -44,6 +48,11 @@ __all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier", "PublishedFairX
 _MIN_EPOCHS_TO_WARN = 10  # with fewer epochs it is no surprise that nothing changed
 # A quarter of each mini-batch is explained: as good as all rows, at a fraction of the cost.
 _DEFINITION = Definition(rows=0.25)
+_PUBLISHED_STEPS = 16  # of the paper's Riemann sum
+_MEASUREMENTS = (
+    *("auc", "log_loss", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
+    *("faithfulness", "attribute_effect", "completeness"),
+)
 
 
 class FairXClassifier(NetworkClassifier):
@@ -54,13 +63,18 @@ class FairXClassifier(NetworkClassifier):
     GCIG measures how much an individual's integrated-gradients explanation changes if the reference is the
     typical member of one group or of another, with the same label. Groups are needed to fit, not to predict.
 
-    ``strategy="distil"`` holds out a part of the rows and trains the same network without fairness terms
-    first: the teacher. The student starts at the teacher's weights and learns its probabilities (also for
-    synthetic rows between rows of the same label and group, at least 8,000 per epoch) while the fairness
-    terms change its reasons. A further term stops it from relying on a few columns. The teacher of a small
-    table is trained for up to 40 epochs even if `max_epochs` is smaller, and the student takes twice the
-    learning rate. ``strategy="paper"`` is the published algorithm: nothing is held out, and the network is
-    trained on labels with constant weights.
+    ``strategy="distil"`` trains a teacher first: the same network without fairness terms, or a network that
+    learns the probabilities of a given `teacher`. The student starts at the teacher's weights and keeps its
+    predictions while the fairness terms change its reasons. It learns the teacher's probabilities at the
+    training rows, at points between rows and references, and at rows whose protected columns were exchanged.
+    Further terms keep it from relying on a few columns, and from using the protected attribute more than the
+    teacher does. A part of the rows is held out: it controls the weights and decides which epoch is kept.
+    With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
+    The teacher of a small table is trained for up to 40 epochs even if `max_epochs` is smaller; the student
+    takes half the epochs and twice the learning rate.
+
+    ``strategy="paper"`` is the published algorithm: nothing is held out, and the network is trained on labels
+    with constant weights.
 
     With ``warm_start=True``, the present network is the teacher: its predictions are kept, and `max_auc_drop`
     and the guards count from there, again in every `fit`.
@@ -69,21 +83,27 @@ class FairXClassifier(NetworkClassifier):
     ----------
     history_ : DataFrame
         One row per epoch: every term of the loss (``prediction`` is the cross-entropy to the teacher's
-        probabilities, ``column_shortfall`` appears once columns are held), the weights, and on the held-out
-        set completeness and metrics. ``val_auc_lost`` is what `max_auc_drop` bounds.
+        probabilities), the weights, and on the held-out set all measurements of `validation_`.
+        ``val_auc_lost`` is what `max_auc_drop` bounds.
     n_epochs_ : int
         The epoch whose network was kept; 0 is the teacher, if fairness would have cost too much or a few
         epochs changed too little (with ten or more epochs, a warning says so).
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
-        AUC, GCIG, effective columns and outcome gap (of decisions and, soft, of probabilities) of the teacher
-        on the held-out set. Empty if nothing was held out or no fairness term is on.
+        Measurements of the teacher on the held-out set, or on the training rows if nothing is held out:
+        ``auc``, ``log_loss``, ``decided_alike`` (the share of rows in the class that is predicted most
+        often), ``outcome_gap`` of decisions and ``soft_outcome_gap`` of probabilities, ``gcig`` (relative to
+        means), ``gcig_members`` (relative to members), ``completeness`` (the mean error of the attributions'
+        sums), ``columns`` (effective columns), ``reference_offset`` (the distance between the logit at a
+        cell's mean and the mean logit of its members, in standard deviations of the logit), ``faithfulness``
+        (the rank correlation of attributions with permutation importance) and ``attribute_effect`` (the
+        share of decisions that change if only the protected columns are exchanged; NaN if there are none).
+        Empty with ``strategy="paper"`` and if no fairness term is used.
     given_ : dict
         The same for the network that was given (`module`, `from_module`), before any training.
     validation_ : dict
-        The same for the trained network, with decisions at its threshold; on the training data if nothing is
-        held out.
+        The same for the trained network, with decisions at its threshold.
     changes_ : DataFrame
         The trained network compared with the one that was given, or else with the teacher.
     braked_ : bool
@@ -194,11 +214,25 @@ class FairXClassifier(NetworkClassifier):
         """
         return cls(module=module, **{"preprocessing": "none", **parameters})
 
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy that keeps the teacher, which `sklearn.base.clone` would unfit."""
+        parameters = self.get_params(deep=False)
+        teacher = parameters.pop("teacher")
+        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        copy.teacher = teacher
+        if hasattr(self, "_metadata_request"):  # as scikit-learn's own clone does
+            copy._metadata_request = deepcopy(self._metadata_request)
+        return copy
+
     @property
     def definition_(self) -> Definition:
         """The definition of GCIG that the network is trained with."""
-        columns = "raw" if self.strategy == "paper" else "original"
-        return replace(self.definition or _DEFINITION, columns=columns, label_weights="sum")
+        chosen = replace(self.definition or _DEFINITION, label_weights="sum")
+        if self.strategy != "paper":
+            return replace(chosen, columns="original")
+        rule = "right" if chosen.rule == "auto" else chosen.rule
+        n_steps = _PUBLISHED_STEPS if chosen.n_steps == "auto" else chosen.n_steps
+        return replace(chosen, columns="raw", rule=rule, n_steps=n_steps, rows=1.0)
 
     def build_objective(self, objective: Objective) -> Objective:
         """Return the objective that the student is trained on; override it to replace or add terms.
@@ -221,16 +255,12 @@ class FairXClassifier(NetworkClassifier):
 
     @property
     def changes_(self) -> pd.DataFrame:
-        """The effect of training on the held-out set: AUC, GCIG, outcome gap, columns and completeness."""
+        """The effect of training on the held-out set: one row per measurement, see `plain_`."""
         check_is_fitted(self)
         if self.diverged_:
             raise InputError("the last fit diverged, and its changes were not measured: fit again first.")
-        names = [
-            *("auc", "log_loss", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
-            *("faithfulness", "attribute_effect", "completeness"),
-        ]
-        before = self.given_ or self.plain_
-        changes = pd.DataFrame({"before": before, "after": self.validation_}, index=names, dtype=float)
+        columns = {"before": self.given_ or self.plain_, "after": self.validation_}
+        changes = pd.DataFrame(columns, index=list(_MEASUREMENTS), dtype=float)
         changes["change"] = changes["after"] - changes["before"]
         return changes
 
@@ -240,8 +270,13 @@ class FairXClassifier(NetworkClassifier):
         return bool(self.early_stopping) and self.strategy != "paper"
 
     def check_parameters(self) -> None:
-        """Raise an `InputError` for a value that is not accepted, or a bound that could not be checked."""
+        """Raise an `InputError` for a value that is not accepted, or that has no effect with others."""
         super().check_parameters()
+        if self.teacher is not None and self.strategy == "paper":
+            raise InputError(
+                "teacher: the published algorithm trains on labels and has no teacher. Set "
+                "strategy='distil', or leave teacher out."
+            )
         if self._bounds() and not self.holds_out:
             raise InputError(
                 f"{' and '.join(self._bounds())}: a bound is checked on a held-out set, and there is none. "
@@ -289,10 +324,10 @@ class FairXClassifier(NetworkClassifier):
         if self.max_eo_gap is not None:
             self._check_gap_can_be_measured(data)
         settings = self._settings(len(data.training))
+        held_out = make_held_out(data, settings, self.encoder_.origin_)
         continuing = hasattr(self, "module_")  # warm_start
         bringing = self.module is not None and not continuing
-        self.given_ = self._measure(network, data, settings)[0] if bringing else {}
-        held_out = measured_rows(data, settings, self.encoder_.origin_)
+        self.given_ = measure(network, held_out) if bringing else {}
         if self.strategy == "paper":
             trained = train_as_published(
                 network,
@@ -308,11 +343,8 @@ class FairXClassifier(NetworkClassifier):
                 self._targets(data),
                 settings,
                 generator=generator,
-                n_groups=data.n_groups,
-                origin=held_out.origin,
-                protected=held_out.protected,
-                held_out=None if data.validation is None else held_out,
-                trained=True if continuing else None if bringing else False,
+                held_out=held_out,
+                trained=True if continuing else None if bringing and self.teacher is None else False,
                 customise=self.build_objective,
             )
         self.weights_ = trained.weights
@@ -320,8 +352,17 @@ class FairXClassifier(NetworkClassifier):
         moved = trained.ema_baselines
         self.ema_baselines_ = self.baselines_.copy() if moved is None else moved.cpu().numpy()
         self.plain_ = trained.plain
-        self.validation_, verdict = self._measure(network, data, settings)
-        self._guard(verdict, trained)
+        scores = held_out.logits(network)
+        self.validation_ = measure(network, held_out, scores)
+        cut = decision_cut(scores, held_out.rows.labels, settings)
+        self._guard(inspect_predictions(scores, held_out.rows.labels, cut=cut), trained)
+        if settings.explains and self.plain_ and not self.collapsed_:
+            warn_of_reasons(
+                self.plain_,
+                self.validation_,
+                n_rows=len(held_out.explained),
+                n_columns=int(held_out.origin.max()) + 1,
+            )
         return trained.outcome
 
     def _check_gap_can_be_measured(self, data: TrainingData) -> None:
@@ -340,18 +381,20 @@ class FairXClassifier(NetworkClassifier):
         """Return the training rows, with the probabilities of a given teacher in place of labels."""
         if self.teacher is None:
             return data.rows
-        probabilities = adapt(self.teacher, data.table).predict_proba(data.table)[:, 1]
+        adapted = adapt(self.teacher, data.table)
+        if not adapted.probabilistic:
+            raise InputError(
+                f"teacher: a {type(self.teacher).__name__} gives no probabilities, which the network learns. "
+                "Calibrate it first, for example with sklearn.calibration.CalibratedClassifierCV."
+            )
+        if adapted.classes is not None and not np.array_equal(adapted.classes, self.classes_):
+            raise InputError(
+                f"teacher: it was trained on the classes {tuple(adapted.classes)}, but y has "
+                f"{tuple(self.classes_)}. Train it on the same labels."
+            )
+        probabilities = adapted.predict_proba(data.table)[:, 1]
         targets = torch.from_numpy(np.asarray(probabilities, dtype=np.float32))
         return replace(data.rows, targets=targets.to(data.training.inputs.device))
-
-    def _measure(
-        self, network: nn.Module, data: TrainingData, settings: FairTraining
-    ) -> tuple[dict[str, float], Verdict]:
-        """Measure a network on the held-out set, or on the training rows if nothing is held out."""
-        rows = measured_rows(data, settings, self.encoder_.origin_)
-        scores = rows.logits(network)
-        cut = decision_cut(scores, rows.rows.labels, settings)
-        return measure(network, rows, scores), inspect_predictions(scores, rows.rows.labels, cut=cut)
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
         """Set the flags of the trained network, and warn of what is wrong with it."""
@@ -385,7 +428,14 @@ class FairXClassifier(NetworkClassifier):
 
 
 class PublishedFairXClassifier(FairXClassifier):
-    """FairX as published: `FairXClassifier` with ``strategy="paper"`` as the default."""
+    """FairX as published: `FairXClassifier` with ``strategy="paper"`` and ReLU as defaults.
+
+    Examples
+    --------
+    >>> model = PublishedFairXClassifier()
+    >>> model.strategy, model.activation, model.definition_.rule, model.definition_.n_steps
+    ('paper', 'relu', 'right', 16)
+    """
 
     method_key: ClassVar[str] = "fairx-paper"
 
@@ -393,4 +443,7 @@ class PublishedFairXClassifier(FairXClassifier):
         default="paper",
         rule=one_of("distil", "paper"),
         doc="""``"paper"`` is the published algorithm, ``"distil"`` that of `FairXClassifier`.""",
+    )
+    activation: str = parameter(
+        default="relu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
     )

@@ -1,4 +1,4 @@
-"""Guards: warnings of a collapsed model, of changed columns, and of bounds that were not met."""
+"""Guards: warnings of a collapsed model, of reasons that cannot be trusted, and of bounds not met."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from gcig.training.loop import Epoch
 __all__ = [
     "BoundWarning",
     "CollapseWarning",
+    "ReasonsWarning",
     "Verdict",
     "columns_changed",
     "heaviest_term",
@@ -21,10 +22,15 @@ __all__ = [
     "warn_of_collapse",
     "warn_of_columns",
     "warn_of_limits",
+    "warn_of_reasons",
 ]
 
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
+# How much worse than the teacher's a measurement may be; docs/quality.rst has the values on five datasets.
+_TOLERATED_OFFSET = 0.15
+_TOLERATED_FAITHFULNESS = 0.15
+_TOLERATED_EFFECT = 0.005
 _RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half
 _UNDECIDED = "training has too few epochs, or the threshold does not suit these data (set it to 'f1')."
 
@@ -59,6 +65,24 @@ class BoundWarning(UserWarning):
     ...     _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> [str(each.message) for each in caught if each.category is BoundWarning]
     ['max_gcig=1e-06 was not met: the held-out set gives ...']
+    """
+
+
+class ReasonsWarning(UserWarning):
+    """GCIG fell, but for reasons that do not make the model fairer.
+
+    The references are no longer typical, explanations no longer describe the model, or decisions depend more
+    on the protected attribute than those of the teacher.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> plain = {"reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_reasons(plain, {**plain, "attribute_effect": 0.13}, n_rows=1000, n_columns=9)
+    >>> [str(each.message)[:62] for each in caught if each.category is ReasonsWarning]
+    ['decisions depend more on the protected attribute than those of']
     """
 
 
@@ -188,3 +212,44 @@ def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
         "for more epochs, loosen the bound, or allow a larger loss of AUC (max_auc_drop).",
         BoundWarning,
     )
+
+
+def warn_of_reasons(
+    plain: Mapping[str, float], trained: Mapping[str, float], *, n_rows: int, n_columns: int
+) -> None:
+    """Warn if a low GCIG comes at the expense of what makes it meaningful.
+
+    Parameters
+    ----------
+    plain, trained : mapping
+        Measurements of the teacher and of the trained network.
+    n_rows, n_columns : int
+        The rows of the measurement, since one or two decisions may change by chance, and the original
+        columns, since a rank correlation of few columns moves in large steps.
+    """
+
+    def pair(name: str, form: str) -> str:
+        return f"{plain[name]:{form}} before, {trained[name]:{form}} now"
+
+    if trained["reference_offset"] - plain["reference_offset"] > _TOLERATED_OFFSET:
+        warn_caller(
+            "the mean of a (label, group) cell is no longer typical of its members (distance of their logits "
+            f"in standard deviations: {pair('reference_offset', '.2f')}). Part of the low GCIG comes from "
+            "that. Set references='both' or 'members', or lower lambda_ig.",
+            ReasonsWarning,
+        )
+    lost = plain["faithfulness"] - trained["faithfulness"]
+    if lost > max(_TOLERATED_FAITHFULNESS, 1 / max(1, n_columns - 1)):
+        warn_caller(
+            "explanations agree less with the columns that the model depends on (rank correlation with "
+            f"permutation importance: {pair('faithfulness', '.2f')}), so GCIG says less about its reasons. "
+            "Set references='both' or 'members', or lower lambda_ig.",
+            ReasonsWarning,
+        )
+    if trained["attribute_effect"] - plain["attribute_effect"] > max(_TOLERATED_EFFECT, 2 / n_rows):
+        warn_caller(
+            "decisions depend more on the protected attribute than those of the network without fairness "
+            f"terms (share that changes with it: {pair('attribute_effect', '.1%')}). Part of the fairness "
+            "comes from treating the groups differently. Drop the attribute's columns, or lower the weights.",
+            ReasonsWarning,
+        )

@@ -42,9 +42,9 @@ def train_as_published(
     if settings.constrains:
         terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](n_groups))
     if settings.explains:
-        n_steps = 16 if settings.n_steps == "auto" else settings.n_steps
-        rule = "right" if settings.rule == "auto" else settings.rule
-        penalty = GCIGPenalty(baselines, norm=settings.norm, rule=rule, n_steps=n_steps, fast=False)
+        penalty = GCIGPenalty(
+            baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps, fast=False
+        )
         terms["gcig"] = ReasonTerm(penalty)
     objective = customise(Objective(terms))
     weights = {"gcig": settings.lambda_ig, "outcome": settings.lambda_fair}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,15 +28,7 @@ from gcig.metrics.ranking import roc_auc
 from gcig.metrics.reasons import compare_attributions
 from gcig.training.loop import Validation
 
-__all__ = [
-    "CheckpointSelector",
-    "HeldOut",
-    "binary_auc",
-    "decision_cut",
-    "make_held_out",
-    "measure",
-    "measured_rows",
-]
+__all__ = ["CheckpointSelector", "HeldOut", "binary_auc", "decision_cut", "make_held_out", "measure"]
 
 _EXPLAINED_ROWS = 2048
 _MEMBER_ROWS, _MEMBERS = 256, 16  # rows and members per cell of the estimate relative to members
@@ -56,7 +48,9 @@ class HeldOut:
 
     Attributes
     ----------
-    rows, training : GroupedBatch
+    rows : GroupedBatch
+        The held-out rows; the training rows themselves if nothing is held out.
+    training : GroupedBatch
     settings : FairTraining
     n_groups : int
     origin : Tensor of shape (columns,)
@@ -71,6 +65,11 @@ class HeldOut:
     n_groups: int
     origin: Tensor
     protected: Tensor
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether the rows are others than the training rows."""
+        return self.rows is not self.training
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -162,7 +161,7 @@ class HeldOut:
         every epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
         """
         rows, references = self._members
-        found = attributions(network, rows.inputs, references, rule=self.settings.rule, n_steps=1)
+        found = attributions(network, rows.inputs, references, n_steps=1)
         values = self._sum(found.values).unflatten(0, (self.n_groups, _MEMBERS)).mean(1)
         compared = compare_attributions(values, self.settings.definition)
         return float(compared.disparity[compared.defined].mean())
@@ -187,6 +186,8 @@ class HeldOut:
             permuted[block][:, columns] = rows[order][:, columns]
         changed = self.logits(network, permuted.flatten(0, 1)).view(len(shares), -1)
         importance = (changed - self.logits(network, rows)).abs().mean(1)
+        if not bool((importance != importance[0]).any() & (shares != shares[0]).any()):
+            return math.nan  # a correlation with a constant is undefined
         return float(spearmanr(shares.cpu().numpy(), importance.cpu().numpy()).statistic)
 
     def _attribute_effect(self, network: nn.Module) -> float:
@@ -197,31 +198,17 @@ class HeldOut:
         return float((before != (self.logits(network, self._exchanged) >= cut)).double().mean())
 
 
-def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut | None:
-    """Return the held-out set of training data, if a part was held out; `origin` is that of the encoder."""
-    if data.validation is None:
-        return None
-    return _held_out(data, data.validation, settings, origin)
-
-
-def measured_rows(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
-    """Return the held-out set, or the training rows in its place if nothing was held out."""
-    rows = data.training if data.validation is None else data.validation
-    return _held_out(data, rows, settings, origin)
-
-
-def _held_out(
-    data: TrainingData, rows: GroupedBatch, settings: FairTraining, origin: NDArray[np.int64]
-) -> HeldOut:
+def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
+    """Return the held-out set of training data; `origin` is that of the encoder."""
     inputs = data.training.inputs
-    encoded = torch.from_numpy(np.asarray(origin)).to(inputs.device)
+    blocks = find_blocks(inputs, torch.from_numpy(np.asarray(origin)).to(inputs.device))
     return HeldOut(
-        rows,
+        data.training if data.validation is None else data.validation,
         data.training,
         settings,
         data.n_groups,
-        origin=find_blocks(inputs, encoded),
-        protected=protected_columns(inputs, data.training.groups, find_blocks(inputs, encoded)),
+        origin=blocks,
+        protected=protected_columns(inputs, data.training.groups, blocks),
     )
 
 
@@ -360,7 +347,3 @@ class CheckpointSelector:
         self.recent.append(values)
         window = self.recent[-max(1, self.held_out.settings.loop.max_epochs // 8) :]
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
-
-    def with_teacher(self, teacher: Teacher) -> "CheckpointSelector":
-        """Return a selector that compares epochs with a teacher."""
-        return replace(self, teacher=teacher)

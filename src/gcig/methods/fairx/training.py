@@ -2,8 +2,8 @@
 
 A teacher is trained first: the same network without fairness terms, or a network that learns the
 predictions of a given model. The student starts at the teacher's weights and keeps its predictions while
-its reasons change; the weights of the terms are controlled on the held-out set. Without a held-out set they
-are ramped up and constant.
+its reasons change; the weights of the terms are controlled on the held-out set. If nothing is held out, they
+are ramped up and then stay constant.
 
 Torch only: estimators pass encoded tensors and get a trained network back.
 """
@@ -90,10 +90,7 @@ def train_fairly(
     settings: FairTraining,
     *,
     generator: torch.Generator,
-    n_groups: int,
-    origin: Tensor | None = None,
-    protected: Tensor | None = None,
-    held_out: HeldOut | None = None,
+    held_out: HeldOut,
     trained: bool | None = False,
     customise: Customise = _unchanged,
 ) -> TrainedNetwork:
@@ -105,37 +102,34 @@ def train_fairly(
         Maps (n, ...) to one logit per row, on the device of the data.
     data : TrainingRows
         The training rows, with labels or a given teacher's probabilities as targets.
-    origin, protected : Tensor, optional
-        The original column of each encoded column, and the positions of those that reveal the group.
-    held_out : HeldOut, optional
-        For early stopping, the control of weights, and bounds.
+    held_out : HeldOut
+        The rows for early stopping, the control of weights, and bounds. If they are the training rows, they
+        are only measured: training runs to the last epoch with weights that are ramped up.
     trained : bool or None
         Whether the network already predicts, and is the teacher as it is; None finds out.
     customise : callable, optional
         Changes the objective of the student: replaces or adds terms.
     """
-    selector = None if held_out is None else CheckpointSelector(held_out)
-    run = _Run(settings, generator, n_groups, origin)
-    fair = settings.explains or settings.constrains
-    if not fair:
+    selector = CheckpointSelector(held_out) if held_out.is_held_out else None
+    run = _Run(settings, generator, held_out)
+    if not (settings.explains or settings.constrains):
         control = _weight_control(settings, None)
         outcome = run.plain(network, data, control, selector)
         return TrainedNetwork(outcome, None, control.values(outcome.best_epoch), braked=False)
     if not trained:
         _train_teacher(run, network, data, selector, unless_as_good=trained is None)
     teacher = _make_teacher(network, data, held_out)
-    student_loop = replace(
-        settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)
-    )
     settings = replace(
-        settings, loop=student_loop, learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate
+        settings,
+        loop=replace(settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)),
+        learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate,
     )
-    if selector is not None and held_out is not None:
-        selector = CheckpointSelector(replace(held_out, settings=settings), teacher)
-    control = _weight_control(settings, teacher if held_out is not None else None)
-    run = replace(run, settings=settings)
-    protected = protected if protected is not None and len(protected) else None
-    outcome, baselines = run.student(network, data, control, selector, teacher, protected, customise)
+    held_out = replace(held_out, settings=settings)
+    if selector is not None:
+        selector = CheckpointSelector(held_out, teacher)
+    control = _weight_control(settings, teacher if held_out.is_held_out else None)
+    run = _Run(settings, generator, held_out)
+    outcome, baselines = run.student(network, data, control, selector, teacher, customise)
     return TrainedNetwork(
         outcome=outcome,
         ema_baselines=baselines,
@@ -178,15 +172,14 @@ def _train_teacher(
             network.load_state_dict(before)
 
 
-def _make_teacher(network: nn.Module, data: TrainingRows, held_out: HeldOut | None) -> Teacher:
-    """Copy a network, and measure it on the held-out set if there is one."""
-    witnesses = data.rows.spread(_WITNESSES).inputs
-    if held_out is None:
-        return Teacher(deepcopy(network), {}, witnesses, math.nan)
+def _make_teacher(network: nn.Module, data: TrainingRows, held_out: HeldOut) -> Teacher:
+    """Copy and measure a network."""
     measured = measure(network, held_out)
+    rows, witnesses = (each.spread(_WITNESSES).inputs for each in (held_out.rows, data.rows))
+    if held_out.is_held_out:
+        witnesses = torch.cat([rows, witnesses])[:_WITNESSES]
     error = standard_error_of_auc(measured["auc"], *held_out.counts)
-    rows = held_out.rows.spread(_WITNESSES).inputs
-    return Teacher(deepcopy(network), measured, torch.cat([rows, witnesses])[:_WITNESSES], error)
+    return Teacher(deepcopy(network).eval(), measured, witnesses, error)
 
 
 @dataclass(frozen=True)
@@ -195,8 +188,16 @@ class _Run:
 
     settings: FairTraining
     generator: torch.Generator
-    n_groups: int
-    origin: Tensor | None
+    held_out: HeldOut
+
+    @property
+    def n_groups(self) -> int:
+        return self.held_out.n_groups
+
+    @property
+    def protected(self) -> Tensor | None:
+        """Positions of the encoded columns that reveal the group; None if there are none."""
+        return self.held_out.protected if len(self.held_out.protected) else None
 
     def plain(
         self,
@@ -218,7 +219,6 @@ class _Run:
         control: WeightControl,
         selector: CheckpointSelector | None,
         teacher: Teacher,
-        protected: Tensor | None,
         customise: Customise,
     ) -> tuple[Outcome, Tensor | None]:
         """Train on the teacher's probabilities and the fairness terms; return history and baselines."""
@@ -236,7 +236,7 @@ class _Run:
             n_members=settings.n_members,
             random_state=seed,
         )
-        objective = customise(self._objective(means, members, protected, teacher))
+        objective = customise(self._objective(means, members, teacher))
         data = replace(data, targets=torch.sigmoid(teacher.logits(rows.inputs)))
         batch_size = settings.loop.batch_size
         share = math.ceil(settings.penalty_rows * batch_size)
@@ -247,31 +247,25 @@ class _Run:
             n_explained=share if settings.references == "mean" else min(share, _EXPLAINED_ROWS),
             teacher=teacher,
             means=start,
-            protected=protected,
+            protected=self.protected,
             generator=self.generator,
         )
         n_rows = max(len(data), _MIN_EPOCH_ROWS)
         outcome = self._loop(network, objective, source, control, selector, n_rows)
         return outcome, means.values.clone() if settings.explains else None
 
-    def _objective(
-        self,
-        means: GroupBaselines,
-        members: GroupMembers,
-        protected: Tensor | None,
-        teacher: Teacher,
-    ) -> Objective:
+    def _objective(self, means: GroupBaselines, members: GroupMembers, teacher: Teacher) -> Objective:
         """Return the terms that the settings ask for."""
         settings = self.settings
         terms: dict[str, Term] = {"prediction": PredictionTerm()}
         if settings.constrains:
             terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](self.n_groups))
-        if protected is not None:
+        if self.protected is not None:
             terms["attribute"] = AttributeTerm()
         if not settings.explains:
             return Objective(terms)
         options = {
-            "origin": self.origin,
+            "origin": self.held_out.origin,
             "norm": settings.norm,
             "rule": settings.rule,
             "n_steps": settings.n_steps,
@@ -283,9 +277,11 @@ class _Run:
             terms["gcig_members"] = ReasonTerm(of_members)
         if settings.references == "both":
             terms["consistency"] = ConsistencyTerm(of_mean, of_members)
-        if "columns" in teacher.measured:
-            used = of_members if settings.references == "members" else of_mean
-            terms["column_shortfall"] = ColumnTerm(used, _WANTED_COLUMNS * teacher.measured["columns"])
+        least = _WANTED_COLUMNS * teacher.measured["columns"]
+        if math.isfinite(least):  # NaN if no row has attributions
+            terms["column_shortfall"] = ColumnTerm(
+                of_members if settings.references == "members" else of_mean, least
+            )
         return Objective(terms)
 
     def _loop(
@@ -342,7 +338,7 @@ def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSe
     def validate(epoch: int) -> Validation:
         nonlocal kept
         if selector is None:
-            control.raised += 1
+            control.advance(epoch)
             return Validation(criterion=-epoch)
         found = selector(network, control, epoch)
         if control.lost:

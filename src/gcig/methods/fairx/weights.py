@@ -43,8 +43,9 @@ class Fixed:
     Parameters
     ----------
     target : float
+        The weight.
     share : float
-        The part of the teacher's value at which the term has reached its target.
+        The part of the teacher's value at which the term has done enough.
     """
 
     target: float
@@ -204,8 +205,10 @@ class WeightControl:
     def term_weights(self, epoch: int) -> dict[str, float]:
         """Return the weights of all terms of the objective.
 
-        >>> WeightControl({"gcig": Fixed(0.2), "outcome": Fixed(0.0)},
-        references="both").term_weights(1)["gcig"] 0.1
+        >>> control = WeightControl({"gcig": Fixed(0.2), "outcome": Fixed(0.0)}, references="both")
+        >>> weights = control.term_weights(epoch=1)
+        >>> round(weights["gcig"], 3), weights["gcig_members"], weights["consistency"]
+        (0.16, 0.2, 0.1)
         """
         weights = self.values(epoch)
         gcig = weights["gcig"]
@@ -219,6 +222,11 @@ class WeightControl:
             }
             weights = {**weights, **shares}
         return {**weights, "column_shortfall": _COLUMN_SHARE * gcig, "attribute": _ATTRIBUTE_WEIGHT}
+
+    def advance(self, epoch: int) -> None:
+        """Go on with the ramp after an epoch that was not measured."""
+        self.past[epoch] = self.values(epoch)
+        self.raised += 1
 
     def observe(self, epoch: int, measured: Measured) -> None:
         """Adapt the weights to an epoch's measurements: lower those that cost too much, raise the others."""
