@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from gcig.engine.objective import ObjectiveEngine
 from torch import nn
 from torch.testing import assert_close
 
 from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.references import GroupBaselines
-from gcig.engine.objective import ObjectiveEngine
 from gcig.engine.optimizer import FlatAdamW, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import (

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from gcig.engine.terms import column_shortfall_gradient
 from torch import Tensor
 
 from gcig.core.disparity import column_shares
 from gcig.core.disparity import effective_columns as effective_columns_of_shares
-from gcig.engine.terms import column_shortfall_gradient
 from gcig.losses.columns import column_shortfall
 
 

@@ -84,8 +84,18 @@ def test_every_parameter_is_checked_and_every_default_passes(key):
 
 def test_the_parameters_of_fairx():
     assert list(inspect.signature(FairXClassifier).parameters) == [
-        *("strategy", "lambda_ig", "lambda_fair", "outcome", "max_gcig", "max_eo_gap", "max_auc_drop"),
-        *("definition", "ema_rate", "module", "preprocessing", "hidden_sizes", "activation", "max_epochs"),
+        *("strategy", "references", "teacher", "lambda_ig", "lambda_fair", "outcome", "max_gcig"),
+        *(
+            "max_eo_gap",
+            "max_auc_drop",
+            "definition",
+            "ema_rate",
+            "module",
+            "preprocessing",
+            "hidden_sizes",
+            "activation",
+            "max_epochs",
+        ),
         *("batch_size", "learning_rate", "weight_decay", "early_stopping", "patience"),
         *("validation_fraction", "threshold", "class_weight", "warm_start", "device", "random_state"),
         "verbose",

@@ -40,6 +40,8 @@ def test_its_parameters_are_those_of_fairx_with_the_same_defaults():
         "max_eo_gap",
         "max_auc_drop",
         "strategy",
+        "references",
+        "teacher",
         "definition",
         "ema_rate",
     }

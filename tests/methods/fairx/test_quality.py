@@ -11,8 +11,12 @@ from tables import make_loans
 
 LOANS, TEST = make_loans(600), make_loans(2000, seed=1)
 SHORT = {
-    **{"max_epochs": 30, "batch_size": 128, "hidden_sizes": (16, 8), "learning_rate": 0.01},
-    **{"device": "cpu", "random_state": 0},
+    "max_epochs": 30,
+    "batch_size": 128,
+    "hidden_sizes": (16, 8),
+    "learning_rate": 0.01,
+    "device": "cpu",
+    "random_state": 0,
 }
 
 

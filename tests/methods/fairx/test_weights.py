@@ -2,7 +2,17 @@ import math
 
 import pytest
 
-from gcig.methods.fairx.weights import Bounded, Fixed, Limits, Measured, WeightControl, standard_error_of_auc
+from gcig.methods.fairx.weights import (
+    _COLUMN_SHARE,
+    _CONSISTENCY_SHARE,
+    _MEAN_SHARE,
+    Bounded,
+    Fixed,
+    Limits,
+    Measured,
+    WeightControl,
+    standard_error_of_auc,
+)
 
 LIMITS = Limits(auc_lost=0.03, columns=4.0)
 SMALL, SOME, NEAR = 0.009, 0.02, 0.029  # losses of AUC: negligible, tolerable, nearly too much
@@ -249,12 +259,12 @@ def test_the_ramp_goes_on_without_measurements():
     [
         ("mean", {"gcig": 1.0}),
         ("members", {"gcig": 0.0, "gcig_members": 1.0}),
-        ("both", {"gcig": 0.8, "gcig_members": 1.0, "consistency": 0.5}),
+        ("both", {"gcig": _MEAN_SHARE, "gcig_members": 1.0, "consistency": _CONSISTENCY_SHARE}),
     ],
 )
 def test_terms_follow_the_weight_of_gcig(references, expected):
     weights = control(references=references)
-    others = {"outcome": 0.1, "column_shortfall": 1.5, "attribute": 1.0}
+    others = {"outcome": 0.1, "column_shortfall": _COLUMN_SHARE, "attribute": 1.0}
     assert weights.term_weights(1) == pytest.approx(expected | others)
     weights.observe(1, measured(NEAR))
     lowered = {name: 0.7 * value for name, value in (expected | others).items()} | {"attribute": 1.0}

@@ -41,7 +41,7 @@ class FairTraining:
     penalty_rows: float = 0.25
     n_members: int = 3
     ema_rate: float = 0.05
-    max_auc_drop: float = 0.013
+    max_auc_drop: float = 0.012
     cut: float | None = 0.0
     progress: bool = False
 

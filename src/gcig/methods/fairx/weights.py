@@ -207,8 +207,8 @@ class WeightControl:
 
         >>> control = WeightControl({"gcig": Fixed(0.2), "outcome": Fixed(0.0)}, references="both")
         >>> weights = control.term_weights(epoch=1)
-        >>> round(weights["gcig"], 3), weights["gcig_members"], weights["consistency"]
-        (0.16, 0.2, 0.1)
+        >>> weights["gcig_members"], weights["consistency"]
+        (0.2, 0.1)
         """
         weights = self.values(epoch)
         gcig = weights["gcig"]
