@@ -81,7 +81,7 @@ def every_chart(draw):
         ]
         return charts.pareto(points, noise_floor=draw(st.none() | NUMBER))
     if kind == 7:
-        references = [*columns, charts.HEADLINE, charts.OTHER_NORM]
+        references = [*columns, "mean", charts.OTHER_NORM]
         figures = [RobustnessFigure(r, draw(intervals), draw(intervals), "") for r in references]
         return charts.robustness(figures, model=draw(NAME), other=draw(NAME))
     series = [charts.Series(g, draw(row), draw(row), draw(row), draw(row)) for g in groups]
@@ -172,6 +172,12 @@ def test_each_reference_has_a_filled_and_a_hollow_mark():
     assert all(p.get("class") == "hollow" for p in hollow)
     assert filled[0].find(f"{SVG}title").text == "FairX, mean (headline): 0.052 (0.044 to 0.060)"
     assert float(filled[0].get("cx")) < float(filled[2].get("cx"))
+
+
+def test_the_headline_may_use_another_reference():
+    svg = str(charts.robustness(example_robustness().figures, headline="members"))
+    assert "members (headline)" in svg
+    assert "mean (headline)" not in svg
 
 
 def test_the_l2_norm_has_an_axis_of_its_own():

@@ -56,7 +56,7 @@ def audit_page(
         outcome_section(record, max_eo_gap=max_eo_gap),
         reasons_section(record),
         trust_section(record),
-        *robustness_section(record.robustness, model=subject.model_name),
+        *robustness_section(record.robustness, subject.definition, model=subject.model_name),
         columns_section(record),
         stability_section(record),
         rows_section(record),

@@ -1,6 +1,8 @@
 """The section of a page that shows whether the conclusion depends on the reference."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from gcig.records import Robustness
 from gcig.report import charts
@@ -12,23 +14,27 @@ __all__ = ["robustness_section"]
 
 
 def robustness_section(
-    found: Robustness | None, *, model: str = "this model", other: str = "other model"
+    found: Robustness | None,
+    definition: Mapping[str, Any],
+    *,
+    model: str = "this model",
+    other: str = "other model",
 ) -> list[Section]:
     """Return the verdict, a chart and a table of GCIG under every reference; nothing without a record.
 
-    ``model`` and ``other`` are the displayed names of the two models; the second is not shown if the record
-    describes a single one.
+    ``definition`` names the reference of the headline figure. ``model`` and ``other`` are the displayed names
+    of the two models; the second is not shown if the record describes a single one.
     """
     if found is None:
         return []
-    figures = found.figures
+    figures, headline = found.figures, str(definition.get("reference", "mean"))
     paired = any(math.isfinite(figure.other.value) for figure in figures)
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for i, figure in enumerate(figures):
         values = [estimate(figure.gcig), *([estimate(figure.other)] if paired else [])]
-        rows.append((charts.reference_name(figure.reference), *values, figure.description))
-        if charts.is_reversed(figure, figures):
+        rows.append((charts.reference_name(figure.reference, headline), *values, figure.description))
+        if charts.is_reversed(figure, figures, headline):
             marks[i, 1] = "concern"
     header = ("reference", *([model, other] if paired else ["GCIG"]), "what a row is compared with")
     return [
@@ -37,7 +43,8 @@ def robustness_section(
             [
                 Callout("good" if found.agrees else "concern", found.verdict),
                 FigureBlock(
-                    charts.robustness(figures, model=model, other=other), _caption(paired, marks != {})
+                    charts.robustness(figures, model=model, other=other, headline=headline),
+                    _caption(paired, marks != {}),
                 ),
                 TableBlock(
                     header, rows, "GCIG under every reference", marks=marks, sortable=False, prose=True

@@ -66,7 +66,7 @@ def _headline(plain: Scores, fair: Scores) -> str:
     cost = round(plain.auc, 3) - round(fair.auc, 3)
     price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
     times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
-    if fair.gcig_members >= plain.gcig_members:
+    if fair.gcig_members > 0 and fair.gcig_members >= plain.gcig_members:
         return (
             f"{fair.label} makes the reasons depend {times} on the group relative to the groups' means, but "
             f"not relative to their members, {price}."

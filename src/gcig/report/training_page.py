@@ -76,7 +76,7 @@ def training_page(
             Section("Held-out rows: how does the model do on new data?", _held_out(evaluations)),
             Section("Groups: how does the model treat them?", _groups(found)),
             *_trust_section(evaluations),
-            *robustness_section(last.robustness, model=label, other=next(iter(evaluations))),
+            *robustness_section(last.robustness, last.definition, model=label, other=next(iter(evaluations))),
             *_columns_section(evaluations),
             *_reading_section(columns, notes),
         ],

@@ -64,7 +64,7 @@ TRUST_NUMBERS = (
         "How is GCIG relative to members measured?",
         "Relative to members, GCIG does not fall ({before} to {after}): the reasons agree only relative to "
         "the groups' means, which nobody occupies.",
-        worsens=lambda before, after: after >= before,
+        worsens=lambda before, after: after > 0 and after >= before,
     ),
     TrustNumber(
         "Reference offset",

@@ -8,12 +8,11 @@ from gcig.report.charts.curves import Series, lines, scatter
 from gcig.report.charts.disparity import disparity_histogram, gauge
 from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, estimates
-from gcig.report.charts.robustness import HEADLINE, OTHER_NORM, is_reversed, reference_name, robustness
+from gcig.report.charts.robustness import OTHER_NORM, is_reversed, reference_name, robustness
 from gcig.report.charts.svg import standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front, trade_off
 
 __all__ = [
-    "HEADLINE",
     "OTHER_NORM",
     "Series",
     "TradeOff",

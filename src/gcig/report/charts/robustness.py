@@ -13,20 +13,21 @@ from gcig.report.charts.marks import colour, legend, legend_height, marker
 from gcig.report.charts.profiles import LABELS, whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["HEADLINE", "OTHER_NORM", "is_reversed", "reference_name", "robustness"]
+__all__ = ["OTHER_NORM", "is_reversed", "reference_name", "robustness"]
 
-HEADLINE = "mean"  # the reference behind the `gcig` of a record
 OTHER_NORM = "mean, l2"  # on another scale than the other figures
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a row with one model and with two
 _SHIFT = 7.0  # of two models' marks, up and down from the middle of their row
 
 
-def reference_name(reference: str) -> str:
+def reference_name(reference: str, headline: str = "mean") -> str:
     """Return the name of a reference, with a remark if the headline figure uses it."""
-    return f"{reference} (headline)" if reference == HEADLINE else reference
+    return f"{reference} (headline)" if reference == headline else reference
 
 
-def is_reversed(figure: RobustnessFigure, figures: Sequence[RobustnessFigure]) -> bool:
+def is_reversed(
+    figure: RobustnessFigure, figures: Sequence[RobustnessFigure], headline: str = "mean"
+) -> bool:
     """Return whether a reference orders the two models differently from the headline's reference.
 
     Examples
@@ -36,8 +37,8 @@ def is_reversed(figure: RobustnessFigure, figures: Sequence[RobustnessFigure]) -
     >>> is_reversed(members, [mean, members])
     True
     """
-    headline = next((f for f in figures if f.reference == HEADLINE), figure)
-    return (headline.gcig.value - headline.other.value) * (figure.gcig.value - figure.other.value) < 0
+    base = next((f for f in figures if f.reference == headline), figure)
+    return (base.gcig.value - base.other.value) * (figure.gcig.value - figure.other.value) < 0
 
 
 def robustness(
@@ -45,12 +46,13 @@ def robustness(
     *,
     model: str = "this model",
     other: str = "other model",
+    headline: str = "mean",
     title: str = "GCIG under several references",
 ) -> Markup:
     """Draw one row per reference, with a mark and an interval for the model and hollow ones for the other.
 
     A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
-    the headline's reference. With a single model, a dashed line marks the headline's value. Figures with
+    the reference ``headline``. With a single model, a dashed line marks the headline's value. Figures with
     another norm have an axis of their own.
 
     Examples
@@ -69,11 +71,11 @@ def robustness(
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
-            panel = _Panel(rows, names, top)
-            parts.append(panel.draw(label, [is_reversed(f, figures) for f in rows]))
+            panel = _Panel(rows, names, headline, top)
+            parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
             top = panel.bottom + 48
     description = "; ".join(
-        f"{reference_name(f.reference)}: "
+        f"{reference_name(f.reference, headline)}: "
         + ", ".join(f"{name} {estimate(i)}" for name, i in zip(names, (f.gcig, f.other), strict=False))
         for f in drawn
     )
@@ -86,6 +88,7 @@ class _Panel:
 
     rows: Sequence[RobustnessFigure]
     names: Sequence[str]
+    headline: str
     top: float
 
     @property
@@ -102,7 +105,7 @@ class _Panel:
         behind, rows = [], []
         for k, (figure, is_reversed) in enumerate(zip(self.rows, reversed_rows, strict=True)):
             y = self.top + self.height * (k + 0.5)
-            if figure.reference == HEADLINE:
+            if figure.reference == self.headline:
                 behind.append(self._highlight(figure, x, y))
             rows.append(self._row(figure, x, y, is_reversed))
         return join(*behind, x_axis(x, self.top, self.bottom, label), *rows)
@@ -120,8 +123,8 @@ class _Panel:
         return join(band, rule)
 
     def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
-        name = reference_name(figure.reference)
-        style = "strong" if figure.reference == HEADLINE else None
+        name = reference_name(figure.reference, self.headline)
+        style = "strong" if figure.reference == self.headline else None
         parts = [
             element(
                 "g", element("title", name), text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)

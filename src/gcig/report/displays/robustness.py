@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from gcig.records import AuditRecord, Evaluation, Robustness, RobustnessFigure
-from gcig.report.charts import HEADLINE, OTHER_NORM, is_reversed, reference_name
+from gcig.report.charts import OTHER_NORM, is_reversed, reference_name
 from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, literal
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class RobustnessDisplay:
     ----------
     figures : one per reference, the first at the top.
     model, other : names of the two models.
+    headline : the reference of the headline figure.
 
     Attributes
     ----------
@@ -48,6 +49,7 @@ class RobustnessDisplay:
     figures: Sequence[RobustnessFigure]
     model: str = "this model"
     other: str = "other model"
+    headline: str = "mean"
     ax_: "Axes" = field(init=False, repr=False)
     figure_: "Figure" = field(init=False, repr=False)
 
@@ -55,7 +57,8 @@ class RobustnessDisplay:
     def from_record(cls, record: AuditRecord, *, other: str = "other model", ax: Any = None) -> Self:
         """Draw an audit that was made with ``robustness=True``."""
         figures = _figures(record.robustness)
-        return cls(figures, record.subject.model_name, other).plot(ax)
+        headline = str(record.subject.definition.get("reference", "mean"))
+        return cls(figures, record.subject.model_name, other, headline).plot(ax)
 
     @classmethod
     def from_evaluation(
@@ -63,7 +66,8 @@ class RobustnessDisplay:
     ) -> Self:
         """Draw an evaluation that was made with ``robustness=True``."""
         figures = _figures(evaluation.robustness)
-        return cls(figures, model, other).plot(ax)
+        headline = str(evaluation.definition.get("reference", "mean"))
+        return cls(figures, model, other, headline).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on a new figure."""
@@ -73,10 +77,12 @@ class RobustnessDisplay:
         models = [(self.model, [f.gcig for f in rows]), (self.other, [f.other for f in rows])]
         shift = _SHIFT if paired else 0.0
         for i, figure in enumerate(rows):
-            if figure.reference == HEADLINE:
+            if figure.reference == self.headline:
                 ax.axhspan(i - 0.5, i + 0.5, color="0.93", zorder=0)
             style = (
-                {"color": COLOURS[1], "linestyle": "--"} if is_reversed(figure, rows) else {"color": "0.5"}
+                {"color": COLOURS[1], "linestyle": "--"}
+                if is_reversed(figure, rows, self.headline)
+                else {"color": "0.5"}
             )
             ends = [figure.gcig.value, figure.other.value]
             ax.plot(ends, [i - shift, i + shift], linewidth=1, zorder=1, **style)
@@ -87,12 +93,14 @@ class RobustnessDisplay:
             face = {"markerfacecolor": "white"} if k else {}
             style = {"color": COLOURS[k], "marker": MARKERS[k], "linestyle": "none", **face}
             ax.errorbar(values, places, xerr=bars, label=literal(name), zorder=2, capsize=3, **style)
-        ax.set_yticks(np.arange(len(rows)), [literal(reference_name(f.reference)) for f in rows])
+        ax.set_yticks(
+            np.arange(len(rows)), [literal(reference_name(f.reference, self.headline)) for f in rows]
+        )
         ax.set_ylim(max(len(rows), 1) - 0.5, -0.5)
         ax.set_xlim(left=0)
         ax.set_xlabel("GCIG")
         if rows:
-            ax.legend()
+            ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
