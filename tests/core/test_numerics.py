@@ -1,4 +1,4 @@
-"""Norms and means against plain loops, and their gradients where they are not differentiable."""
+"""Norms and distances against plain loops, and their gradients where they are not differentiable."""
 
 from itertools import combinations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.numerics import masked_mean, root_mean_square_distance, vector_norm
+from gcig.core.numerics import root_mean_square_distance, vector_norm
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2)])
@@ -56,11 +56,3 @@ def test_distance_of_equal_points_is_zero_with_a_zero_gradient(groups):
 def test_distance_gradient(groups):
     points = torch.randn(groups, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert torch.autograd.gradcheck(root_mean_square_distance, points.requires_grad_())
-
-
-def test_masked_mean_of_each_mask_and_zero_with_a_graph_for_none():
-    values = torch.tensor([1.0, 5.0, 9.0], requires_grad=True)
-    means = masked_mean(values, torch.tensor([[True, False, True], [False, False, False]]))
-    assert means.tolist() == [5.0, 0.0]
-    means.sum().backward()
-    assert values.grad.tolist() == [0.5, 0.0, 0.5]

@@ -1,4 +1,4 @@
-"""Cell means and moving averages against loops over cells."""
+"""Cell means and moving averages against loops over cells; members that are drawn."""
 
 import copy
 import pickle
@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.references import CellSums, GroupBaselines, cell_sums
+from gcig.core.references import CellSums, GroupBaselines, GroupMembers, cell_sums
 
 
 def make_rows(n=40, groups=2, shape=(3,), seed=0, dtype=torch.float64):
@@ -236,3 +236,70 @@ def test_a_rate_out_of_range_is_refused(rate):
 
 def test_repr_says_what_they_are_for():
     assert "labels=2, groups=3, inputs=(4,), rate=0.1" in repr(GroupBaselines(torch.zeros(2, 3, 4)))
+
+
+def as_set(rows):
+    return {tuple(row) for row in rows.flatten(1).tolist()}
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_members_are_rows_of_their_cell_and_all_are_drawn(shape):
+    x, y, g = make_rows(n=30, groups=3, shape=shape)
+    members = GroupMembers(x, y, g, n_members=4, random_state=1)
+    assert members.values.shape == (2, 3, 4, *shape)
+    drawn = {(label, group): set() for label in range(2) for group in range(3)}
+    for _ in range(40):
+        for label, group in drawn:
+            drawn[label, group] |= as_set(members.values[label, group])
+        members.update(x, y, g)
+    for (label, group), rows in drawn.items():
+        assert rows == as_set(x[(y == label) & (g == group)])
+
+
+def test_each_member_of_a_cell_is_as_likely_as_the_others():
+    x = torch.arange(12.0).unsqueeze(1)
+    y, g = torch.tensor([0, 1] * 6), torch.tensor([0] * 8 + [1] * 4)
+    members = GroupMembers(x, y, g, n_members=16)
+    counts = torch.zeros(12)
+    for _ in range(500):
+        counts += torch.bincount(members.values.long().flatten(), minlength=12)
+        members.update(x, y, g)
+    expected = torch.where(g == 0, 0.25, 0.5) * 16 * 500
+    assert ((counts - expected).abs() < 5 * expected.sqrt()).all()
+
+
+def test_seed_determines_the_members():
+    data = make_rows()
+    first, same, other = (GroupMembers(*data, random_state=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.values, same.values)
+    assert not torch.equal(first.values, other.values)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_copies_of_members_draw_as_the_original_does(duplicate):
+    data = make_rows()
+    members = GroupMembers(*data, n_members=5)
+    members.update(*data)
+    twin = duplicate(members)
+    for _ in range(3):
+        assert torch.equal(twin.values, members.values)
+        twin.update(*data)
+        assert not torch.equal(twin.values, members.values)
+        members.update(*data)
+
+
+def test_deepcopy_shares_the_pool_and_follows_the_type_of_a_module():
+    data = make_rows()
+    members = GroupMembers(*data)
+    twin = copy.deepcopy(members).float()
+    assert twin._pool is members._pool
+    twin.update(*data)
+    assert twin.values.dtype == torch.float32
+    assert members.values.dtype == torch.float64
+    assert not members.state_dict()
+
+
+def test_members_of_an_empty_cell_are_refused():
+    x, y, g = make_rows()
+    with pytest.raises(ValueError, match=r"no rows in the \(label, group\) cells \[\(1, 1\)\]"):
+        GroupMembers(x, y, torch.where(y == 1, 0, g))

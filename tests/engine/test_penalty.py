@@ -12,7 +12,7 @@ from gcig.core.layered import LayeredNetwork
 from gcig.core.numerics import sharpness
 from gcig.engine.penalty import secant_penalty
 from gcig.engine.scratch import Scratch
-from gcig.engine.secant_pass import Layers, SecantPass, SecantRule
+from gcig.engine.secant_pass import SecantRule
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.SiLU,
@@ -254,41 +254,3 @@ def test_autocast_does_not_reach_inside() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = call(single, rule)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("norm", ["l1", "l2"])
-@pytest.mark.parametrize("n_segments", [1, 2])
-@pytest.mark.parametrize(("groups", "count"), [(2, 11), (3, 4)])
-def test_another_term_of_the_attributions(norm: str, n_segments: int, groups: int, count: int) -> None:
-    net, inputs, labels, baselines, weights = make_problem(groups=groups)
-    rule = SecantRule(n_segments, norm)
-    factors = torch.randn(groups, count, COLUMNS, dtype=torch.float64)
-
-    def inner(attributions: Tensor) -> Tensor:
-        # One that couples rows and groups.
-        return (factors * attributions).sum().tanh() + attributions.square().mean()
-
-    def pulled(function: Callable[[Tensor], Tensor], values: Tensor) -> tuple[Tensor, Tensor]:
-        leaf = values.clone().requires_grad_()
-        value = function(leaf)
-        return value.detach(), torch.autograd.grad(value, leaf)[0]
-
-    work = SecantPass(Layers.of(recognise(net)), count, len(inputs) - count, baselines, rule, Scratch())
-    work.inputs.copy_(inputs)
-    work.load(labels[:count], baselines)
-    work.propagate()
-    loss, d_logits = pulled(torch.sum, work.logits())
-    comparison = work.compare()
-    term, d_attributions = pulled(inner, work.attributions)
-    parts = work.pull(comparison, weights[:count], d_logits, d_attributions)
-    found = comparison.disparity @ weights[:count]
-    references = baselines[labels[:count]].transpose(0, 1)
-    attributions = plain_attributions(net, inputs[:count], references, rule)
-    penalty = plain_penalty((net, inputs[:count], labels[:count], baselines, weights[:count]), rule)
-    outer = net(inputs).sum()
-    total = outer + penalty + inner(attributions)
-    torch.testing.assert_close(loss + found + term, total.detach(), rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(found, penalty.detach(), rtol=1e-11, atol=1e-13)
-    expected = dict(zip((name for name, _ in net.named_parameters()), gradient(total, net), strict=True))
-    assert_same(parts.weights, [part for name, part in expected.items() if name.endswith("weight")])
-    assert_same(parts.biases, [part for name, part in expected.items() if name.endswith("bias")])

@@ -15,16 +15,15 @@ from torch import nn
 from torch.func import functional_call
 
 from gcig.core.attribution import attributions
-from gcig.core.disparity import defined_rows, disparity
+from gcig.core.disparity import defined_rows, disparity, sum_blocks
 from gcig.core.memory import KinkWarning
 from gcig.core.numerics import vector_norm
 from gcig.core.quadrature import quadrature
-from gcig.core.references import GroupBaselines
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
 from gcig.models.mlp import make_mlp
 
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])
-GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 # One set of options for each way the penalty is computed.
 PATHS = {
     "fused": {},
@@ -97,8 +96,7 @@ def combine(values, labels, label_weights):
 # --- value -------------------------------------------------------------------------------------------
 
 
-@GROUPS
-@NORMS
+@pytest.mark.parametrize(("groups", "norm"), [(2, "l1"), (2, "l2"), (3, "l1"), (7, "l2")])
 @pytest.mark.parametrize("fast", [True, False])
 def test_equals_algorithm_1(groups, norm, fast):
     problem = Problem(groups=groups, n=4 * groups + 3)
@@ -107,9 +105,18 @@ def test_equals_algorithm_1(groups, norm, fast):
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("label_weights", ["sum", "equal", "empirical"])
-@EVERY_PATH
-def test_label_weights(label_weights, path):
+@pytest.mark.parametrize(
+    ("path", "label_weights"),
+    [
+        ("fused", "sum"),
+        ("fused", "equal"),
+        ("fused", "empirical"),
+        ("layered, chunked", "equal"),
+        ("general", "empirical"),
+        ("general, part by part", "sum"),
+    ],
+)
+def test_label_weights(path, label_weights):
     problem = Problem(n=15)
     options = {"fast": True, "rule": "auto"} | PATHS[path]
     rule = "secant" if path == "fused" else "gauss_legendre"
@@ -152,6 +159,112 @@ def test_fused_and_explicit_agree_for_any_shape(
         torch.testing.assert_close(
             problem.gradient(found), gradient, rtol=1e-6, atol=1e-6 * gradient.norm().item()
         )
+
+
+class PatchNetwork(nn.Module):
+    """A small convolutional network."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.top = nn.Conv1d(2, 3, 2), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.top(torch.tanh(self.convolution(x)).mean(2))
+
+
+def explain_in_loops(module, x, y, references, rule, origin=None):
+    """Attributions averaged over members and summed over blocks, path by path."""
+    groups = []
+    for group in range(references.shape[1]):
+        rows = []
+        for row, label in zip(x, y, strict=True):
+            paths = []
+            for start in references[label, group]:
+                slope = torch.zeros_like(row)
+                for node, weight in zip(rule.nodes, rule.weights, strict=True):
+                    point = (start + node * (row - start)).requires_grad_()
+                    outputs = module(point.unsqueeze(0)).sum()
+                    slope = slope + weight * torch.autograd.grad(outputs, point, create_graph=True)[0]
+                paths.append(((row - start) * slope).flatten())
+            values = torch.stack(paths).mean(0)
+            if origin is not None:
+                values = torch.stack([values[origin == block].sum() for block in origin.unique()])
+            rows.append(values)
+        groups.append(torch.stack(rows))
+    return torch.stack(groups)
+
+
+ORIGIN = torch.tensor([0, 1, 1, 0])
+
+
+@pytest.mark.parametrize("origin", [None, ORIGIN], ids=["columns", "blocks"])
+@pytest.mark.parametrize("n_members", [None, 3], ids=["means", "members"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"fast": False}, {"fast": False, "max_bytes": 1}, {"max_bytes": 2_000}],
+    ids=["layered", "general", "general, part by part", "layered, chunked"],
+)
+def test_members_and_blocks_equal_loops(options, n_members, origin):
+    problem = Problem(n=12)
+    data = (problem.x, problem.y, problem.g)
+    references = problem.baselines if n_members is None else GroupMembers(*data, n_members=n_members)
+    penalty = GCIGPenalty(references, origin=origin, rule="midpoint", n_steps=2, **options)
+    value = penalty(problem.module, problem.x, problem.y)
+    starts = references.values.unsqueeze(2) if n_members is None else references.values
+    values = explain_in_loops(problem.module, problem.x, problem.y, starts, quadrature("midpoint", 2), origin)
+    expected = combine(disparity(values), problem.y, "sum")
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    torch.testing.assert_close(problem.gradient(value), problem.gradient(expected), rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("origin", [None, ORIGIN], ids=["columns", "blocks"])
+def test_secants_of_members_and_blocks_equal_those_of_single_references(origin):
+    problem = Problem()
+    references = GroupMembers(problem.x, problem.y, problem.g, n_members=4)
+    value = GCIGPenalty(references, origin=origin)(problem.module, problem.x, problem.y)
+    starts = references.values.flatten(1, 2).transpose(0, 1)[:, problem.y]
+    values = attributions(
+        problem.module, problem.x, starts, rule="secant", n_steps=1, create_graph=True
+    ).values
+    values = values.unflatten(0, (2, 4)).mean(1)
+    values = values if origin is None else sum_blocks(values, origin, 2)
+    expected = combine(disparity(values), problem.y, "sum")
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    torch.testing.assert_close(problem.gradient(value), problem.gradient(expected), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 28, 1])
+def test_members_of_a_convolutional_network(max_bytes):
+    problem = Problem(n=12, columns=8)
+    torch.manual_seed(0)
+    module, x = PatchNetwork().double(), problem.x.view(-1, 2, 4)
+    references = GroupMembers(x, problem.y, problem.g, n_members=3)
+    penalty = GCIGPenalty(references, max_bytes=max_bytes)
+    value = penalty(module, x, problem.y)
+    values = explain_in_loops(module, x, problem.y, references.values, quadrature("gauss_legendre", 2))
+    expected = combine(disparity(values), problem.y, "sum")
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    torch.testing.assert_close(
+        flat_gradient(value, module), flat_gradient(expected, module), rtol=1e-7, atol=1e-10
+    )
+
+
+def test_groups_draw_new_members():
+    problem = Problem()
+    penalty = GCIGPenalty(GroupMembers(problem.x, problem.y, problem.g, n_members=2))
+    before = penalty.references.values.clone()
+    penalty(problem.module, problem.x, problem.y)
+    assert torch.equal(penalty.references.values, before)
+    penalty(problem.module, problem.x, problem.y, problem.g)
+    assert not torch.equal(penalty.references.values, before)
+
+
+def test_known_attributions_are_compared_as_they_are():
+    problem = Problem()
+    penalty = problem.penalty()
+    values = penalty.reduce(penalty.attribute(problem.module, problem.x, problem.y, problem.baselines.values))
+    value = penalty(problem.module, problem.x, problem.y, attributions=values)
+    assert value.item() == pytest.approx(problem.value().item(), rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 5), (6, 3)], ids=["image", "sequence"])
@@ -200,8 +313,7 @@ class Penalised(nn.Module):
 
 
 @EVERY_PATH
-@pytest.mark.parametrize(("norm", "groups"), [("l1", 2), ("l2", 2), ("l1", 3)])
-@pytest.mark.parametrize("hidden", [(), (5,), (4, 3)], ids=len)
+@pytest.mark.parametrize(("norm", "groups", "hidden"), [("l1", 2, (4, 3)), ("l2", 2, ()), ("l1", 3, (5,))])
 def test_gradcheck(path, norm, groups, hidden):
     problem = Problem(hidden, "silu", groups, n=9 if groups == 2 else 12, columns=3)
     whole = Penalised(problem.penalty(norm=norm, **PATHS[path]), problem.module)
@@ -215,8 +327,9 @@ def test_gradcheck(path, norm, groups, hidden):
     assert torch.autograd.gradcheck(function, tensors, fast_mode="max_bytes" in PATHS[path])
 
 
-@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh", "softplus", "sigmoid"])
-@pytest.mark.parametrize("n_steps", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("activation", "n_steps"), [("relu", 1), ("leaky_relu", 2), ("tanh", 3), ("softplus", 1), ("sigmoid", 2)]
+)
 def test_gradcheck_of_secants(activation, n_steps):
     problem = Problem((4, 3), activation, n=9, columns=3, seed=3)
     whole = Penalised(problem.penalty(rule="secant", n_steps=n_steps), problem.module)
@@ -335,7 +448,7 @@ def test_quadrature_has_the_wrong_gradient_for_deep_relu_networks_and_says_so(re
     assert min(errors) > 0.3
 
 
-def test_the_warning_comes_once(recwarn):
+def test_kinks_are_warned_of_once(recwarn):
     problem = Problem(activation="relu")
     penalty = problem.penalty(rule="midpoint")
     for _ in range(3):
@@ -374,8 +487,7 @@ def test_frozen_layers_get_no_gradient(options):
 
 
 @EVERY_PATH
-@NORMS
-@GROUPS
+@pytest.mark.parametrize(("norm", "groups"), [("l1", 2), ("l2", 3), ("l1", 7)])
 def test_identical_groups_have_no_penalty_and_a_finite_gradient(path, norm, groups):
     problem = Problem(groups=groups)
     same = problem.baselines.values[:, :1].expand(-1, groups, -1)
@@ -428,11 +540,10 @@ def test_a_batch_without_any_defined_row_has_no_penalty(path):
     assert not problem.gradient(value).any()
 
 
-@pytest.mark.parametrize("label", [0, 1])
 @EVERY_PATH
-def test_a_batch_of_one_label(label, path):
+def test_a_batch_of_one_label(path):
     problem = Problem()
-    rows = problem.y == label
+    rows = problem.y == 0
     value = problem.penalty(**PATHS[path])(problem.module, problem.x[rows], problem.y[rows])
     both = problem.value(**PATHS[path])
     other = problem.penalty(**PATHS[path])(problem.module, problem.x[~rows], problem.y[~rows])
@@ -518,7 +629,7 @@ def test_calls_that_skip_still_update_the_baselines():
     assert torch.equal(penalty.baselines.values, always.baselines.values)
 
 
-@EVERY_PATH
+@pytest.mark.parametrize("path", ["fused", "general, chunked"])
 def test_random_pairs_are_unbiased_for_the_squared_disparity(path):
     problem = Problem(groups=4, n=16)
     x, y = problem.x[:1], problem.y[:1]  # one row: the penalty is its disparity
@@ -716,7 +827,7 @@ def test_gradients_accumulate(path):
 
 
 @EVERY_PATH
-def test_beside_another_loss(path):
+def test_sum_with_another_loss(path):
     problem = Problem()
     plain = problem.module(problem.x).square().mean()
     expected = problem.gradient(plain) + 0.2 * problem.gradient(**PATHS[path])
@@ -725,7 +836,7 @@ def test_beside_another_loss(path):
 
 
 @EVERY_PATH
-def test_what_was_looked_at_in_inference_mode_can_still_be_trained(path):
+def test_inference_mode_does_not_prevent_training(path):
     problem = Problem()
     penalty = problem.penalty(**PATHS[path])
     with torch.inference_mode():
@@ -785,9 +896,9 @@ def test_state_dict_holds_the_moving_averages():
     assert not list(penalty.parameters())
 
 
-@EVERY_PATH
+@pytest.mark.parametrize("path", ["fused", "layered", "general, chunked"])
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda penalty: pickle.loads(pickle.dumps(penalty))])
-def test_copies_go_on_as_the_original_does(path, duplicate):
+def test_copies_behave_like_the_original(path, duplicate):
     problem = Problem(groups=3)
     penalty = problem.penalty(rows=0.5, every=2, random_state=0, **PATHS[path])
     for _ in range(3):
@@ -854,7 +965,7 @@ def test_torch_compile_of_layered_networks_is_one_graph(hidden, activation):
     ],
     ids=str,
 )
-def test_torch_compile_falls_back_where_it_must(options):
+def test_torch_compile_falls_back_to_eager_code(options):
     torch.compiler.reset()
     problem = Problem(groups=3, dtype=torch.float32)
     penalty, eager = (problem.penalty(random_state=0, **options) for _ in range(2))

@@ -1,19 +1,24 @@
-"""Objectives: named terms, the choice of the engine, and that every change of a term changes training."""
+"""Objectives: named terms, engine against autograd, and that every change of a term changes training."""
+
+from copy import deepcopy
 
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from gcig.core import disparity as core_disparity
-from gcig.core.batch import GroupedBatch, TrainingRows
-from gcig.core.references import GroupBaselines
+from gcig.core.references import GroupBaselines, GroupMembers
+from gcig.engine.network_pass import NetworkPass
 from gcig.engine.optimizer import flat_parameters
-from gcig.losses import columns, outcome
 from gcig.losses import gcig as gcig_module
 from gcig.losses import objective as objective_module
+from gcig.losses import outcome
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import (
+    AttributeTerm,
     ColumnTerm,
+    ConsistencyTerm,
     MiniBatch,
     Objective,
     ObjectiveGradient,
@@ -24,47 +29,168 @@ from gcig.losses.objective import (
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.models.mlp import MLP
 
-WEIGHTS = {"gcig": 0.3, "outcome": 0.1, "column_shortfall": 0.15}
+N, EXTRA, EXPLAINED = 64, 10, 24
+WEIGHTS = {
+    "outcome": 0.1,
+    "attribute": 0.2,
+    "gcig": 0.3,
+    "gcig_members": 0.25,
+    "consistency": 0.2,
+    "column_shortfall": 0.15,
+}
 
 
-def make_data():
-    generator = torch.Generator().manual_seed(3)
-    labels = torch.randint(0, 2, (64,), generator=generator)
-    groups = torch.randint(0, 2, (64,), generator=generator)
-    rows = GroupedBatch(torch.randn(64, 5, generator=generator), labels, groups)
-    return TrainingRows(rows, labels.float())
+class Problem:
+    """Training rows, the mini-batches made of them, and an objective with every term."""
+
+    def __init__(self, n_groups=2, *, weighted=False, origin=None, dtype=torch.float32):
+        generator = torch.Generator().manual_seed(3)
+        self.n_groups, self.origin = n_groups, origin
+        self.inputs = torch.randn(N + EXTRA, 5, generator=generator).to(dtype)
+        self.labels = torch.randint(0, 2, (N,), generator=generator)
+        self.groups = torch.randint(0, n_groups, (N,), generator=generator)
+        self.targets = torch.rand(N + EXTRA, generator=generator).to(dtype)
+        self.weights = torch.rand(N + EXTRA, generator=generator).to(dtype) + 0.1 if weighted else None
+
+    def batch(self, module, rows):
+        """Return a mini-batch of rows and all synthetic points; the first points are paired with rows."""
+        count, chosen = len(rows), torch.cat([rows, torch.arange(N, N + EXTRA)])
+        positions = torch.arange(min(EXTRA, count) // 2)
+        return MiniBatch(
+            module,
+            self.inputs[chosen],
+            self.labels[rows],
+            self.groups[rows],
+            self.targets[chosen],
+            None if self.weights is None else self.weights[chosen],
+            pairs=torch.stack([positions, positions + count]),
+            pair_limits=torch.full((len(positions),), 0.01, dtype=self.inputs.dtype),
+            n_explained=min(EXPLAINED, count),
+        )
+
+    def objective(self, penalty_class=GCIGPenalty, loss=EqualizedOddsLoss, **options):
+        data = (self.inputs[:N], self.labels, self.groups)
+        means = GroupBaselines.from_data(*data, rate=0.05)
+        members = GroupMembers(*data, n_members=3, random_state=0)
+        of_mean, of_members = (
+            penalty_class(references, origin=self.origin, **options) for references in (means, members)
+        )
+        return Objective(
+            {
+                "prediction": PredictionTerm(),
+                "outcome": OutcomeTerm(loss(self.n_groups)),
+                "attribute": AttributeTerm(),
+                "gcig": ReasonTerm(of_mean),
+                "gcig_members": ReasonTerm(of_members),
+                "consistency": ConsistencyTerm(of_mean, of_members),
+                "column_shortfall": ColumnTerm(of_mean, 5.0),
+            }
+        )
+
+    def steps(self, objective, network=None, *, engine=True, weights=WEIGHTS, sizes=(N,)):
+        """Return terms and flat gradients of mini-batches, and whether the engine computed them."""
+        if network is None:
+            torch.manual_seed(0)
+            network = MLP(5, (8, 4)).to(self.inputs.dtype)
+        terms, gradients = [], []
+        with flat_parameters(network) as (flat,):
+            gradient = ObjectiveGradient(objective, network, lambda rows: self.batch(network, rows), N)
+            if not engine:
+                gradient.engine = None
+            for size in sizes:
+                terms.append(gradient(torch.arange(size), weights))
+                gradients.append(flat.grad.clone())
+        return terms, gradients, gradient.engine is not None
+
+    def gradient(self, objective, network=None, **options):
+        _, (found,), by_engine = self.steps(objective, network, **options)
+        return found, by_engine
 
 
-def make_objective(data, penalty_class=GCIGPenalty, loss=None):
-    rows = data.rows
-    penalty = penalty_class(GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, rate=0.0))
-    return Objective(
-        {
-            "prediction": PredictionTerm(),
-            "outcome": OutcomeTerm(loss or EqualizedOddsLoss(2)),
-            "gcig": ReasonTerm(penalty, 0.5),
-            "column_shortfall": ColumnTerm(penalty, 5.0, 0.5),
-        }
-    )
+def without(*names):
+    return {name: weight for name, weight in WEIGHTS.items() if name not in names}
 
 
-def gradient_of(objective, data=None, weights=WEIGHTS):
-    """Return the flat gradient of one step, and whether the engine computed it."""
-    data = data or make_data()
-    torch.manual_seed(0)
-    network = MLP(5, (8, 4))
-    with flat_parameters(network) as (flat,):
-        gradient = ObjectiveGradient(objective, network, data, 2)
-        gradient(torch.arange(len(data)), weights)
-        return flat.grad.clone(), gradient.engine is not None
+CASES = {
+    "default": ({}, {}),
+    "weighted": ({"weighted": True}, {}),
+    "three groups": ({"n_groups": 3}, {}),
+    "blocks": ({"origin": torch.tensor([0, 0, 1, 2, 2])}, {}),
+    "means": ({}, {"weights": without("gcig_members", "consistency")}),
+    "members": ({}, {"weights": without("gcig", "consistency", "column_shortfall")}),
+    "outcome": ({}, {"weights": {"outcome": 0.1}}),
+    "prediction": ({}, {"weights": {}}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+def test_engine_and_autograd_agree(case, activation):
+    made, options = CASES[case]
+    problem = Problem(**made, dtype=torch.float64)
+    found = []
+    for engine in (True, False):
+        torch.manual_seed(0)
+        network = MLP(5, (8, 4), activation=activation).double()
+        found.append(
+            problem.steps(problem.objective(), network, engine=engine, sizes=(48, 7, 48, 20), **options)
+        )
+    (terms, gradients, by_engine), (expected_terms, expected, by_autograd) = found
+    assert by_engine
+    assert not by_autograd
+    assert_close(terms, expected_terms, rtol=1e-7, atol=1e-9)
+    assert_close(gradients, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("engine", [True, False])
+def test_total_is_the_weighted_sum_of_the_terms(engine):
+    problem = Problem()
+    (terms,), _, _ = problem.steps(problem.objective(), engine=engine)
+    assert terms.keys() == {"prediction", *WEIGHTS, "total"}
+    assert all(value > 0 for value in terms.values())
+    expected = terms["prediction"] + sum(weight * terms[name] for name, weight in WEIGHTS.items())
+    assert_close(terms["total"], expected)
+
+
+def test_targets_train_predictions_and_labels_choose_references():
+    problem, other = Problem(), Problem()
+    other.targets = 1 - other.targets
+    (terms,), _, _ = problem.steps(problem.objective())
+    (changed,), _, _ = other.steps(other.objective())
+    assert terms["prediction"] != changed["prediction"]
+    assert all(terms[name] == changed[name] for name in WEIGHTS)
+
+
+def test_row_without_attributions_is_left_out_and_counted():
+    problem = Problem(dtype=torch.float64)
+    found = []
+    for engine in (True, False):
+        objective = problem.objective()
+        penalty = objective.terms["gcig"].penalty
+        penalty.references.rate = 0.0
+        penalty.references.values[problem.labels[0], 0] = problem.inputs[0]  # the row is its own reference
+        found.append(problem.gradient(objective, engine=engine, weights=without("gcig_members"))[0])
+        assert penalty.n_undefined == 1
+    assert_close(*found, rtol=1e-6, atol=1e-9)
+
+
+# --- terms -------------------------------------------------------------------------------------------
+
+
+def small_batch():
+    codes = torch.zeros(3, dtype=torch.int64)
+    return MiniBatch(nn.Linear(2, 1), torch.ones(3, 2), codes, codes, torch.zeros(3))
 
 
 def test_terms_without_weight_are_not_computed():
-    batch = MiniBatch(
-        nn.Linear(2, 1), torch.ones(3, 2), *[torch.zeros(3, dtype=torch.int64)] * 2, torch.zeros(3)
-    )
     objective = Objective({"prediction": PredictionTerm(), "other": lambda _: 1 / 0})
-    assert objective(batch, {"other": 0.0}).keys() == {"prediction", "total"}
+    assert objective(small_batch(), {"other": 0.0}).keys() == {"prediction", "total"}
+
+
+def test_terms_must_be_scalars():
+    objective = Objective({"logits": lambda batch: batch.logits}, {"logits": 1.0})
+    with pytest.raises(ValueError, match=r"term 'logits' must return a scalar, not shape \(3,\)"):
+        objective(small_batch(), {})
 
 
 def test_with_term_adds_and_replaces():
@@ -83,115 +209,276 @@ def test_wrong_objectives_are_refused(wrong):
         Objective(**{"terms": {"prediction": PredictionTerm()}, **wrong})
 
 
-def test_added_term_goes_through_autograd_and_has_its_gradient():
-    data = make_data()
-    plain, by_hand = gradient_of(make_objective(data), data)
-    assert by_hand
-    added = make_objective(data).with_term("size", lambda batch: batch.logits.square().mean(), weight=0.5)
-    found, by_hand = gradient_of(added, data)
-    assert not by_hand
-    alone = Objective(
-        {"prediction": PredictionTerm(), "size": added.terms["size"]}, {"prediction": 0.0, "size": 0.5}
-    )
-    extra, _ = gradient_of(alone, data, {})
-    torch.testing.assert_close(found, plain + extra, rtol=1e-3, atol=1e-5)
+def test_attribute_term_is_zero_within_its_limits_and_without_pairs():
+    batch = small_batch()
+    assert AttributeTerm()(batch) == 0
+    batch.__dict__["logits"] = torch.tensor([1.0, 3.0, -2.0], requires_grad=True)
+    batch.pairs, batch.pair_limits = torch.tensor([[0, 0], [1, 2]]), torch.tensor([2.5, 1.0])
+    value = AttributeTerm()(batch)
+    assert value.item() == pytest.approx(1.0)  # the mean of nothing and of 3 - 1
+    value.backward()
+    assert batch.logits.grad.tolist() == [0.5, 0.0, -0.5]
+
+
+def test_consistency_is_zero_for_equal_references_and_holds_members_fixed():
+    problem = Problem(dtype=torch.float64)
+    network = MLP(5, (8, 4)).double()
+    batch = problem.batch(network, torch.arange(N))
+    objective = problem.objective()
+    penalty = objective.terms["gcig"].penalty
+    assert ConsistencyTerm(penalty, penalty)(batch) == 0
+    term = objective.terms["consistency"]
+    leaves = [batch.attributions(each).detach().requires_grad_() for each in term.penalties]
+    batch.known = {id(each): leaf for each, leaf in zip(term.penalties, leaves, strict=True)}
+    of_mean, of_members = torch.autograd.grad(term(batch), leaves, allow_unused=True)
+    assert of_mean.any()
+    assert of_members is None
+
+
+def test_column_term_is_inactive_with_enough_columns():
+    problem = Problem()
+    few = problem.objective()
+    few.terms["column_shortfall"] = ColumnTerm(few.terms["gcig"].penalty, 0.5)
+    (terms,), (gradient,), _ = problem.steps(few)
+    assert terms["column_shortfall"] == 0
+    expected, _ = problem.gradient(problem.objective(), weights=without("column_shortfall"))
+    assert_close(gradient, expected)
+
+
+# --- references and engine ---------------------------------------------------------------------------
+
+
+def count_calls(monkeypatch, owner, name):
+    calls, original = [], getattr(owner, name)
+
+    def counted(*args, **options):
+        calls.append(args)
+        return original(*args, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def test_references_that_penalties_share_follow_each_batch_once(monkeypatch):
+    problem = Problem()
+    objective = problem.objective()
+    means = objective.terms["gcig"].penalty.references
+    shared = objective.with_term("other", ReasonTerm(GCIGPenalty(means, norm="l2")), weight=0.1)
+    calls = count_calls(monkeypatch, GroupBaselines, "update")
+    problem.steps(shared, sizes=(20, 20, 20))
+    assert len(calls) == 3
+
+
+def test_engine_explains_for_terms_of_any_name(monkeypatch):
+    problem = Problem()
+    known = problem.objective().terms
+    renamed = Objective({"prediction": known["prediction"], "mine": known["gcig"]}, {"mine": 0.3})
+    calls = count_calls(monkeypatch, NetworkPass, "explain")
+    found, by_engine = problem.gradient(renamed, weights={})
+    assert by_engine
+    assert len(calls) == 2  # the comparison with autograd, and the step
+    expected, _ = problem.gradient(problem.objective(), weights={"gcig": 0.3})
+    assert_close(found, expected)
+
+
+def test_engine_explains_only_for_terms_that_count(monkeypatch):
+    problem = Problem()
+    calls = count_calls(monkeypatch, NetworkPass, "explain")
+    problem.gradient(problem.objective(), weights={"gcig": 0.0, "outcome": 0.1})
+    assert len(calls) == 1  # the comparison with autograd
+
+
+def test_term_that_does_not_name_its_penalty_goes_through_autograd():
+    problem = Problem(dtype=torch.float64)
+    objective = problem.objective()
+    term = objective.terms["gcig"]
+    hidden = Objective({"prediction": PredictionTerm(), "gcig": lambda batch: term(batch)})
+    term.penalty.references.rate = 0.0
+    found, by_engine = problem.gradient(hidden)
+    assert not by_engine
+    named = Objective({"prediction": PredictionTerm(), "gcig": term})
+    expected, by_engine = problem.gradient(named)
+    assert by_engine
+    assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def tied():
+    layer = nn.Linear(5, 5)
+    return nn.Sequential(layer, nn.SiLU(), layer, nn.SiLU(), nn.Linear(5, 1), nn.Flatten(0))
+
+
+def hooked():
+    network = MLP(5, (8,))
+    network[0].weight.register_hook(torch.zeros_like)
+    return network
+
+
+def frozen():
+    network = MLP(5, (8,))
+    network[0].weight.requires_grad_(False)
+    return network
+
+
+def with_dropout():
+    return nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.5), nn.Linear(4, 1), nn.Flatten(0))
+
+
+@pytest.mark.parametrize("make", [tied, hooked, frozen, with_dropout])
+def test_networks_that_the_engine_would_get_wrong_go_through_autograd(make):
+    problem = Problem(dtype=torch.float64)
+    network = make().double()
+    plain = deepcopy(network)
+    objective, twin = problem.objective(), problem.objective()
+    torch.manual_seed(1)
+    gradient, by_engine = problem.gradient(objective, network)
+    assert not by_engine
+    batch = problem.batch(plain, torch.arange(N))
+    for penalty in twin.penalties():
+        penalty.references.update(batch.inputs[:N], batch.labels, batch.groups)
+    torch.manual_seed(1)
+    twin(batch, WEIGHTS)["total"].backward()
+    expected = [parameter.grad.flatten() for parameter in plain.parameters() if parameter.requires_grad]
+    if make is hooked:  # copies have no hooks
+        expected[0].zero_()
+    assert_close(gradient, torch.cat(expected))
+
+
+# --- every change of a term changes training ---------------------------------------------------------
 
 
 class SquaredPenalty(GCIGPenalty):
-    """A penalty that compares otherwise."""
+    """A penalty that compares explanations in its own way."""
 
     def compare(self, attributions):
         return super().compare(attributions).square()
 
 
 class GradientPenalty(GCIGPenalty):
-    """A penalty that explains otherwise: gradients at the row instead of along a path."""
+    """A penalty that explains in its own way: gradients at the row instead of along a path."""
 
-    def attribute(self, module, x, y, baselines):
+    def attribute(self, module, x, y, references):
         x = x.clone().requires_grad_()
         (slopes,) = torch.autograd.grad(module(x).sum(), x, create_graph=torch.is_grad_enabled())
-        return (x.detach() - baselines.transpose(0, 1)[:, y]) * slopes
+        references = references.flatten(1, 2) if references.dim() > 3 else references
+        return (x.detach() - references.transpose(0, 1)[:, y]) * slopes
 
 
 class SquaredOdds(EqualizedOddsLoss):
-    """An outcome loss that is computed otherwise."""
+    """An outcome loss of its own."""
 
     def forward(self, logits, labels, groups, *, sample_weight=None):
         return super().forward(logits, labels, groups, sample_weight=sample_weight).square()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        lambda data: make_objective(data, SquaredPenalty),
-        lambda data: make_objective(data, GradientPenalty),
-        lambda data: make_objective(data, loss=SquaredOdds(2)),
-        lambda data: make_objective(data).with_term(
-            "prediction", lambda batch: (batch.logits.sigmoid() - batch.targets).square().mean()
-        ),
-        lambda data: make_objective(data).with_term(
-            "column_shortfall", lambda batch: batch.logits.abs().mean()
-        ),
-    ],
-    ids=["compare", "attribute", "outcome", "prediction", "columns"],
-)
-def test_replacing_a_term_changes_the_gradient(changed):
-    data = make_data()
-    expected, by_hand = gradient_of(make_objective(data), data)
-    found, changed_by_hand = gradient_of(changed(data), data)
-    assert by_hand
-    assert not changed_by_hand
-    assert not torch.allclose(found, expected, rtol=1e-3)
+CHANGES = {
+    "compare": lambda problem: problem.objective(SquaredPenalty),
+    "attribute": lambda problem: problem.objective(GradientPenalty),
+    "norm": lambda problem: problem.objective(norm="l2"),
+    "outcome loss": lambda problem: problem.objective(loss=SquaredOdds),
+    "prediction": lambda problem: problem.objective().with_term(
+        "prediction", lambda batch: (batch.logits.sigmoid() - batch.targets).square().mean()
+    ),
+    "columns": lambda problem: problem.objective().with_term(
+        "column_shortfall", lambda batch: batch.logits.abs().mean()
+    ),
+    "added": lambda problem: problem.objective().with_term(
+        "size", lambda batch: batch.logits.square().mean(), weight=0.5
+    ),
+    "added, of parameters": lambda problem: problem.objective().with_term(
+        "decay", lambda batch: sum(each.square().sum() for each in batch.module.parameters()), weight=0.1
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_objective_has_its_own_gradient(change):
+    problem = Problem(dtype=torch.float64)
+    plain, by_engine = problem.gradient(problem.objective())
+    assert by_engine
+    found, by_engine = problem.gradient(CHANGES[change](problem))
+    assert by_engine == (change not in ("attribute", "added, of parameters"))
+    expected, _ = problem.gradient(CHANGES[change](problem), engine=False)
+    assert_close(found, expected, rtol=1e-6, atol=1e-8)
+    assert not torch.allclose(found, plain, rtol=1e-3)
 
 
 EDITS = {
     "disparity": core_disparity,
-    "gcig_loss": gcig_module,
+    "normalise": core_disparity,
     "rate_disparity": outcome,
     "column_shortfall": objective_module,
     "binary_cross_entropy_with_logits": objective_module,
+    "cell_secant_attributions": gcig_module,
+    "label_row_weights": gcig_module,
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_editing_a_readable_function_changes_the_gradient(edit, monkeypatch):
+def test_edited_function_changes_the_gradient(edit, monkeypatch):
     original = getattr(EDITS[edit], edit)
-    data = make_data()
-    expected, by_hand = gradient_of(make_objective(data), data)
-    monkeypatch.setattr(EDITS[edit], edit, lambda *args, **options: 1.01 * original(*args, **options))
-    found, edited_by_hand = gradient_of(make_objective(data), data)
-    assert by_hand
-    assert not edited_by_hand
-    assert not torch.equal(found, expected)
+    problem = Problem(dtype=torch.float64)
+    plain, _ = problem.gradient(problem.objective())
+
+    def edited(*args, **options):
+        value = original(*args, **options)
+        return 1.1 * value + 0.1 * value**3
+
+    monkeypatch.setattr(EDITS[edit], edit, edited)
+    found, by_engine = problem.gradient(problem.objective())
+    assert by_engine == (edit != "cell_secant_attributions")
+    expected, _ = problem.gradient(problem.objective(), engine=False)
+    assert_close(found, expected, rtol=1e-6, atol=1e-8)
+    assert not torch.allclose(found, plain, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (GCIGPenalty, "forward"),
-        (core_disparity, "disparity"),
-        (EqualizedOddsLoss, "forward"),
-        (PredictionTerm, "__call__"),
-        (ColumnTerm, "__call__"),
-    ],
-)
-def test_a_readable_term_that_raises_stops_training(owner, name, monkeypatch):
-    def raise_error(*args, **kwargs):
-        raise RuntimeError("edited")
-
-    data = make_data()
-    objective = make_objective(data)
-    monkeypatch.setattr(owner, name, raise_error)
-    with pytest.raises(RuntimeError, match="edited"):
-        gradient_of(objective, data)
+READABLE = [
+    (PredictionTerm, "__call__"),
+    (OutcomeTerm, "__call__"),
+    (AttributeTerm, "__call__"),
+    (ReasonTerm, "__call__"),
+    (ConsistencyTerm, "__call__"),
+    (ColumnTerm, "__call__"),
+    (EqualizedOddsLoss, "forward"),
+    (GCIGPenalty, "forward"),
+    (GCIGPenalty, "value"),
+    (GCIGPenalty, "compare"),
+    (GCIGPenalty, "reduce"),
+    (GCIGPenalty, "normalise"),
+    (core_disparity, "disparity"),
+    (objective_module, "column_shortfall"),
+]
 
 
-def test_editing_the_disparity_changes_a_penalty_in_a_loop_of_ones_own(monkeypatch):
-    data = make_data()
+def raise_error(*args, **options):
+    raise RuntimeError("edited")
+
+
+@pytest.mark.parametrize(("owner", "name"), READABLE)
+def test_readable_function_that_raises_stops_training(owner, name, monkeypatch):
+    problem = Problem()
     network = MLP(5, (8, 4))
-    baselines = GroupBaselines.from_data(data.rows.inputs, data.rows.labels, data.rows.groups)
-    before = GCIGPenalty(baselines)(network, data.rows.inputs, data.rows.labels)
+    with flat_parameters(network):
+        gradient = ObjectiveGradient(
+            problem.objective(), network, lambda rows: problem.batch(network, rows), N
+        )
+        gradient(torch.arange(N), WEIGHTS)
+        monkeypatch.setattr(owner, name, raise_error)  # after engine and autograd were compared
+        with pytest.raises(RuntimeError, match="edited"):
+            gradient(torch.arange(N), WEIGHTS)
+
+
+def test_attribution_that_raises_stops_training(monkeypatch):
+    problem = Problem()
+    monkeypatch.setattr(GCIGPenalty, "attribute", raise_error)
+    with pytest.raises(RuntimeError, match="edited"):
+        problem.gradient(problem.objective())
+
+
+def test_edited_disparity_changes_a_penalty_in_a_loop_of_ones_own(monkeypatch):
+    problem, network = Problem(), MLP(5, (8, 4))
+    data = (problem.inputs[:N], problem.labels)
+    baselines = GroupBaselines.from_data(*data, problem.groups)
+    before = GCIGPenalty(baselines)(network, *data)
     monkeypatch.setattr(core_disparity, "disparity", lambda values, **_: values.square().sum((0, 2)))
-    after = GCIGPenalty(baselines)(network, data.rows.inputs, data.rows.labels)
+    after = GCIGPenalty(baselines)(network, *data)
     assert before.item() != pytest.approx(after.item())
-    assert columns.column_shortfall(torch.ones(2, 3, 4), 8.0) > 0

@@ -1,11 +1,11 @@
-"""Numerically safe primitives: norms at zero, distances between groups, means over empty sets."""
+"""Numerically safe primitives: norms at zero, distances between groups, slopes between points."""
 
 import math
 
 import torch
 from torch import Tensor
 
-__all__ = ["average_slope", "masked_mean", "root_mean_square_distance", "sharpness", "vector_norm"]
+__all__ = ["average_slope", "root_mean_square_distance", "sharpness", "vector_norm"]
 
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:
@@ -40,20 +40,11 @@ def root_mean_square_distance(points: Tensor) -> Tensor:
     """
     groups = len(points)
     if groups == 2:
-        return vector_norm(points[0] - points[1], "l2")
+        first, second = points.unbind()
+        return vector_norm(first - second, "l2")
     spread = (points - points.mean(0)) * (2 / (groups - 1)) ** 0.5
     distance: Tensor = torch.linalg.vector_norm(spread, dim=(0, 2))
     return distance
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of the values under a 0/1 mask over the last dimension; an empty mask gives zero.
-
-    >>> masked_mean(torch.tensor([1.0, 5.0, 9.0]), torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
-    tensor([3., 0.])
-    """
-    weights = mask.to(values.dtype)
-    return torch.matmul(weights, values) / weights.sum(-1).clamp(min=1)
 
 
 def average_slope(run: Tensor, rise: Tensor, slope_sum: Tensor, sharpness: float) -> Tensor:

@@ -1,8 +1,8 @@
-r"""References of attributions: the typical member of each (label, group) cell.
+r"""References of attributions: the mean, or members, of each (label, group) cell.
 
 The baseline :math:`b_{y,g}` is the mean of the rows with label y in group g. In training it follows the
-mini-batches as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. Baselines
-are fixed reference points: nothing is differentiated through them.
+mini-batches as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. References
+are fixed points: nothing is differentiated through them.
 """
 
 from functools import reduce
@@ -67,6 +67,13 @@ def cell_sums(
     flat = membership.T.to(inputs.dtype) @ inputs.flatten(1)
     sums = flat.view(n_labels, n_groups, *inputs.shape[1:])
     return CellSums(sums, membership.sum(0).view(n_labels, n_groups))
+
+
+def _check_cells(counts: Tensor, consequence: str) -> None:
+    """Raise an error if a (label, group) cell is empty."""
+    empty = [tuple(cell) for cell in (counts == 0).nonzero().tolist()]
+    if empty:
+        raise ValueError(f"no rows in the (label, group) cells {empty}, so they have {consequence}")
 
 
 def _spread(cells: Tensor, like: Tensor) -> Tensor:
@@ -137,9 +144,7 @@ class GroupBaselines(nn.Module):
             )
         )
         sums = reduce(add, parts)
-        if (sums.counts == 0).any():
-            empty = [tuple(cell) for cell in (sums.counts == 0).nonzero().tolist()]
-            raise ValueError(f"no rows in the (label, group) cells {empty}, so they have no baseline")
+        _check_cells(sums.counts, "no baseline")
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         return cls(sums.means.to(dtype), rate=rate)
 
@@ -183,14 +188,15 @@ class GroupBaselines(nn.Module):
 class GroupMembers(nn.Module):
     """Members of every (label, group) cell as references, drawn anew for each mini-batch.
 
-    Averaged over members, attributions are expected gradients: they compare a row with real people instead of
-    the mean of a cell, a point that nobody occupies.
+    Averaged over members, attributions are expected gradients: they compare a row with real rows instead of
+    the mean of a cell, a point that no row need be near.
 
     Parameters
     ----------
     inputs, labels, groups : Tensor of shape (n, ...), (n,), (n,)
-        The rows to draw from; every cell must have at least one.
+        The rows to draw from, with replacement; every cell must have at least one.
     n_groups : int, optional
+        By default the largest code of a group plus one.
     n_members : int
         Members per cell and mini-batch.
     random_state : int
@@ -200,6 +206,12 @@ class GroupMembers(nn.Module):
     ----------
     values : Tensor of shape (labels, groups, members, ...)
         The members drawn last.
+
+    Examples
+    --------
+    >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
+    >>> GroupMembers(x, y, groups, n_members=3).values[1, 0, 0]  # the only member of this cell
+    tensor([2., 3.])
     """
 
     values: Tensor
@@ -218,18 +230,16 @@ class GroupMembers(nn.Module):
         self.n_groups = n_groups or int(groups.max()) + 1
         self.n_members, self._pool = n_members, inputs
         cells = (labels * self.n_groups + groups).cpu()
-        self._order, self._counts = (
-            torch.argsort(cells, stable=True),
-            torch.bincount(cells, minlength=2 * self.n_groups),
-        )
-        if (self._counts == 0).any():
-            raise ValueError("every (label, group) cell needs a row to draw members from")
+        # Positions of the rows sorted by cell, and where the rows of each cell begin.
+        self._order = torch.argsort(cells, stable=True)
+        self._counts = torch.bincount(cells, minlength=2 * self.n_groups)
         self._first = self._counts.cumsum(0) - self._counts
+        _check_cells(self._counts.view(2, self.n_groups), "no members to draw")
         self._generator = torch.Generator().manual_seed(random_state)
         self.register_buffer("values", self._draw(), persistent=False)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "GroupMembers":
-        # The pool may be the whole training table: copies share it, and draw from the same state on.
+        # The pool may be the whole training table, so copies share it; they draw what the original draws.
         copy = GroupMembers.__new__(GroupMembers)
         nn.Module.__init__(copy)
         for name in ("n_groups", "n_members", "_pool", "_order", "_counts", "_first"):

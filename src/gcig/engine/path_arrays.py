@@ -6,7 +6,7 @@ predicted but not explained. The nodes that lie on paths are therefore a prefix;
 suffix, and so are all rows, in their own order. *Segments* have the shape (K, groups, n, units).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,6 +18,8 @@ from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers
 
 __all__ = ["LayerArrays", "PathArrays", "PathShape", "add_up"]
+
+_FEW_TERMS = 6  # up to here additions one by one are faster than a sum over an outer dimension
 
 
 class PathShape(NamedTuple):
@@ -97,9 +99,9 @@ class PathArrays:
         self.layers = [
             LayerArrays(shape, index, scratch, like, self.indicator) for index in range(len(shape.sizes) - 1)
         ]
-        self.downs = self.layers[0].down.unbind(0)
+        self.down = self.layers[0].down
         self.slope = (
-            self.downs[0] if len(self.downs) == 1 else scratch.array("slope", like, *self.downs[0].shape)
+            self.down[0] if shape.n_segments == 1 else scratch.array("slope", like, *self.down.shape[1:])
         )
         self.flat_slope = self.slope.flatten(0, 1)
         self.flat_slope_transposed = self.flat_slope.T
@@ -183,7 +185,7 @@ class LayerArrays:
         self._d_rows = d_nodes[:, rows]
         self._d_cells = d_nodes[:, cells].unflatten(1, (shape.n_groups, -1))
         self._d_interior = d_nodes[:, interior].view(pulled, -1, *segments[1:])
-        self._d_stops = differences[:pulled, -1].unbind(1)
+        self._d_stops = differences[:pulled, -1]
         self._d_starts = blocks[0, :pulled].flatten(0, 1)
         self._starting = indicator[: pulled * shape.n_groups]
         self._unsigned = indicator[-shape.n_groups :]
@@ -213,18 +215,21 @@ class LayerArrays:
 
     def pull_join(self) -> None:
         """Set the gradient of the nodes on paths from that of the differences: the adjoint of `join`."""
-        add_up(self._d_stops, out=self._d_rows)
+        add_up(self._d_stops, 1, out=self._d_rows)
         torch.bmm(self._starting, self._d_starts, out=self._d_by_cell)
         self._d_cells.copy_(self._d_by_cell_apart)
         for combine, stop, start, out in self._d_joins:
             combine(stop, start, out=out)
 
 
-def add_up(terms: Sequence[Tensor], out: Tensor) -> Tensor:
-    """Add two or more terms; for few terms much faster on CPU than `torch.sum`."""
-    torch.add(terms[0], terms[1], out=out)
-    for term in terms[2:]:
-        out.add_(term)
+def add_up(terms: Tensor, dim: int, out: Tensor) -> Tensor:
+    """Sum over a dimension: `torch.sum`, but much faster on CPU for a few entries."""
+    if not 2 <= terms.shape[dim] <= _FEW_TERMS:
+        return torch.sum(terms, dim, out=out)
+    first, second, *others = terms.unbind(dim)
+    torch.add(first, second, out=out)
+    for other in others:
+        out.add_(other)
     return out
 
 

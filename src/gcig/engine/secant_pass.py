@@ -114,8 +114,8 @@ class Gradient(NamedTuple):
 class SecantPass:
     """One pass over rows that fit in memory at once.
 
-    Call `load`, `propagate`, `compare` and, if the gradient is needed, `pull`, in this order and once each:
-    each step overwrites arrays.
+    Call `load`, `propagate`, `compare` and, if the gradient is needed, `pull`, in this order and once each,
+    or `attribute` and `pull_attributions` in place of the last two: each step overwrites arrays.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class SecantPass:
                 below = layers[index - 1]
                 torch.mm(layers[index].flat_down, weights[index], out=below.flat_upper)
                 upper = below.upper
-        if len(arrays.downs) > 1:
-            add_up(arrays.downs, out=arrays.slope)
+        if self.rule.n_segments > 1:
+            add_up(arrays.down, 0, out=arrays.slope)
         torch.index_select(arrays.cells, 0, arrays.cell_index, out=arrays.flat_deltas)
         torch.sub(arrays.rows, arrays.deltas, out=arrays.deltas)
         torch.mm(arrays.flat_slope, weights[0], out=arrays.flat_attributions)
@@ -221,17 +221,16 @@ class SecantPass:
         self.attribute()
         return compare(self.arrays.comparison, self.rule.norm, self.rule.eps)
 
-    def pull(self, comparison: Comparison, d_disparity: Tensor, d_logits: Tensor | None = None) -> Gradient:
-        """Return the parameter gradient, given those of the disparities (n,) and logits (n + plain,)."""
-        pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
-        return self._pull_attributions(pulled, d_logits)
+    def pull(self, comparison: Comparison, d_disparity: Tensor) -> Gradient:
+        """Return the parameter gradient, given that of the disparities (n,)."""
+        return self._pull(pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm))
 
-    def pull_attributions(self, d_attributions: Tensor, d_logits: Tensor | None = None) -> Gradient:
-        """Return the parameter gradient, given those of the attributions (groups, n, columns) and logits."""
-        return self._pull_attributions(self.arrays.comparison.work.copy_(d_attributions), d_logits)
+    def pull_attributions(self, d_attributions: Tensor, d_logits: Tensor) -> Gradient:
+        """Return the parameter gradient, given those of attributions (groups, n, columns) and logits."""
+        return self._pull(self.arrays.comparison.work.copy_(d_attributions), d_logits)
 
-    def _pull_attributions(self, pulled: Tensor, d_logits: Tensor | None) -> Gradient:
-        """Pull the gradient in `work`, which is overwritten."""
+    def _pull(self, pulled: Tensor, d_logits: Tensor | None = None) -> Gradient:
+        """Return the parameter gradient, given that of the attributions in `work`, which is overwritten."""
         pulled.mul_(self.arrays.deltas)
         d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
         d_biases = self._pull_nodes(d_secants, d_logits, d_weights)

@@ -36,24 +36,10 @@ from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
 from gcig.losses.objective import fused_penalty
 
-__all__ = ["GCIGPenalty", "gcig_loss", "label_members", "label_row_weights", "sample_rows"]
+__all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows"]
 
 
 _LABEL_SHARES = {"sum": 1.0, "equal": 0.5, "empirical": 1.0}  # the weight of each label's mean
-
-
-def gcig_loss(disparities: Tensor, norms: Tensor, row_weights: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the weighted sum of the disparities (n,) of the rows that are defined.
-
-    Parameters
-    ----------
-    disparities : Tensor of shape (n,)
-    norms : Tensor of shape (groups, n)
-        The l1 norms of the attributions.
-    row_weights : callable
-        Maps which rows are defined to the weight of each row, as `label_row_weights` does.
-    """
-    return torch.dot(disparities, row_weights(disparity.defined_rows(norms)))
 
 
 def label_row_weights(
@@ -97,7 +83,8 @@ def weigh_members(members: Tensor, share: float) -> Tensor:
     inverse = members.sum(0).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
     # An empty mean has a huge inverse; multiplied by `share` first it could overflow, and infinity times no
     # row is NaN.
-    return torch.mv(members, inverse).mul_(share)
+    weights = torch.mv(members, inverse)
+    return weights if share == 1 else weights.mul_(share)
 
 
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
@@ -307,13 +294,12 @@ class GCIGPenalty(nn.Module):
     def value(self, attributions: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label."""
         norms = vector_norm(attributions.detach(), "l1")
-        if not disparity.all_defined(norms):
-            self.n_undefined = self.n_undefined + (~disparity.defined_rows(norms)).sum()
-        return gcig_loss(
-            self.compare(attributions),
-            norms,
-            lambda defined: self.row_weights(attributions, y, sample_weight, defined),
-        )
+        defined = None
+        if torch.compiler.is_compiling() or not disparity.all_defined(norms):  # no branch in a compiled graph
+            defined = disparity.defined_rows(norms)
+            self.n_undefined = self.n_undefined + (~defined).sum()
+        weights = self.row_weights(attributions, y, sample_weight, defined)
+        return torch.dot(self.compare(attributions), weights)
 
     @property
     def baselines(self) -> GroupBaselines | GroupMembers:

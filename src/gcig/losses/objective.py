@@ -3,14 +3,14 @@
 An `Objective` is the definition: its terms run in every training step, so whatever a researcher changes,
 replaces or adds takes effect. Only the network's own passes have a fast version: `gcig.engine.network_pass`
 computes logits and attributions of layered networks, and pulls the terms' gradients back to the parameters,
-without a graph. `ObjectiveGradient` is the one place that chooses between it and autograd. It takes the
-engine only if the penalties keep their own `attribute`, and if engine and autograd agree on the first
-mini-batch, in double precision.
+without a graph. `ObjectiveGradient` is the one place that chooses between it and autograd. It uses the
+engine only if no penalty overrides `attribute`, and if engine and autograd agree on a few rows in double
+precision.
 """
 
 import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.disparity import defined_rows
+from gcig.core.disparity import all_defined, defined_rows
 from gcig.core.memory import plan_chunks
 from gcig.core.modules import logits, untraced
 from gcig.core.numerics import vector_norm
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _CHECKED_ROWS = 32
-_TOLERANCE = 1e-5  # relative, in double precision; rounding is below 1e-9, any edit of a formula above
+_TOLERANCE = 1e-5  # relative, in double precision: rounding stays below 1e-9, a change of a formula does not
 
 
 @dataclass(eq=False)
@@ -67,7 +67,9 @@ class MiniBatch:
     pair_limits : Tensor of shape (k,), optional
         How far the teacher's logits of each pair are apart.
     n_explained : int
-        The first rows, whose attributions are compared.
+        The number of rows, from the first, whose attributions are compared.
+    known : dict
+        Attributions that were computed already, by the id of their penalty.
     """
 
     module: nn.Module
@@ -133,7 +135,11 @@ class Penalty(Protocol):
 
 
 class Term(Protocol):
-    """A differentiable function of a mini-batch."""
+    """A differentiable function of a mini-batch.
+
+    A term that compares attributions names its penalties in an attribute ``penalties``; their references
+    then follow the mini-batches, and the engine computes their attributions.
+    """
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the value of the term, a scalar."""
@@ -173,7 +179,7 @@ class AttributeTerm:
         """Return the mean excess over the pairs; zero if there are none."""
         if batch.pairs is None or batch.pair_limits is None:
             return batch.logits.new_zeros(())
-        rows, copies = batch.logits[batch.pairs]
+        rows, copies = batch.logits.index_select(0, batch.pairs.flatten()).view_as(batch.pairs)
         excess: Tensor = ((rows - copies).abs() - batch.pair_limits).clamp_min(0)
         return excess.mean()
 
@@ -183,6 +189,11 @@ class ReasonTerm:
     """A GCIG penalty on the explained rows."""
 
     penalty: Penalty
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The penalty whose attributions are compared."""
+        return (self.penalty,)
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the penalty, with the references as they are."""
@@ -209,10 +220,15 @@ class ConsistencyTerm:
     mean: Penalty
     members: Penalty
 
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """Both penalties whose attributions are compared."""
+        return self.mean, self.members
+
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the mean distance."""
         point = self.mean.normalise(batch.attributions(self.mean))
-        people = self.members.normalise(batch.attributions(self.members)).detach()
+        people = self.members.normalise(batch.attributions(self.members).detach())
         return vector_norm(point - people, "l2").mean()
 
 
@@ -223,11 +239,19 @@ class ColumnTerm:
     penalty: Penalty
     least: float
 
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The penalty whose attributions are used."""
+        return (self.penalty,)
+
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the shortfall over the rows that have attributions."""
         values = batch.attributions(self.penalty)
-        defined = defined_rows(vector_norm(values.detach(), "l1"))
-        return column_shortfall(values if bool(defined.all()) else values[:, defined], self.least)
+        norms = vector_norm(values.detach(), "l1")
+        if not all_defined(norms):
+            values = values[:, defined_rows(norms)]
+        short = column_shortfall(values, self.least)
+        return short if float(short.detach()) else short.detach()  # its gradient at zero is zero
 
 
 @dataclass(frozen=True)
@@ -276,23 +300,30 @@ class Objective:
         weights = dict(self.weights) if weight is None else {**self.weights, name: float(weight)}
         return replace(self, terms={**self.terms, name: term}, weights=weights)
 
-    @property
-    def penalties(self) -> list[Penalty]:
-        """The penalties whose attributions the terms need, each once."""
-        parts = [part for term in self.terms.values() for part in getattr(term, "__dict__", {}).values()]
-        found = {id(part): part for part in parts if hasattr(part, "engine_segments")}
-        return list(found.values())
-
-    def __call__(self, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
-        """Return the value of each term with a weight, and their weighted sum as ``"total"``.
+    def active_weights(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """Return the weight of every term that counts.
 
         `weights` are those that training controls; the objective's own take precedence. The prediction counts
         once unless it has a weight.
         """
         weights = {"prediction": 1.0, **weights, **self.weights}
-        values = {name: term(batch) for name, term in self.terms.items() if weights.get(name)}
-        shares = [value if weights[name] == 1 else weights[name] * value for name, value in values.items()]
-        return {**values, "total": sum(shares[1:], start=shares[0])}
+        return {name: weights[name] for name in self.terms if weights.get(name)}
+
+    def penalties(self, names: Iterable[str] | None = None) -> list[Penalty]:
+        """Return the penalties whose attributions some terms, or all of them, compare; each once."""
+        terms = [self.terms[name] for name in (self.terms if names is None else names)]
+        found = {id(each): each for term in terms for each in getattr(term, "penalties", ())}
+        return list(found.values())
+
+    def __call__(self, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
+        """Return the value of each active term, and their weighted sum as ``"total"``."""
+        weights = self.active_weights(weights)
+        values = {name: self.terms[name](batch) for name in weights}
+        for name, value in values.items():
+            if value.dim():
+                raise ValueError(f"term {name!r} must return a scalar, not shape {tuple(value.shape)}")
+        parts = torch.stack(list(values.values()))
+        return {**values, "total": torch.dot(parts, parts.new_tensor(list(weights.values())))}
 
 
 class ObjectiveGradient:
@@ -302,11 +333,12 @@ class ObjectiveGradient:
     ----------
     objective : Objective
     network : nn.Module
-        Its parameters must have gradients to write to (see `gcig.engine.optimizer.flat_parameters`).
+        The network in training. Its parameters must have gradients to write to; see
+        `gcig.engine.optimizer.flat_parameters`.
     make_batch : callable
         Maps positions of training rows to their `MiniBatch`.
-    weights : mapping of term to weight
-        Weights of the terms that training uses, for the comparison of the engine with autograd.
+    n_rows : int
+        The number of training rows, of which a few are used to compare the engine with autograd.
 
     Attributes
     ----------
@@ -322,7 +354,8 @@ class ObjectiveGradient:
         n_rows: int,
     ) -> None:
         self.objective, self.network, self.make_batch = objective, network, make_batch
-        self.penalties = objective.penalties
+        # Penalties may share their references, which follow each mini-batch once.
+        self._references = {id(each.references): each.references for each in objective.penalties()}
         self.engine = self._choose_engine(n_rows)
 
     def __call__(self, rows: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
@@ -332,20 +365,21 @@ class ObjectiveGradient:
         """
         batch = self.make_batch(rows)
         n = len(batch.labels)
-        for penalty in self.penalties:
-            penalty.references.update(batch.inputs[:n], batch.labels, batch.groups)
+        for references in self._references.values():
+            references.update(batch.inputs[:n], batch.labels, batch.groups)
         if self.engine is None:
             terms = _by_autograd(self.objective, batch, weights)
         else:
-            terms = _by_engine(self.objective, batch, weights, self.penalties, self.engine)
+            terms = _by_engine(self.objective, batch, weights, self.engine)
         return {name: value.detach() for name, value in terms.items()}
 
     def _choose_engine(self, n_rows: int) -> NetworkPass | None:
         rows = torch.arange(min(_CHECKED_ROWS, n_rows)) * n_rows // min(_CHECKED_ROWS, n_rows)
         batch = self.make_batch(rows.to(next(self.network.parameters()).device))
-        if not NetworkPass.applies(self.network, batch.inputs, explains=bool(self.penalties)):
+        penalties = self.objective.penalties()
+        if not NetworkPass.applies(self.network, batch.inputs, explains=bool(penalties)):
             return None
-        segments = {penalty.engine_segments(self.network, batch.inputs) for penalty in self.penalties}
+        segments = {penalty.engine_segments(self.network, batch.inputs) for penalty in penalties}
         if len(segments) > 1 or None in segments:
             return None
         n_segments = next(iter(segments), 1) or 1
@@ -367,13 +401,12 @@ def _by_engine(
     objective: Objective,
     batch: MiniBatch,
     weights: Mapping[str, float],
-    penalties: list[Penalty],
     engine: NetworkPass,
 ) -> dict[str, Tensor]:
     """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
-    explains = bool(penalties) and any(weights.get(name) for name in _REASONS)
+    penalties = objective.penalties(objective.active_weights(weights))
     attributions: Tensor | None = None
-    if explains:
+    if penalties and batch.n_explained:
         references = [penalty.references.values.to(batch.inputs.dtype) for penalty in penalties]
         flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in references]
         scores, attributions = engine.explain(
@@ -397,37 +430,32 @@ def _by_engine(
     return terms
 
 
-_REASONS = ("gcig", "gcig_members", "consistency", "column_shortfall")
-
-
 def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> bool:
-    """Compare the engine with autograd in double precision on a mini-batch, all terms counted once."""
-    objective, network = deepcopy((objective, batch.module))
+    """Compare the engine with autograd in double precision on a mini-batch, with all weights 1."""
+    objective, network = deepcopy((replace(objective, weights={}), batch.module))
     network.double()
-    for penalty in objective.penalties:
+    for penalty in objective.penalties():
         if isinstance(penalty, nn.Module):
             penalty.double()
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
 
     def copy() -> MiniBatch:
-        return MiniBatch(
-            network,
-            batch.inputs.double(),
-            batch.labels,
-            batch.groups,
-            batch.targets.double(),
-            None if batch.weights is None else batch.weights.double(),
-            batch.pairs,
-            None if batch.pair_limits is None else batch.pair_limits.double(),
-            batch.n_explained,
+        return replace(
+            batch,
+            module=network,
+            inputs=batch.inputs.double(),
+            targets=batch.targets.double(),
+            weights=None if batch.weights is None else batch.weights.double(),
+            pair_limits=None if batch.pair_limits is None else batch.pair_limits.double(),
+            known={},
         )
 
     weights = dict.fromkeys(objective.terms, 1.0)
     expected = _by_autograd(objective, copy(), weights)
     by_autograd = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
     engine = NetworkPass(network, n_segments)
-    found = _by_engine(objective, copy(), weights, objective.penalties, engine)
+    found = _by_engine(objective, copy(), weights, engine)
     by_hand = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     return _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
 

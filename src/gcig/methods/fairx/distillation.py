@@ -10,6 +10,7 @@ columns were exchanged, which keeps the protected attribute from being used more
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ _CHUNK_ROWS = 65_536
 _BETWEEN_SHARE = 0.5  # synthetic points between rows and references, per row of a mini-batch
 _TO_MEAN_SHARE = 0.3  # of those, towards the mean of a cell; the others towards a member
 _EXCHANGED_SHARE = 0.1  # copies with exchanged protected columns, per row of a mini-batch
+_DRAWN_POINTS = 4096  # synthetic points drawn at once, for many mini-batches: much faster than few at a time
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Teacher:
     def logits(self, inputs: Tensor) -> Tensor:
         """Return its logits, computed in chunks."""
         with evaluating(self.network):
+            if len(inputs) <= _CHUNK_ROWS:
+                return logits(self.network, inputs)
             return torch.cat([logits(self.network, part) for part in inputs.split(_CHUNK_ROWS)])
 
     @cached_property
@@ -115,9 +119,12 @@ class BatchSource:
         self.network, self.data, self.n_groups = network, data, n_groups
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
         self.protected, self.generator = protected, generator
+        self._drawn: _Points | None = None
         if teacher is not None:
             self._cells = _CellIndex(data.rows, n_groups)
             self._logits = teacher.logits(data.rows.inputs)
+        if protected is not None:
+            self._protected_values = data.rows.inputs[:, protected]
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
@@ -135,48 +142,67 @@ class BatchSource:
         return batch if self.teacher is None else self._with_synthetic_points(batch, rows)
 
     def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor) -> MiniBatch:
-        assert self.teacher is not None
         n = len(rows)
-        # From the end of the batch: its first rows are those that are explained.
-        between = self._between(batch, slice(n - math.ceil(_BETWEEN_SHARE * n), n))
-        parts, origins = [between], [rows[n - len(between) :]]
-        if self.protected is not None:
-            count = math.ceil(_EXCHANGED_SHARE * n)
-            parts.append(self._exchanged(batch, count))
-            origins.append(rows[:count])
-            first = torch.arange(count, device=rows.device)
-            batch.pairs = torch.stack([first, first + n + len(between)])
-        points = torch.cat(parts)
-        scores = self.teacher.logits(points)
-        batch.inputs = torch.cat([batch.inputs, points])
-        batch.targets = torch.cat([batch.targets, torch.sigmoid(scores)])
+        between = self._take_between(math.ceil(_BETWEEN_SHARE * n))
+        inputs, targets, origins = (
+            [batch.inputs, between.inputs],
+            [batch.targets, between.targets],
+            between.rows,
+        )
+        if self.protected is not None and self.teacher is not None:
+            first = rows[: math.ceil(_EXCHANGED_SHARE * n)]
+            copies = self._exchange(batch, len(first))
+            scores = self.teacher.logits(copies)
+            inputs.append(copies)
+            targets.append(torch.sigmoid(scores))
+            origins = torch.cat([origins, first])
+            positions = torch.arange(len(first), device=rows.device)
+            batch.pairs = torch.stack([positions, positions + n + len(between.rows)])
+            batch.pair_limits = (self._logits.index_select(0, first) - scores).abs()
+        batch.inputs, batch.targets = torch.cat(inputs), torch.cat(targets)
         if self.data.weights is not None and batch.weights is not None:
-            batch.weights = torch.cat([batch.weights, self.data.weights[torch.cat(origins)]])
-        if batch.pairs is not None:
-            count = batch.pairs.shape[1]
-            batch.pair_limits = (self._logits[rows[:count]] - scores[len(between) :]).abs()
+            batch.weights = torch.cat([batch.weights, self.data.weights[origins]])
         return batch
 
-    def _between(self, batch: MiniBatch, part: slice) -> Tensor:
-        """Return points between rows and references of their labels: members, or means of cells."""
-        inputs, labels = batch.inputs[part], batch.labels[part]
+    def _take_between(self, count: int) -> "_Points":
+        """Return the next points between rows and references; draw more if there are too few left."""
+        if self._drawn is None or len(self._drawn.rows) < count:
+            self._drawn = self._draw_between(max(count, _DRAWN_POINTS))
+        drawn, self._drawn = self._drawn, _Points(*(part[count:] for part in self._drawn))
+        return _Points(*(part[:count] for part in drawn))
+
+    def _draw_between(self, count: int) -> "_Points":
+        """Draw points between random rows and references of their labels: members, or means of cells."""
+        assert self.teacher is not None
         assert self.means is not None
-        groups = torch.randint(self.n_groups, (len(inputs),), generator=self.generator).to(labels.device)
-        ends = self.data.rows.inputs.index_select(0, self._cells.draw(labels, groups, self.generator))
-        share, to_mean = torch.rand(2, len(inputs), generator=self.generator).to(inputs)
+        data = self.data.rows
+        rows = torch.randint(len(data), (count,), generator=self.generator).to(data.labels.device)
+        inputs, labels = data.inputs.index_select(0, rows), data.labels.index_select(0, rows)
+        groups = torch.randint(self.n_groups, (count,), generator=self.generator).to(labels.device)
+        ends = data.inputs.index_select(0, self._cells.draw(labels, groups, self.generator))
+        share, to_mean = torch.rand(2, count, generator=self.generator).to(inputs)
         shape = (-1, *[1] * (inputs.dim() - 1))
         ends = torch.where((to_mean < _TO_MEAN_SHARE).view(shape), self.means[labels, groups], ends)
-        return torch.lerp(inputs, ends, share.view(shape))
+        points = torch.lerp(inputs, ends, share.view(shape))
+        return _Points(points, torch.sigmoid(self.teacher.logits(points)), rows)
 
-    def _exchanged(self, batch: MiniBatch, count: int) -> Tensor:
+    def _exchange(self, batch: MiniBatch, count: int) -> Tensor:
         """Return copies of the first rows whose protected columns are those of a member of another group."""
         assert self.protected is not None
         labels, groups = batch.labels[:count], batch.groups[:count]
         shift = torch.randint(1, self.n_groups, (count,), generator=self.generator).to(labels.device)
         others = self._cells.draw(labels, (groups + shift) % self.n_groups, self.generator)
         copies = batch.inputs[:count].clone()
-        copies[:, self.protected] = self.data.rows.inputs[others][:, self.protected]
+        copies[:, self.protected] = self._protected_values.index_select(0, others)
         return copies
+
+
+class _Points(NamedTuple):
+    """Synthetic points with the teacher's probabilities, and the training rows that they start from."""
+
+    inputs: Tensor
+    targets: Tensor
+    rows: Tensor
 
 
 class _CellIndex:

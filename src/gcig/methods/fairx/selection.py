@@ -18,6 +18,7 @@ from gcig.core.columns import find_blocks, protected_columns
 from gcig.core.disparity import column_shares, effective_columns, sum_blocks
 from gcig.core.modules import evaluating, logits
 from gcig.core.references import GroupBaselines, GroupMembers
+from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fairx.distillation import Teacher
 from gcig.methods.fairx.settings import FairTraining
@@ -101,11 +102,17 @@ class HeldOut:
         return GroupBaselines.from_data(data.inputs, data.labels, data.groups, n_groups=self.n_groups).values
 
     @cached_property
-    def _members(self) -> tuple[GroupedBatch, Tensor]:
-        """Some rows, and the same members of every cell in each epoch, shape (groups x members, n, ...)."""
-        data, few = self.training, self.rows.spread(_MEMBER_ROWS)
+    def _members(self) -> GCIGPenalty:
+        """A penalty relative to the same members of every cell in each epoch."""
+        data = self.training
         pool = GroupMembers(data.inputs, data.labels, data.groups, n_groups=self.n_groups, n_members=_MEMBERS)
-        return few, pool.values.flatten(1, 2).transpose(0, 1)[:, few.labels]
+        origin = self.origin if data.inputs.shape[1:] == self.origin.shape else None
+        return GCIGPenalty(pool, origin=origin, n_steps=1)
+
+    @cached_property
+    def _offset_rows(self) -> GroupedBatch:
+        """The training rows whose logits are compared with those of the references."""
+        return self.training.spread(8 * _EXPLAINED_ROWS)
 
     @cached_property
     def _exchanged(self) -> Tensor | None:
@@ -160,14 +167,15 @@ class HeldOut:
         It includes what the choice of members adds by chance. The members are the same for the teacher and
         every epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
         """
-        rows, references = self._members
-        found = attributions(network, rows.inputs, references, n_steps=1)
-        values = self._sum(found.values).unflatten(0, (self.n_groups, _MEMBERS)).mean(1)
+        rows, penalty = self.rows.spread(_MEMBER_ROWS), self._members
+        values = penalty.reduce(
+            penalty.attribute(network, rows.inputs, rows.labels, penalty.references.values)
+        )
         compared = compare_attributions(values, self.settings.definition)
         return float(compared.disparity[compared.defined].mean())
 
     def _reference_offset(self, network: nn.Module) -> float:
-        data = self.training.spread(8 * _EXPLAINED_ROWS)
+        data = self._offset_rows
         scores = self.logits(network, data.inputs)
         at_means = self.logits(network, self.means.flatten(0, 1))
         cells = data.labels * self.n_groups + data.groups
@@ -193,7 +201,9 @@ class HeldOut:
     def _attribute_effect(self, network: nn.Module) -> float:
         if self._exchanged is None:
             return math.nan
-        cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
+        cut = self.settings.cut
+        if cut is None:
+            cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
         before = self.logits(network, self.explained.inputs) >= cut
         return float((before != (self.logits(network, self._exchanged) >= cut)).double().mean())
 
