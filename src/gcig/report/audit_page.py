@@ -92,7 +92,7 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
             ),
         ),
         KeyFigure(
-            "Excess over chance",
+            "Above chance",
             number(found.excess.value),
             _hint(_with_number("chance alone gives {}", found.noise_floor.value)),
         ),
