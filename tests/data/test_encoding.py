@@ -1,6 +1,7 @@
 import json
 import pickle
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -251,3 +252,40 @@ def test_the_warning_of_unseen_values_counts_rows_per_column():
     warning = pickle.loads(pickle.dumps(caught[0].message))
     assert warning.rows == {"sex": 1}
     assert str(warning) == f"{warning.treatment}: 'sex' (1 rows)."
+
+
+# --- Bins --------------------------------------------------------------------------------------------
+
+
+def test_bins_rise_from_zero_to_one_between_their_edges():
+    values = np.concatenate([np.zeros(50), np.arange(1.0, 51.0)])
+    encoder = TableEncoder(n_bins=4)
+    encoded = encoder.fit_transform(pd.DataFrame({"gain": values, "flag": values > 10}))
+    (edges,) = (column.edges for column in encoder.columns_ if column.edges)  # two values need no bins
+    assert edges == (0.0, 1.0, 13.25, 25.5, 37.75, 50.0)  # zero, which half of the rows have, is one edge
+    assert encoder.encoded_names_[:3] == ("gain", "gain:0..1", "gain:1..13.25")
+    assert encoder.origin_.tolist() == [0] * 6 + [1]
+    for j, (low, high) in enumerate(pairwise(edges), start=1):
+        expected = [min(1.0, max(0.0, (value - low) / (high - low))) for value in values]
+        assert np.allclose(encoded[:, j], expected)
+    assert encoder.transform(pd.DataFrame({"gain": [99.0], "flag": [True]}))[0, 1:6].tolist() == [1.0] * 5
+
+
+def test_bins_of_missing_numbers_are_those_of_the_median():
+    encoder = TableEncoder(n_bins=3)
+    encoded = encoder.fit_transform({"age": [20.0, np.nan, 40.0, 60.0]})
+    assert encoded[1, 1] == 1
+    assert np.array_equal(encoded[1, 2:], encoded[2, 2:])
+
+
+def test_json_restores_bins():
+    table = {"age": [20, 30, 40, 60], "job": ["a", "b", "a", "b"]}
+    encoder = TableEncoder(n_bins=3).fit(table)
+    restored = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    assert restored.to_dict() == encoder.to_dict()
+    assert np.array_equal(restored.transform(table), encoder.transform(table))
+    stored = encoder.to_dict()
+    stored["columns"][0]["edges"] = [30.0, 20.0]
+    with pytest.raises(InputError, match="'age' has values that no encoder writes"):
+        TableEncoder.from_dict(stored)
+    assert "edges" not in TableEncoder().fit(table).to_dict()["columns"][0]

@@ -184,7 +184,7 @@ def test_a_column_without_a_name_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("preprocessing", ["table", "none"])
+@pytest.mark.parametrize("preprocessing", ["table", "binned", "none"])
 @pytest.mark.parametrize("named", [True, False])
 def test_tables_of_numbers(preprocessing, named, export):
     rows = np.random.default_rng(0).normal(100, 1, size=(80, 3))

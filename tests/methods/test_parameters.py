@@ -17,6 +17,8 @@ from gcig.methods.unconstrained import UnconstrainedClassifier
 HUGE = 10**400
 WRONG = {
     "strategy": ["published", None],
+    "references": ["median", None],
+    "teacher": ["lightgbm", nn.Linear, 3],
     "lambda_ig": [-0.1, math.nan, math.inf, "0.3", None, True, HUGE],
     "lambda_fair": [-1, math.nan],
     "outcome": ["calibration", None],
@@ -44,6 +46,8 @@ WRONG = {
     "verbose": [None, "yes", -1],
 }
 RIGHT = {
+    "references": ["mean", "members", "both"],
+    "teacher": [None, nn.Linear(2, 1), FairXClassifier(), np.mean],
     "lambda_ig": [0, 0.3, np.float32(0.3), np.int64(2)],
     "max_gcig": [None, 0.05, np.float64(1e-3)],
     "max_auc_drop": [0, math.inf],
@@ -85,17 +89,8 @@ def test_every_parameter_is_checked_and_every_default_passes(key):
 def test_the_parameters_of_fairx():
     assert list(inspect.signature(FairXClassifier).parameters) == [
         *("strategy", "references", "teacher", "lambda_ig", "lambda_fair", "outcome", "max_gcig"),
-        *(
-            "max_eo_gap",
-            "max_auc_drop",
-            "definition",
-            "ema_rate",
-            "module",
-            "preprocessing",
-            "hidden_sizes",
-            "activation",
-            "max_epochs",
-        ),
+        *("max_eo_gap", "max_auc_drop", "definition", "ema_rate", "module", "preprocessing"),
+        *("hidden_sizes", "activation", "max_epochs"),
         *("batch_size", "learning_rate", "weight_decay", "early_stopping", "patience"),
         *("validation_fraction", "threshold", "class_weight", "warm_start", "device", "random_state"),
         "verbose",

@@ -94,11 +94,14 @@ def protected_columns(inputs: Tensor, groups: Tensor, origin: Tensor) -> Tensor:
     found = []
     for block in range(int(origin.max()) + 1):
         columns = (origin == block).nonzero().flatten()
-        values = rows[:, columns].argmax(1) if len(columns) > 1 else rows[:, columns[0]]
-        levels, codes = torch.unique(values, return_inverse=True)
+        entries = rows[:, columns]
+        two_valued = (entries == entries.amin(0)) | (entries == entries.amax(0))
+        one_hot = len(columns) > 1 and bool(two_valued.all())
+        # A number comes first in its block, before an indicator of missing entries and bins.
+        levels, codes = torch.unique(entries.argmax(1) if one_hot else entries[:, 0], return_inverse=True)
         if len(levels) < 2 or len(rows) < _MIN_ROWS_PER_VALUE * len(levels):
             continue
-        if len(columns) == 1 and len(levels) > _MAX_VALUES:
+        if not one_hot and len(levels) > _MAX_VALUES:
             continue
         pairs = torch.unique(codes * (int(groups.max()) + 1) + groups)
         if len(pairs) == len(levels) and len(torch.unique(groups)) > 1:

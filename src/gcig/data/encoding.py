@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -49,7 +50,8 @@ class NumberColumn:
     """One standardised column, (value - mean) / scale, and an indicator if training had missing entries.
 
     The median, ``fill``, replaces a missing value. ``mean`` and ``scale`` are those of the filled training
-    column. A constant column has scale 0 and is encoded as zeros.
+    column. A constant column has scale 0 and is encoded as zeros. Each pair of neighbouring ``edges`` adds a
+    column that rises from 0 to 1 between them, so a layer can follow steps like those of a decision tree.
     """
 
     unseen: ClassVar[str] = "Missing entries in columns that had none in training, encoded as the median"
@@ -59,9 +61,10 @@ class NumberColumn:
     mean: float
     scale: float
     indicator: bool
+    edges: tuple[float, ...] = ()
 
     @classmethod
-    def fit(cls, column: pd.Series[Any]) -> Self:
+    def fit(cls, column: pd.Series[Any], n_bins: int = 0) -> Self:
         """Learn from the training part of a checked column."""
         kind = "boolean" if pt.is_bool_dtype(column.dtype) else "number"
         values = column.to_numpy(np.float64)
@@ -74,11 +77,12 @@ class NumberColumn:
         low, high = float(values.min()), float(values.max())
         if low == high:  # a computed standard deviation may miss zero by rounding
             return cls(kind, fill, low, 0.0, indicator)
+        edges = _bin_edges(values, n_bins)
         # A power of two as the unit is exact, and keeps the squares within the range of float64.
         exponent = int(np.frexp(max(-low, high))[1])
         values = np.ldexp(values, -exponent)
         mean, scale = (float(np.ldexp(v, exponent)) for v in (values.mean(), values.std()))
-        return cls(kind, fill, mean, scale, indicator)
+        return cls(kind, fill, mean, scale, indicator, edges)
 
     @property
     def constant(self) -> bool:
@@ -87,7 +91,8 @@ class NumberColumn:
 
     def names(self, column: str) -> list[str]:
         """Return the names of the encoded columns."""
-        return [column, f"{column}=missing"] if self.indicator else [column]
+        bins = [f"{column}:{low:g}..{high:g}" for low, high in pairwise(self.edges)]
+        return [column, *([f"{column}=missing"] if self.indicator else []), *bins]
 
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
         """Encode into ``out`` (n, width) of zeros; return the number of missing entries without indicator."""
@@ -97,9 +102,10 @@ class NumberColumn:
             )
         values = column.to_numpy(np.float64)
         missing = np.isnan(values)
+        filled = np.where(missing, self.fill, values)
         if self.scale:
             with np.errstate(over="ignore"):
-                scaled = (np.where(missing, self.fill, values) - self.mean) / self.scale
+                scaled = (filled - self.mean) / self.scale
             if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
                 raise InputError(
                     "holds values too far from those of training for float32.",
@@ -109,6 +115,9 @@ class NumberColumn:
             out[:, 0] = scaled
         if self.indicator:
             out[:, 1] = missing
+        if self.edges:
+            edges = np.array(self.edges)
+            out[:, 1 + self.indicator :] = np.clip((filled[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
         return 0 if self.indicator or self.constant else int(missing.sum())
 
 
@@ -172,6 +181,12 @@ class TableEncoder:
     training had any; categories are one-hot, with all their levels. At prediction time a category that
     training did not see is encoded as zeros, and a missing number as the median, both with a warning.
 
+    Parameters
+    ----------
+    n_bins : int
+        Bins between quantiles of each number, as further columns: the piecewise linear encoding of Gorishniy
+        et al. (2022, https://arxiv.org/abs/2203.05556). Networks need it to follow models with thresholds.
+
     Attributes
     ----------
     feature_names_in_ : tuple of str
@@ -192,6 +207,8 @@ class TableEncoder:
     [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     >>> encoder.encoded_names_
     ('age', 'sex=F', 'sex=M')
+    >>> TableEncoder(n_bins=2).fit_transform({"age": [20, 40, 60]})[:, 1:].round(2).tolist()
+    [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]
     """
 
     feature_names_in_: tuple[str, ...]
@@ -201,10 +218,13 @@ class TableEncoder:
     constant_: tuple[str, ...]
     columns_: tuple[NumberColumn | CategoryColumn, ...]
 
+    def __init__(self, n_bins: int = 0) -> None:
+        self.n_bins = n_bins
+
     def fit(self, X: Any) -> Self:
         """Learn the encoding of every column of ``X``, the training part."""
         frame = check_features(X)
-        columns = {str(name): _fit_column(frame[name]) for name in frame.columns}
+        columns = {str(name): _fit_column(frame[name], self.n_bins) for name in frame.columns}
         self._set_columns(columns)
         if self.constant_:
             warn_caller(
@@ -245,7 +265,10 @@ class TableEncoder:
         columns = [
             {"name": n, **asdict(c)} for n, c in zip(self.feature_names_in_, self.columns_, strict=True)
         ]
-        return {"columns": [{k: list(v) if k == "levels" else v for k, v in c.items()} for c in columns]}
+        plain = (
+            {k: list(v) if isinstance(v, tuple) else v for k, v in c.items() if v != ()} for c in columns
+        )
+        return {"columns": list(plain)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -271,8 +294,25 @@ class TableEncoder:
         self.constant_ = tuple(name for name, column in columns.items() if column.constant)
 
 
-def _fit_column(column: pd.Series[Any]) -> NumberColumn | CategoryColumn:
-    return (NumberColumn if pt.is_numeric_dtype(column.dtype) else CategoryColumn).fit(column)
+def _fit_column(column: pd.Series[Any], n_bins: int = 0) -> NumberColumn | CategoryColumn:
+    if pt.is_numeric_dtype(column.dtype):
+        return NumberColumn.fit(column, n_bins)
+    return CategoryColumn.fit(column)
+
+
+def _bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+    """Return edges of bins that hold about equally many rows; none for a column of two values.
+
+    A value that fills more than one bin, such as the zeros of an amount that few rows have, is left out:
+    otherwise most edges would coincide.
+    """
+    levels, counts = np.unique(values, return_counts=True)
+    if n_bins == 0 or len(levels) < 3:
+        return ()
+    frequent = levels[counts > len(values) / n_bins]
+    spread = values[~np.isin(values, frequent)]
+    quantiles = np.quantile(spread, np.linspace(0, 1, n_bins + 1)) if len(spread) else levels[:0]
+    return tuple(np.unique([*quantiles, *frequent]).tolist())
 
 
 def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
@@ -284,10 +324,11 @@ def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
         sound = sound and len(set(levels)) == len(levels) > 0
         column: NumberColumn | CategoryColumn = CategoryColumn(levels=tuple(levels), **fields)
     else:
-        column = NumberColumn(**fields)
-        numbers = (column.fill, column.mean, column.scale)
+        column = NumberColumn(**{**fields, "edges": tuple(fields.get("edges", ()))})
+        numbers = (column.fill, column.mean, column.scale, *column.edges)
         sound = all(isinstance(v, float | int) and math.isfinite(v) for v in numbers) and column.scale >= 0
         sound = sound and column.kind in ("number", "boolean") and isinstance(column.indicator, bool)
+        sound = sound and all(low < high for low, high in pairwise(column.edges))
     if not sound or not isinstance(entry["name"], str):
         raise InputError(f"Not a stored encoder: column {entry['name']!r} has values that no encoder writes.")
     return column

@@ -44,9 +44,10 @@ class NetworkParameters(Parametrised):
     )
     preprocessing: str = parameter(
         default="table",
-        rule=one_of("table", "none"),
-        doc="""``"table"`` encodes the columns (numbers standardised, categories one-hot); ``"none"`` takes
-        them as numbers.""",
+        rule=one_of("table", "binned", "none"),
+        doc="""``"table"`` encodes the columns (numbers standardised, categories one-hot). ``"binned"`` also
+        encodes each number in 24 bins, with which a network follows thresholds as trees do. ``"none"``
+        takes the columns as numbers.""",
     )
     hidden_sizes: Sequence[int] = parameter(
         default=(64, 32),

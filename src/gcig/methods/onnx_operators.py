@@ -5,6 +5,7 @@ This module needs onnx, the extra ``gcig[onnx]``; `gcig.methods.onnx_export` imp
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,15 @@ def encode_rows(graph: GraphBuilder, encoder: TableEncoder | PassThrough, inputs
         names = inputs if len(inputs) == 1 else [inputs[j] for j, _ in numbers]
         values = graph.join(names, "numbers")
         missing = graph.apply("IsNaN", values, name="missing")
-        blocks.append(_standardise(graph, values, missing, [column for _, column in numbers]))
+        fill = graph.constant(np.array([[column.fill for _, column in numbers]]), "fill")
+        filled = graph.apply("Where", missing, fill, values, name="filled")
+        blocks.append(_standardise(graph, filled, [column for _, column in numbers]))
         places += [int(starts[j]) for j, _ in numbers]
+        if any(column.edges for _, column in numbers):
+            blocks.append(_bins(graph, filled, [column for _, column in numbers]))
+            for j, column in numbers:
+                first = int(starts[j]) + 1 + column.indicator
+                places += range(first, first + max(0, len(column.edges) - 1))
         if marked := [i for i, (_, column) in enumerate(numbers) if column.indicator]:
             chosen = graph.constant(np.array(marked, dtype=np.int64), "columns_with_missing")
             flags.append(graph.apply("Gather", missing, chosen, name="indicators", axis=1))
@@ -148,13 +156,25 @@ def _columns(encoder: TableEncoder | PassThrough) -> tuple[NumberColumn | Catego
     return (None,) * len(encoder.feature_names_in_)
 
 
-def _standardise(graph: GraphBuilder, values: str, missing: str, columns: list[NumberColumn]) -> str:
+def _bins(graph: GraphBuilder, filled: str, columns: list[NumberColumn]) -> str:
+    """Compute the bins of the filled columns, in doubles like the encoder, as floats."""
+    parts = [(i, pair) for i, column in enumerate(columns) for pair in pairwise(column.edges)]
+    of_bin = graph.constant(np.array([i for i, _ in parts], dtype=np.int64), "column_of_bin")
+    low = graph.constant(np.array([[low for _, (low, _) in parts]]), "low_edge")
+    width = graph.constant(np.array([[high - low for _, (low, high) in parts]]), "bin_width")
+    values = graph.apply("Gather", filled, of_bin, name="repeated", axis=1)
+    share = graph.apply("Div", graph.apply("Sub", values, low, name="above"), width, name="risen")
+    ends = graph.constant(np.array(0.0), "zero"), graph.constant(np.array(1.0), "one")
+    return graph.apply(
+        "Cast", graph.apply("Clip", share, *ends, name="share"), name="bins", to=TensorProto.FLOAT
+    )
+
+
+def _standardise(graph: GraphBuilder, filled: str, columns: list[NumberColumn]) -> str:
     """Compute (value - mean) / scale of the filled columns, in doubles like the encoder, as floats."""
-    fill = graph.constant(np.array([[column.fill for column in columns]]), "fill")
     mean = graph.constant(np.array([[column.mean for column in columns]]), "mean")
     # A constant column is encoded as zeros: the result of a division by infinity.
     scale = graph.constant(np.array([[column.scale or np.inf for column in columns]]), "scale")
-    filled = graph.apply("Where", missing, fill, values, name="filled")
     centred = graph.apply("Sub", filled, mean, name="centred")
     scaled = graph.apply("Div", centred, scale, name="scaled")
     return graph.apply("Cast", scaled, name="standardised", to=TensorProto.FLOAT)

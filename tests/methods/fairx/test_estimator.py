@@ -6,8 +6,16 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
 from torch import nn
 
@@ -711,6 +719,70 @@ def test_an_interrupted_fit_leaves_the_earlier_one_whole(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.set_params(hidden_sizes=(4,)).fit(LOANS.numbers, LOANS.y, **LOANS.groups)
     assert np.array_equal(model.decision_function(TEST.X), scores)
+
+
+# --- Given teachers ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def trees():
+    """Boosted trees behind an encoding of their own."""
+    encoding = make_column_transformer((OneHotEncoder(), ["job"]), remainder="passthrough")
+    return make_pipeline(encoding, HistGradientBoostingClassifier(max_iter=30, random_state=0)).fit(
+        LOANS.X, LOANS.y
+    )
+
+
+@pytest.fixture(scope="session")
+def student(trees):
+    return fitted(teacher=trees, max_epochs=10)
+
+
+def test_student_keeps_the_predictions_of_a_given_teacher(trees, student):
+    given, kept = trees.predict_proba(TEST.X)[:, 1], student.predict_proba(TEST.X)[:, 1]
+    assert np.corrcoef(given, kept)[0, 1] > 0.9
+    assert ((given >= 0.5) == (kept >= 0.5)).mean() > 0.85
+    assert student.validation_["gcig"] < student.plain_["gcig"]
+
+
+def test_numbers_are_binned_for_a_given_teacher(student, model):
+    binned, usual = student.encoder_, model.encoder_
+    assert binned.n_features_out_ > 20 + usual.n_features_out_
+    assert student.explain(TEST.X[:3], TEST.y[:3]).attributions.shape == (2, 3, 5)
+    assert np.array_equal(fitted(preprocessing="binned", max_epochs=1).encode(TEST.X), student.encode(TEST.X))
+
+
+def test_teachers_of_all_kinds(model):
+    network = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+    for teacher in (model, LogisticRegression().fit(LOANS.numbers, LOANS.y), network):
+        rows = LOANS.X if teacher is model else LOANS.numbers
+        learned = FairXClassifier(**QUICK, teacher=teacher).fit(rows, LOANS.y, **LOANS.groups)
+        assert np.isfinite(learned.decision_function(rows)).all()
+
+
+def test_clones_keep_a_fitted_teacher(trees):
+    with config_context(enable_metadata_routing=True):
+        estimator = FairXClassifier(**QUICK, teacher=trees).set_fit_request(sample_weight=True)
+        copy = clone(estimator)
+    assert copy.teacher is trees
+    assert copy.get_params(deep=False).keys() == estimator.get_params(deep=False).keys()
+    assert copy.get_metadata_routing().fit.requests["sample_weight"] is True
+    assert clone(FairXClassifier(hidden_sizes=[4])).hidden_sizes == [4]
+
+
+def test_a_saved_model_does_not_hold_its_teacher(student, tmp_path):
+    student.save(tmp_path / "model")
+    loaded = gcig.load(tmp_path / "model")
+    assert loaded.teacher is None
+    assert np.array_equal(loaded.predict_proba(TEST.X), student.predict_proba(TEST.X))
+
+
+def test_teachers_that_cannot_teach_are_refused(trees):
+    with pytest.raises(InputError, match=r"teacher: it was trained on the classes \(.*0.*1.*\), but y has"):
+        FairXClassifier(**QUICK, teacher=trees).fit(LOANS.X, LOANS.y.map({0: "no", 1: "yes"}), **LOANS.groups)
+    margin = LinearSVC().fit(LOANS.numbers, LOANS.y)
+    with pytest.raises(InputError, match="teacher: a LinearSVC gives no probabilities"):
+        FairXClassifier(**QUICK, teacher=margin).fit(LOANS.numbers, LOANS.y, **LOANS.groups)
 
 
 # --- Networks of one's own ---------------------------------------------------------------------------
