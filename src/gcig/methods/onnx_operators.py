@@ -128,9 +128,9 @@ def encode_rows(graph: GraphBuilder, encoder: TableEncoder | PassThrough, inputs
         places += [int(starts[j]) for j, _ in numbers]
         if any(column.edges for _, column in numbers):
             blocks.append(_bins(graph, filled, [column for _, column in numbers]))
-            for j, column in numbers:
-                first = int(starts[j]) + 1 + column.indicator
-                places += range(first, first + max(0, len(column.edges) - 1))
+            for j, number in numbers:
+                first = int(starts[j]) + 1 + number.indicator
+                places += range(first, first + max(0, len(number.edges) - 1))
         if marked := [i for i, (_, column) in enumerate(numbers) if column.indicator]:
             chosen = graph.constant(np.array(marked, dtype=np.int64), "columns_with_missing")
             flags.append(graph.apply("Gather", missing, chosen, name="indicators", axis=1))

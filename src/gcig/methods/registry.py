@@ -115,7 +115,7 @@ METHODS = _Methods(
             "fairx",
             "FairX",
             "gcig.methods.fairx.estimator:FairXClassifier",
-            {"lambda_ig": (0.25, 0.5, 1.0, 2.0), "lambda_fair": (0.05, 0.15, 0.3)},
+            {"lambda_ig": (0.1, 0.2, 0.4), "lambda_fair": (0.02, 0.05, 0.1)},
         ),
     ]
 )
