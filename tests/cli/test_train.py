@@ -125,9 +125,11 @@ def test_limits_of_other_methods_are_checked_at_the_end(train):
 
 
 def test_parameters_reach_the_estimator(train):
-    _, _, _, folder = train("--lambda-ig", "0.05", "--lambda-fair", "0", "--threshold", "f1")
+    weights = ("--lambda-ig", "0.05", "--lambda-fair", "0", "--references", "mean")
+    _, _, _, folder = train(*weights, "--threshold", "f1")
     model = gcig.load(folder)
     assert (model.lambda_ig, model.lambda_fair, model.threshold, model.max_epochs) == (0.05, 0, "f1", 2)
+    assert model.references == "mean"
     plain, _ = json.loads((folder / "report.json").read_text())["models"]
     assert plain["parameters"]["threshold"] == "f1"  # both decide by the same rule
 

@@ -62,6 +62,11 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
 @limit_options
 @min_cell_option
+@click.option(
+    "--references",
+    type=click.Choice(["mean", "members", "both"]),
+    help="FairX: references of the reasons: the mean of each group, its members, or both (default).",
+)
 @click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
 @click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
 @click.option(
@@ -111,7 +116,7 @@ def train(
         check_writable(save_test)
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
-    training = {name: options.pop(name) for name in ("lambda_ig", "lambda_fair", "threshold")}
+    training = {name: options.pop(name) for name in ("references", "lambda_ig", "lambda_fair", "threshold")}
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs

@@ -69,7 +69,7 @@ class HeldOut:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the rows are others than the training rows."""
+        """True if the rows are not the training rows themselves."""
         return self.rows is not self.training
 
     @property

@@ -47,12 +47,12 @@ class FairTraining:
 
     @property
     def explains(self) -> bool:
-        """Whether the GCIG term is used."""
+        """True if the GCIG term is used."""
         return self.lambda_ig > 0 or self.max_gcig is not None
 
     @property
     def constrains(self) -> bool:
-        """Whether the outcome term is used."""
+        """True if the outcome term is used."""
         return self.lambda_fair > 0 or self.max_eo_gap is not None
 
     @property
