@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 from gcig.records import Evaluation, GcigAudit, Interval
 from gcig.records.formatting import limits, number, percent
+from gcig.records.trust_limits import (
+    EFFECT_TOLERANCE,
+    FAITHFULNESS_TOLERANCE,
+    FEW_COLUMNS,
+    LARGE_OFFSET,
+    LOW_FAITHFULNESS,
+    OFFSET_TOLERANCE,
+)
 from gcig.report.document import Block, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary
@@ -13,10 +21,7 @@ from gcig.report.tables import Entry, Mark, Value
 
 __all__ = ["TRUST_NUMBERS", "TrustNumber", "methods_trust", "models_trust", "trust_explanations"]
 
-_TOLERANCE = 0.15  # of reference offset and faithfulness, relative to the plain network: beyond it, a caution
-_EFFECT_TOLERANCE = 0.005  # of the attribute effect: half a per cent of the decisions
 _CAPTION = "What GCIG alone does not show"
-_LARGE_OFFSET, _LOW_FAITHFULNESS, _FEW_COLUMNS = 0.5, 0.6, 2.0  # bad news without a comparison
 
 
 @dataclass(frozen=True)
@@ -70,23 +75,23 @@ TRUST_NUMBERS = (
         "Reference offset",
         "reference_offset",
         "Distance between the score at a reference and the mean score of the people it stands for, in "
-        f"standard deviations. Bad news from about {_LARGE_OFFSET}: the references are not typical, and GCIG "
+        f"standard deviations. Bad news from about {LARGE_OFFSET}: the references are not typical, and GCIG "
         "can be low for that alone.",
         "How is the reference offset measured?",
         "The reference offset rises from {before} to {after}: the references have become less typical, and "
         "part of the lower GCIG may come from that alone.",
-        worsens=lambda before, after: after - before > _TOLERANCE,
-        alarms=lambda value: value >= _LARGE_OFFSET,
+        worsens=lambda before, after: after - before > OFFSET_TOLERANCE,
+        alarms=lambda value: value >= LARGE_OFFSET,
     ),
     TrustNumber(
         "Faithfulness",
         "faithfulness",
         "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news "
-        f"below about {_LOW_FAITHFULNESS}: the reasons do not describe the model.",
+        f"below about {LOW_FAITHFULNESS}: the reasons do not describe the model.",
         "How is faithfulness measured?",
         "Faithfulness falls from {before} to {after}: the reasons describe the model less well than before.",
-        worsens=lambda before, after: before - after > _TOLERANCE,
-        alarms=lambda value: value < _LOW_FAITHFULNESS,
+        worsens=lambda before, after: before - after > FAITHFULNESS_TOLERANCE,
+        alarms=lambda value: value < LOW_FAITHFULNESS,
     ),
     TrustNumber(
         "Effective columns",
@@ -97,7 +102,7 @@ TRUST_NUMBERS = (
         "The effective number of columns halved or doubled ({before} to {after}): part of the lower GCIG "
         "may come from that alone.",
         worsens=lambda before, after: after <= before / 2 or after >= 2 * before,
-        alarms=lambda value: value < _FEW_COLUMNS,
+        alarms=lambda value: value < FEW_COLUMNS,
         digits=1,
     ),
     TrustNumber(
@@ -108,7 +113,7 @@ TRUST_NUMBERS = (
         "How is the attribute effect measured?",
         "The attribute effect rises from {before} to {after}: more decisions depend on the protected "
         "attribute itself.",
-        worsens=lambda before, after: after - before > _EFFECT_TOLERANCE,
+        worsens=lambda before, after: after - before > EFFECT_TOLERANCE,
         is_share=True,
     ),
 )

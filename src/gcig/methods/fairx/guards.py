@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gcig._warnings import warn_caller
 from gcig.metrics.ranking import roc_auc
+from gcig.records.trust_limits import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
 
 __all__ = [
@@ -27,10 +28,6 @@ __all__ = [
 
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
-# How much worse than the teacher's a measurement may be; docs/quality.rst has the values on five datasets.
-_TOLERATED_OFFSET = 0.15
-_TOLERATED_FAITHFULNESS = 0.15
-_TOLERATED_EFFECT = 0.005
 _RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half
 _UNDECIDED = "training has too few epochs, or the threshold does not suit these data (set it to 'f1')."
 
@@ -231,7 +228,7 @@ def warn_of_reasons(
     def pair(name: str, form: str) -> str:
         return f"{plain[name]:{form}} before, {trained[name]:{form}} now"
 
-    if trained["reference_offset"] - plain["reference_offset"] > _TOLERATED_OFFSET:
+    if trained["reference_offset"] - plain["reference_offset"] > OFFSET_TOLERANCE:
         warn_caller(
             "the mean of a (label, group) cell is no longer typical of its members (distance of their logits "
             f"in standard deviations: {pair('reference_offset', '.2f')}). Part of the low GCIG comes from "
@@ -239,14 +236,14 @@ def warn_of_reasons(
             ReasonsWarning,
         )
     lost = plain["faithfulness"] - trained["faithfulness"]
-    if lost > max(_TOLERATED_FAITHFULNESS, 1 / max(1, n_columns - 1)):
+    if lost > max(FAITHFULNESS_TOLERANCE, 1 / max(1, n_columns - 1)):
         warn_caller(
             "explanations agree less with the columns that the model depends on (rank correlation with "
             f"permutation importance: {pair('faithfulness', '.2f')}), so GCIG says less about its reasons. "
             "Set references='both' or 'members', or lower lambda_ig.",
             ReasonsWarning,
         )
-    if trained["attribute_effect"] - plain["attribute_effect"] > max(_TOLERATED_EFFECT, 2 / n_rows):
+    if trained["attribute_effect"] - plain["attribute_effect"] > max(EFFECT_TOLERANCE, 2 / n_rows):
         warn_caller(
             "decisions depend more on the protected attribute than those of the network without fairness "
             f"terms (share that changes with it: {pair('attribute_effect', '.1%')}). Part of the fairness "
