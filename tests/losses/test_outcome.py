@@ -217,25 +217,25 @@ def test_has_no_state():
         (
             {"logits": torch.zeros(4, 2)},
             ValueError,
-            r"logits must have shape \(n,\) or \(n, 1\); got \(4, 2\)",
+            r"logits must have shape \(n,\) or \(n, 1\), not \(4, 2\)",
         ),
         (
             {"logits": torch.zeros(5)},
             ValueError,
-            "labels and logits must have the same number of rows; got 4 and 5",
+            "labels and logits must have the same number of rows, not 4 and 5",
         ),
-        ({"groups": torch.zeros(3).long()}, ValueError, "groups and labels .* got 3 and 4"),
+        ({"groups": torch.zeros(3).long()}, ValueError, "groups and labels .* not 3 and 4"),
         ({"groups": torch.zeros(4)}, TypeError, "groups must be integers .* torch.float32"),
-        ({"groups": torch.tensor([0, 1, 2, 1])}, ValueError, "groups must be from 0 to 1; found 0 to 2"),
-        ({"groups": torch.tensor([0, 1, -1, 1])}, ValueError, "groups must be from 0 to 1; found -1 to 1"),
+        ({"groups": torch.tensor([0, 1, 2, 1])}, ValueError, "groups must lie between 0 and 1, but range from 0 to 2"),
+        ({"groups": torch.tensor([0, 1, -1, 1])}, ValueError, "groups must lie between 0 and 1, but range from -1 to 1"),
         ({"labels": torch.tensor([0, 1, 2, 1])}, ValueError, "labels must be 0 or 1"),
         ({"labels": torch.tensor([0, 1, 0.5, 1])}, ValueError, "labels must be 0 or 1"),
         ({"labels": torch.tensor([0, 1, torch.nan, 1])}, ValueError, "labels must be 0 or 1"),
-        ({"labels": [0, 1, 0, 1]}, TypeError, "labels must be a torch.Tensor; got list"),
+        ({"labels": [0, 1, 0, 1]}, TypeError, "labels must be a torch.Tensor, not list"),
         ({"labels": torch.zeros(4, device="meta")}, ValueError, "labels and logits must be on one device"),
         ({"sample_weight": torch.tensor([1, 1, -1, 1])}, ValueError, "sample_weight must be finite"),
         ({"sample_weight": torch.tensor([1, 1, torch.inf, 1])}, ValueError, "sample_weight must be finite"),
-        ({"sample_weight": torch.ones(3)}, ValueError, "sample_weight and labels .* got 3 and 4"),
+        ({"sample_weight": torch.ones(3)}, ValueError, "sample_weight and labels .* not 3 and 4"),
     ],
 )
 def test_errors_name_the_argument(change, error, message):
@@ -249,7 +249,7 @@ def test_errors_name_the_argument(change, error, message):
 
 
 def test_other_errors():
-    with pytest.raises(ValueError, match="n_groups must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="n_groups must be at least 1, not 0"):
         EqualizedOddsLoss(n_groups=0)
     with pytest.raises(ValueError, match=r"membership must have shape \(conditions, groups, 4\)"):
         rate_disparity(torch.zeros(4), torch.ones(4, 4))

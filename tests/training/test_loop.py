@@ -212,8 +212,8 @@ def test_progress_goes_to_standard_error(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
-        "epoch 1/2: prediction 2, total 1.5",
-        "epoch 2/2: prediction 2, total 3.5",
+        "Training: 1 of 2 epochs, total 1.5",
+        "Training: 2 of 2 epochs, total 3.5",
     ]
 
 

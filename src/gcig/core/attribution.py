@@ -93,8 +93,8 @@ def attributions(
     """
     if references.shape[1:] != inputs.shape:
         raise ValueError(
-            f"references must have shape (groups, {', '.join(map(str, inputs.shape))}), as many as there are "
-            f"groups for each row of the inputs, not {tuple(references.shape)}"
+            f"references must have shape (groups, {', '.join(map(str, inputs.shape))}), one per group for "
+            f"each row of the inputs, not {tuple(references.shape)}"
         )
     inputs, references = inputs.detach(), references.detach().to(inputs.dtype)
     integration = choose_integration(

@@ -1,4 +1,4 @@
-"""The choices behind a GCIG value."""
+"""The definition of GCIG: the choices behind a value."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,24 +17,25 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Definition:
-    """The choices behind a GCIG value; stored with every result.
+    """The choices behind a GCIG value, stored with every result.
 
     Parameters
     ----------
     norm : {"l1", "l2"}
-        What attributions are divided by. The paper's text says l2, its algorithm and its tables l1.
+        The norm by which attributions are divided. The paper's text says l2, its algorithm and tables l1.
     rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
-        How the path is integrated; ``rule="right", n_steps=16`` is the paper's.
+        The rule by which paths are integrated; ``rule="right", n_steps=16`` is the paper's.
     n_steps : int or "auto"
         Steps of the rule.
     columns : {"original", "raw"}
-        Whether the columns of a one-hot block are summed first, or compared one by one as in the paper.
+        ``"original"`` sums the columns of each one-hot block first; ``"raw"`` compares encoded columns, as
+        in the paper.
     label_weights : {"empirical", "equal", "sum"}
-        How the two labels' means are put together: by their frequencies, one half each, or added.
+        How the means of the two labels are combined: by their frequencies, by one half each, or added.
     eps : float
         Added to the norms.
     rows, every, pairs : float, int, {"all", "random"}
-        What the penalty used of each mini-batch; see `gcig.GCIGPenalty`.
+        The part of each mini-batch that the penalty used; see `gcig.GCIGPenalty`.
 
     Examples
     --------
@@ -66,5 +67,5 @@ class Definition:
             raise ValueError(f"every must be at least 1, not {self.every}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return the choices as plain values, for JSON."""
         return asdict(self)

@@ -58,7 +58,7 @@ class Integration:
 
     @property
     def by_secants(self) -> bool:
-        """Whether slopes are taken between nodes rather than at them."""
+        """True if slopes are taken between nodes rather than at them."""
         return self.rule in ("secant", "romberg")
 
     @property
@@ -70,7 +70,7 @@ class Integration:
 
     @property
     def exact(self) -> bool:
-        """Whether the result is the integral itself: secants of one hidden layer, or a linear model."""
+        """True if the result is the integral itself: secants of one hidden layer, or a linear model."""
         return self.network is not None and (
             self.network.n_hidden == 0 or (self.network.n_hidden == 1 and self.by_secants)
         )

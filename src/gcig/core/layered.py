@@ -34,7 +34,7 @@ class LayeredNetwork:
 
     @property
     def smooth(self) -> bool:
-        """Whether every activation has a continuous derivative."""
+        """True if every activation has a continuous derivative."""
         return all(activation.smooth for activation in self.activations)
 
     @classmethod

@@ -1,17 +1,18 @@
 r"""Shapley values with a single reference, for models without gradients.
 
-The value of a coalition S of columns is :math:`v(S) = E\, f(x_S, r_{\bar S})`: columns in S are the row's,
-the others the reference's. A number of the reference is fixed, a category is drawn by the cell's frequencies.
-With :math:`\pi` a random order of the columns,
+The value of a coalition S of columns is :math:`v(S) = E\, f(x_S, r_{\bar S})`: the columns in S are taken
+from the row, the others from the reference. Numbers of the reference are fixed; categories are drawn with the
+frequencies of the cell. With :math:`\pi` a random order of the columns,
 
 .. math:: \phi_j = E_\pi\, v(\text{before } j \cup j) - v(\text{before } j) .
 
-Orders come in antithetic pairs, one and its reverse, and draws of categories are spread evenly over the pairs
-(Latin hypercube). All groups share orders and draws, so that differences between groups carry little of the
-noise. The number of model evaluations is pairs x (2 columns - 1) a row and group.
+Orders come in antithetic pairs, an order and its reverse, and draws of categories are spread evenly over the
+pairs (Latin hypercube). All groups share orders and draws, so most of the noise cancels in their differences.
+The number of model evaluations is pairs x (2 columns - 1) per row and group.
 
-What a drawn category does to the row itself, :math:`f(x_{-j}, l)`, serves as a control variate: its mean over
-the cell's frequencies is known, so the draw's deviation from it is taken off. Additive scores are then exact.
+The effect of a drawn category on the row itself, :math:`f(x_{-j}, l)`, is a control variate: its mean over
+the frequencies of the cell is known, so the deviation of the draw from it is subtracted. Additive scores are
+then exact.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +29,23 @@ Draw = Callable[[Floats], Floats]
 Advance = Callable[[float], object]
 
 MAX_POINTS = 65_536
-_FEWEST_DRAWS = 8  # of categories, where all coalitions are enumerated
+_MIN_DRAWS = 8  # draws of categories if all coalitions are enumerated
 
 
 class Levels(NamedTuple):
-    """A column that is drawn: its possible cells (levels,), ascending, and chances (groups, levels)."""
+    """The levels of a column that is drawn.
+
+    Attributes
+    ----------
+    column : int
+    values : array of shape (levels,)
+        The possible entries, ascending.
+    frequencies : array of shape (groups, levels)
+    """
 
     column: int
-    cells: Floats
-    chances: Floats
+    values: Floats
+    frequencies: Floats
 
 
 class ShapleyValues(NamedTuple):
@@ -45,13 +54,13 @@ class ShapleyValues(NamedTuple):
     Attributes
     ----------
     values : array of shape (groups, n, columns)
-        For each row and group they add up to ``f(x)`` less the mean of ``f`` over draws of the reference.
-    standard_error : array of the same shape
-        Of the values, from the spread over the replicates; zero where nothing was sampled.
+        For each row and group they add up to `change`.
+    standard_error : array of shape (groups, n, columns)
+        The standard error of the values, from the spread of the replicates; zero if nothing was sampled.
     replicates : array of shape (replicates, groups, n, columns) or None
-        The estimates of the single pairs or draws, whose mean the values are.
+        The estimates from single pairs or draws, of which the values are the mean.
     change : array of shape (groups, n)
-        ``f(x)`` less the mean of ``f`` over draws of the reference.
+        ``f(x)`` minus the mean of ``f`` over draws of the reference.
     """
 
     values: Floats
@@ -61,12 +70,12 @@ class ShapleyValues(NamedTuple):
 
 
 def is_exact(n_columns: int, n_pairs: int, *, random: bool) -> bool:
-    """Whether all coalitions are enumerated: they are no more than the points that sampling would take.
+    """Return whether all coalitions are enumerated: sampling would evaluate at least as many points.
 
     >>> is_exact(8, 20, random=False), is_exact(14, 20, random=False)
     (True, False)
     """
-    points: int = 2**n_columns * (_FEWEST_DRAWS if random else 1)
+    points: int = 2**n_columns * (_MIN_DRAWS if random else 1)
     return points <= max(256, n_pairs * (2 * n_columns - 1))
 
 
@@ -82,27 +91,28 @@ def shapley_values(
     max_points: int = MAX_POINTS,
     advance: Advance | None = None,
 ) -> ShapleyValues:
-    """Shapley values of many rows at once.
+    """Compute the Shapley values of many rows at once.
 
     Parameters
     ----------
     value : callable
-        Maps points (m, columns) to the model's score (m,); called with `max_points` points at most.
+        Maps points (m, columns) to the model's scores (m,); called with at most `max_points` points.
     rows : array of shape (n, columns)
     draw : callable
         Maps uniforms (..., columns) in [0, 1) to references (groups, ..., columns).
     n_pairs : int
-        Antithetic pairs of orders; the fewest evaluations that are spent on a row where it is cheaper to
-        enumerate all coalitions.
+        Antithetic pairs of orders. All coalitions are enumerated instead if that takes no more evaluations.
     random : bool
         Whether `draw` depends on its uniforms.
     rng : Generator
-        What is drawn depends on `rng` and the shape of `rows` alone.
+        Draws depend only on `rng` and the shape of `rows`.
     levels : sequence of Levels
-        Columns whose draws are controlled for; each level costs one evaluation a row.
+        Columns whose draws are controlled for; each level costs one evaluation per row.
+    max_points : int
+        The most points per call of `value`.
     advance : callable, optional
-        Called every now and then with the number of rows done since, which need not be whole: each of d draws
-        of a row is 1/d of it.
+        Called repeatedly with the number of rows finished since the last call, which may be fractional: each
+        of d draws of a row counts 1/d.
 
     Examples
     --------
@@ -117,9 +127,7 @@ def shapley_values(
         raise ValueError(f"rows must have at least one row and one column, not shape {rows.shape}")
     at_end = _in_parts(value, rows, max_points)
     enumerated = is_exact(c, n_pairs, random=random)
-    n_draws = (
-        n_pairs if not enumerated else max(_FEWEST_DRAWS, n_pairs * (2 * c - 1) // 2**c) if random else 1
-    )
+    n_draws = n_pairs if not enumerated else max(_MIN_DRAWS, n_pairs * (2 * c - 1) // 2**c) if random else 1
     uniforms = _spread_evenly(n_draws, n, c, rng)
     main = [_main_effects(value, rows, each, max_points) for each in levels]
     parts, starts = [], []
@@ -156,7 +164,7 @@ def _by_chunks(
     max_points: int,
     done: Callable[[int], None],
 ) -> tuple[Floats, Floats]:
-    """One replicate: values (groups, n, columns) and the score (groups, n) at the references."""
+    """Compute one replicate: values (groups, n, columns), and scores (groups, n) at the references."""
     n, c = rows.shape
     groups = len(starts)
     points = 2**c if orders is None else 2 * c - 1
@@ -174,22 +182,22 @@ def _by_chunks(
 
 
 def _main_effects(value: Value, rows: Floats, levels: Levels, max_points: int) -> Floats:
-    """(n, levels) score of each row with one column at each of its levels."""
-    points = np.repeat(rows[:, None], len(levels.cells), axis=1)
-    points[..., levels.column] = levels.cells
+    """Return the scores (n, levels) of each row with one column at each of its levels."""
+    points = np.repeat(rows[:, None], len(levels.values), axis=1)
+    points[..., levels.column] = levels.values
     return _in_parts(value, points.reshape(-1, rows.shape[1]), max_points).reshape(len(rows), -1)
 
 
 def _excess(levels: Levels, effects: Floats, drawn: Floats) -> Floats:
-    """(groups, n) effect of the drawn cells (groups, n) less its mean over the group's chances."""
-    place = np.searchsorted(levels.cells, drawn)
-    return np.asarray(effects[np.arange(len(effects)), place] - levels.chances @ effects.T)
+    """Return the effect (groups, n) of drawn entries (groups, n) minus its mean over the group's levels."""
+    place = np.searchsorted(levels.values, drawn)
+    return np.asarray(effects[np.arange(len(effects)), place] - levels.frequencies @ effects.T)
 
 
 def _walk(
     value: Value, rows: Floats, starts: Floats, orders: Any, at_end: Floats, max_points: int
 ) -> tuple[Floats, Floats]:
-    """Along each row's order of columns and back along its reverse."""
+    """Estimate from each row's order of columns and its reverse: values and scores at the references."""
     m, c = rows.shape
     rank = orders.argsort(axis=1)
     steps = np.arange(c)[:, None, None]
@@ -209,7 +217,7 @@ def _walk(
 def _enumerate(
     value: Value, rows: Floats, starts: Floats, at_end: Floats, max_points: int
 ) -> tuple[Floats, Floats]:
-    """By the formula, over all coalitions."""
+    """Sum over all coalitions by the formula: values and scores at the references."""
     c = rows.shape[1]
     coalitions = (np.arange(2**c)[:, None] >> np.arange(c)) & 1 == 1
     scores = _evaluate(value, rows, starts, np.repeat(coalitions[:-1, None], len(rows), axis=1), max_points)
@@ -219,7 +227,7 @@ def _enumerate(
 
 
 def _coalition_weights(coalitions: NDArray[np.bool_]) -> Floats:
-    """(coalitions, columns): what the value of each coalition counts in the Shapley value of each column."""
+    """Return the weight of each coalition in the Shapley value of each column, (coalitions, columns)."""
     c = coalitions.shape[1]
     factorial = np.cumprod([1.0, *range(1, c + 1)])
     size = coalitions.sum(axis=1, keepdims=True)
@@ -231,9 +239,9 @@ def _coalition_weights(coalitions: NDArray[np.bool_]) -> Floats:
 def _evaluate(
     value: Value, rows: Floats, starts: Floats, masks: NDArray[np.bool_], max_points: int
 ) -> Floats:
-    """(groups, masks, m) scores of rows whose columns outside the masks are the reference's."""
+    """Return the scores (groups, masks, m) of rows that take the columns outside masks from references."""
     points = np.where(masks[None], rows[None, None], starts[:, None])
-    # A column in which row and reference agree changes nothing: such points are not evaluated again.
+    # If row and reference agree in a column, adding it gives the same point, which is not evaluated again.
     new = np.ones(points.shape[:-1], dtype=bool)
     new[:, 1:] = (points[:, 1:] != points[:, :-1]).any(axis=-1)
     place = np.zeros(new.shape, dtype=np.int64)
@@ -248,6 +256,6 @@ def _in_parts(value: Value, points: Floats, max_points: int) -> Floats:
 
 
 def _spread_evenly(n_draws: int, n: int, c: int, rng: np.random.Generator) -> Floats:
-    """(draws, n, c) uniforms; those of a cell fall into different n-th parts of [0, 1)."""
+    """Return uniforms (draws, n, c); the draws of an entry fall into different parts of [0, 1)."""
     strata = rng.random((n_draws, n, c)).argsort(axis=0)
     return np.asarray((strata + rng.random((n_draws, n, c))) / n_draws)

@@ -1,4 +1,4 @@
-r"""Outcome fairness as a loss: soft rates of groups, compared pair by pair.
+r"""Outcome losses: differences of soft rates between groups.
 
 A *condition* selects rows by their label, and a *cell* is one group under one condition. The soft rate
 of a cell is the mean of :math:`\sigma(\text{logit})` over its rows,
@@ -8,8 +8,8 @@ of a cell is the mean of :math:`\sigma(\text{logit})` over its rows,
     r_{c,g} = \frac{\sum_i m_{c,g,i}\, \sigma(z_i)}{\sum_i m_{c,g,i}}, \qquad
     L = \sum_c \frac{1}{|P_c|} \sum_{(g, h) \in P_c} |r_{c,g} - r_{c,h}|,
 
-where :math:`P_c` holds the unordered pairs of groups that both have rows in the batch. Cells without
-rows drop out; a batch without any pair has loss 0 and gradient 0.
+where :math:`P_c` are the unordered pairs of groups that both have rows in the batch. Cells without rows
+are left out; a batch without any pair has loss 0 and gradient 0.
 """
 
 from typing import Final
@@ -19,20 +19,19 @@ from torch import Tensor, nn
 
 
 def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor:
-    """Weight of every row in every (condition, group) cell.
+    """Return the weight of every row in every (condition, group) cell.
 
     Parameters
     ----------
     groups : Tensor of integers, shape (n,)
-        Group of each row, 0 to ``n_groups - 1``; a row with any other number is in no cell.
-    conditions : Tensor, shape (conditions, n)
-        Weight of each row under each condition: 0 where the condition does not hold.
+        The group of each row, from 0 to ``n_groups - 1``; a row with any other number is in no cell.
+    conditions : Tensor of shape (conditions, n)
+        The weight of each row under each condition: 0 if the condition does not hold.
     n_groups : int
-        Number of groups.
 
     Returns
     -------
-    Tensor, shape (conditions, n_groups, n)
+    Tensor of shape (conditions, n_groups, n)
 
     Examples
     --------
@@ -45,21 +44,21 @@ def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor
 
 
 def rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
-    """Mean absolute difference of soft rates over pairs of groups, summed over conditions.
+    """Return the mean absolute difference of soft rates over pairs of groups, summed over conditions.
 
-    This is the whole loss once the cells are known. A training loop computes the membership of all
-    rows once (`OutcomeLoss.membership`) and passes the columns of each mini-batch,
-    ``membership[..., rows]``: counts and empty cells are those of the columns given.
+    A training loop may compute the membership of all rows once (`OutcomeLoss.membership`) and pass the
+    columns of each mini-batch, ``membership[..., rows]``.
 
     Parameters
     ----------
-    logits : Tensor, shape (n,) or (n, 1)
-    membership : Tensor, shape (conditions, groups, n)
-        Non-negative weights, as from `cell_membership`; never differentiated.
+    logits : Tensor of shape (n,) or (n, 1)
+    membership : Tensor of shape (conditions, groups, n)
+        Non-negative weights, as from `cell_membership`; not differentiated.
 
     Returns
     -------
-    Tensor, scalar, float32 or wider
+    Tensor of shape ()
+        In single precision or better.
 
     Examples
     --------
@@ -70,12 +69,12 @@ def rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
     logits = _as_vector(logits, "logits")
     if membership.ndim != 3 or membership.shape[-1] != logits.shape[0]:
         raise ValueError(
-            f"membership must have shape (conditions, groups, {logits.shape[0]}), one column per logit; "
-            f"got {tuple(membership.shape)}"
+            f"membership must have shape (conditions, groups, {logits.shape[0]}), one column per logit, "
+            f"not {tuple(membership.shape)}"
         )
     device_type = logits.device.type
     if torch.is_autocast_enabled(device_type):
-        # Autocast would take the means in half precision, where rates differ by rounding alone.
+        # Autocast would compute the means in half precision, in which rates differ by rounding alone.
         with torch.autocast(device_type, enabled=False):
             return _rate_disparity(logits, membership)
     return _rate_disparity(logits, membership)
@@ -86,10 +85,10 @@ def _rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
     probability = torch.sigmoid(logits.to(dtype))
     membership = membership.detach().to(dtype)
     totals = membership.sum(-1, keepdim=True)
-    mean = membership / totals  # times a vector: its mean over each cell; 0 / 0 = NaN for an empty cell
+    mean = membership / totals  # each row's share of its cell's mean; 0 / 0 = NaN for an empty cell
     if membership.shape[1] == 2:
-        # The same number as below. The one pair is formed before the product, outside the graph: half
-        # as many operations to differentiate, which is what a small batch pays for.
+        # The same value as below. The difference of the two groups is formed outside the graph, which leaves
+        # half as many operations to differentiate.
         contrast = (mean[:, 0] - mean[:, 1]).nan_to_num_(0.0)
         return torch.mv(contrast, probability).abs().sum()
     rates = mean.nan_to_num_(0.0) @ probability
@@ -100,34 +99,34 @@ def _rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
 
 
 class OutcomeLoss(nn.Module):
-    """Base of the outcome terms: a subclass says which rows its conditions select.
+    """Base class of outcome losses; a subclass defines the `conditions` that select rows.
 
     Parameters
     ----------
     n_groups : int, optional
-        Number of groups; by default the largest group number of each call plus one, which gives the
-        same value. Give it under ``torch.compile``, where shapes must not depend on values.
+        The number of groups; by default the largest group number of each call plus one, which gives the
+        same value. ``torch.compile`` needs it, since shapes must not depend on values.
     """
 
     def __init__(self, n_groups: int | None = None) -> None:
         super().__init__()
         if n_groups is not None and n_groups < 1:
-            raise ValueError(f"n_groups must be at least 1; got {n_groups}")
+            raise ValueError(f"n_groups must be at least 1, not {n_groups}")
         self.n_groups = n_groups
 
     def conditions(self, labels: Tensor) -> Tensor:
-        """Weights (conditions, n) of the rows with the given float labels under each condition."""
+        """Return the weights (conditions, n) of rows under each condition, given their labels as floats."""
         raise NotImplementedError
 
     def membership(self, labels: Tensor, groups: Tensor, *, sample_weight: Tensor | None = None) -> Tensor:
-        """Membership (conditions, groups, n) of rows in cells, for `rate_disparity`.
+        """Return the membership (conditions, groups, n) of rows in cells, for `rate_disparity`.
 
-        Values are checked, which waits for the device; not under ``torch.compile``.
+        Values are checked, which synchronises the device, except under ``torch.compile``.
         """
         labels, groups = _as_vector(labels, "labels"), _as_vector(groups, "groups")
         _check_rows("groups", groups, "labels", labels)
         if groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool:
-            raise TypeError(f"groups must be integers from 0 to n_groups - 1; got {groups.dtype}")
+            raise TypeError(f"groups must be integers from 0 to n_groups - 1, not {groups.dtype}")
         if sample_weight is not None:
             sample_weight = _as_vector(sample_weight, "sample_weight")
             _check_rows("sample_weight", sample_weight, "labels", labels)
@@ -145,30 +144,30 @@ class OutcomeLoss(nn.Module):
     def forward(
         self, logits: Tensor, labels: Tensor, groups: Tensor, *, sample_weight: Tensor | None = None
     ) -> Tensor:
-        """Loss of a batch.
+        """Return the loss of a batch.
 
         Parameters
         ----------
-        logits : Tensor, shape (n,) or (n, 1)
+        logits : Tensor of shape (n,) or (n, 1)
         labels : Tensor of 0 and 1, shape (n,) or (n, 1)
         groups : Tensor of integers from 0, shape (n,) or (n, 1)
-        sample_weight : Tensor, shape (n,) or (n, 1), optional
+        sample_weight : Tensor of shape (n,) or (n, 1), optional
             Non-negative weights of the rows in the means.
         """
         _check_rows("labels", _as_vector(labels, "labels"), "logits", _as_vector(logits, "logits"))
         return rate_disparity(logits, self.membership(labels, groups, sample_weight=sample_weight))
 
     def extra_repr(self) -> str:
-        """Arguments, for ``repr``."""
+        """Return the arguments for ``repr``."""
         return "" if self.n_groups is None else f"n_groups={self.n_groups}"
 
 
 class EqualizedOddsLoss(OutcomeLoss):
-    """Gaps in the soft true positive rate and in the soft false positive rate, added.
+    """The gap in soft true positive rates plus the gap in soft false positive rates.
 
     Examples
     --------
-    Group 0 is scored higher than group 1, by 1/4 among the negatives and by 1/4 among the positives:
+    Group 0 has higher scores than group 1, by 1/4 among the negatives and by 1/4 among the positives:
 
     >>> import torch
     >>> logits = torch.tensor([0.50, 0.25, 0.75, 0.50]).logit()
@@ -178,12 +177,12 @@ class EqualizedOddsLoss(OutcomeLoss):
     """
 
     def conditions(self, labels: Tensor) -> Tensor:
-        """Weights of the negatives and of the positives, shape (2, n)."""
+        """Return the weights (2, n) of negatives and positives."""
         return torch.stack((1 - labels, labels))
 
 
 class EqualOpportunityLoss(OutcomeLoss):
-    """Gap in the soft true positive rate: `EqualizedOddsLoss` on the rows with label 1.
+    """The gap in soft true positive rates: `EqualizedOddsLoss` on the rows with label 1.
 
     Examples
     --------
@@ -195,12 +194,12 @@ class EqualOpportunityLoss(OutcomeLoss):
     """
 
     def conditions(self, labels: Tensor) -> Tensor:
-        """Weights of the positives, shape (1, n)."""
+        """Return the weights (1, n) of the positives."""
         return labels.unsqueeze(0)
 
 
 class DemographicParityLoss(OutcomeLoss):
-    """Gap in the mean score over all rows of a group; the labels play no part.
+    """The gap in soft selection rates over all rows of a group; labels are not used.
 
     Examples
     --------
@@ -212,7 +211,7 @@ class DemographicParityLoss(OutcomeLoss):
     """
 
     def conditions(self, labels: Tensor) -> Tensor:
-        """Weights of all rows, shape (1, n)."""
+        """Return the weights (1, n) of all rows."""
         return torch.ones_like(labels).unsqueeze(0)
 
 
@@ -225,23 +224,23 @@ OUTCOME_LOSSES: Final[dict[str, type[OutcomeLoss]]] = {
 
 def _as_vector(values: Tensor, name: str) -> Tensor:
     if not isinstance(values, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor; got {type(values).__name__}: use torch.as_tensor")
+        raise TypeError(f"{name} must be a torch.Tensor, not {type(values).__name__}; use torch.as_tensor")
     if values.ndim == 2 and values.shape[1] == 1:
         return values.squeeze(1)
     if values.ndim != 1:
-        raise ValueError(f"{name} must have shape (n,) or (n, 1); got {tuple(values.shape)}")
+        raise ValueError(f"{name} must have shape (n,) or (n, 1), not {tuple(values.shape)}")
     return values
 
 
 def _check_rows(name: str, values: Tensor, other_name: str, other: Tensor) -> None:
     if values.shape[0] != other.shape[0]:
         raise ValueError(
-            f"{name} and {other_name} must have the same number of rows; "
-            f"got {values.shape[0]} and {other.shape[0]}"
+            f"{name} and {other_name} must have the same number of rows, "
+            f"not {values.shape[0]} and {other.shape[0]}"
         )
     if values.device != other.device:
         raise ValueError(
-            f"{name} and {other_name} must be on one device; got {values.device} and {other.device}"
+            f"{name} and {other_name} must be on one device, not {values.device} and {other.device}"
         )
 
 
@@ -249,10 +248,10 @@ def _check_values(labels: Tensor, groups: Tensor, sample_weight: Tensor | None, 
     if labels.numel() == 0:
         return
     if not torch.equal(labels * labels, labels):  # only 0 and 1 are their own squares
-        raise ValueError("labels must be 0 or 1; other values were found")
+        raise ValueError("labels must be 0 or 1, but contain other values")
     lowest, highest = (int(bound) for bound in groups.aminmax())
     if lowest < 0 or (n_groups is not None and highest >= n_groups):
         last = "n_groups - 1" if n_groups is None else n_groups - 1
-        raise ValueError(f"groups must be from 0 to {last}; found {lowest} to {highest}")
+        raise ValueError(f"groups must lie between 0 and {last}, but range from {lowest} to {highest}")
     if sample_weight is not None and not ((sample_weight >= 0) & sample_weight.isfinite()).all():
-        raise ValueError("sample_weight must be finite and not negative; other values were found")
+        raise ValueError("sample_weight must be finite and not negative, but contains other values")

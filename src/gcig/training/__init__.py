@@ -1,1 +1,1 @@
-"""The one epoch loop, and the seeds, threads and devices that training runs with."""
+"""The only epoch loop, and the seeds, threads and devices of training."""

@@ -1,19 +1,19 @@
-"""The one epoch loop: batches of row numbers, a step function, early stopping, and a way back.
+"""The epoch loop: mini-batches of row numbers, a step function, early stopping, and checkpoints.
 
-Whoever trains hands over a `step` that does everything for one mini-batch and says what its terms were
-worth; adversarial, Lagrangian and plain training differ in nothing else.
+The caller passes a `step` that does everything for one mini-batch and returns the values of its terms.
+Adversarial, Lagrangian and plain training differ in nothing else.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from gcig._progress import progress as report_progress
 
 __all__ = [
     "DivergenceError",
@@ -30,24 +30,27 @@ Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
 
 
+_SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
+
+
 class Rated(Protocol):
-    """What the loop needs of an optimizer: learning rates that a schedule can change."""
+    """The part of an optimizer that the loop uses: learning rates that a schedule can change."""
 
     param_groups: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What an epoch was worth on validation data.
+    """The measurements of an epoch on validation data.
 
     Parameters
     ----------
     criterion : float
-        What early stopping minimises.
+        The value that early stopping minimises.
     metrics : mapping
-        What the history keeps.
+        Measurements for the history.
     eligible : bool
-        Whether this epoch may be the one that is returned to.
+        Whether training may return to this epoch.
     """
 
     criterion: float
@@ -57,7 +60,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Loop:
-    """How long and in what batches to train.
+    """The length of training, its mini-batches and its learning rate schedule.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ class Loop:
     patience : int or None
         Epochs without a better criterion before training stops; None trains to the end.
     schedule : {"cosine", "constant"}
-        Whether the learning rate is lowered to a hundredth over all epochs.
+        ``"cosine"`` lowers the learning rate to a hundredth over all epochs.
     """
 
     max_epochs: int
@@ -83,26 +86,26 @@ class Epoch:
     metrics: Mapping[str, float]
 
     def to_dict(self) -> dict[str, float]:
-        """One flat row."""
+        """Return the epoch as one flat row."""
         return {"epoch": self.number, **self.terms, **self.metrics}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training did: its history and the epoch whose parameters were kept."""
+    """The result of training: its history, and the epoch whose parameters were kept."""
 
     history: tuple[Epoch, ...]
     best_epoch: int
 
 
 class DivergenceError(RuntimeError):
-    """The loss was no longer finite; the parameters are back at the last good epoch.
+    """Raised if the loss is no longer finite; the parameters of the last good epoch are restored.
 
     Parameters
     ----------
     message : str
     outcome : Outcome, optional
-        The history up to there, and the epoch whose parameters were put back.
+        The history so far, and the epoch whose parameters were restored.
 
     Examples
     --------
@@ -122,20 +125,20 @@ class DivergenceError(RuntimeError):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose parameters were put back; 0 where none was finished, and nothing is trained."""
+        """The epoch whose parameters were restored; 0 if none was finished and nothing is trained."""
         return self.outcome.best_epoch
 
     def __reduce__(self) -> tuple[type["DivergenceError"], tuple[str, Outcome]]:
-        # Errors come back from worker processes pickled; by default the second argument would be lost.
+        # Worker processes pickle errors; by default the second argument would be lost.
         return type(self), (str(self), self.outcome)
 
 
 def batches(
     n_rows: int, batch_size: int, generator: torch.Generator, device: torch.device
 ) -> Iterator[Tensor]:
-    """Row numbers of the mini-batches of one epoch, in a new random order.
+    """Yield the row numbers of the mini-batches of one epoch, in a new random order.
 
-    Batches have nearly equal sizes, so that no small rest is left that would weigh as much as a full one.
+    Batches have nearly equal sizes: a small remainder would count as much as a full batch.
 
     >>> from gcig.training.runtime import seeded_generator
     >>> [len(rows) for rows in batches(10, 4, seeded_generator(0), torch.device("cpu"))]
@@ -159,34 +162,42 @@ def train(
     progress: bool = False,
     stage: str = "",
 ) -> Outcome:
-    """Run epochs until the end or until patience is exhausted, and go back to the best one.
+    """Run epochs until the end or until patience is exhausted, and restore the best one.
 
     Parameters
     ----------
     step : callable
-        Takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached;
-        the one called ``"total"`` is watched for divergence.
+        Takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached.
     state : nn.Module
-        Everything that is put back when training returns to an earlier epoch.
+        Everything that is restored if training returns to an earlier epoch.
     optimizer : Optimizer
-        Whose learning rate follows the schedule.
+        Its learning rates follow the schedule.
+    n_rows : int
+    loop : Loop
+    generator : torch.Generator
+        Shuffles the rows.
+    device : torch.device
+        The device of the row numbers.
     validate : callable, optional
-        Takes the epoch's number; without it the last epoch is kept.
+        Maps the number of an epoch to its `Validation`; without it the last epoch is kept.
     start : float, optional
-        What the state is worth before the first epoch, where that may be returned to, as epoch 0.
-    progress, stage : bool, str
-        Whether to show it, and what it is called.
+        The criterion before the first epoch, if training may return to that state, as epoch 0.
+    progress : bool
+        Whether to report progress on standard error.
+    stage : str
+        The name of this stage in the report.
 
     Raises
     ------
     DivergenceError
-        When a loss is not finite; `state` is then that of the last good epoch.
+        If a term or a parameter is not finite; `state` is then that of the last good epoch.
     """
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
     good = _snapshot(state)
     best, best_epoch, best_criterion, waited = good, 0, math.inf if start is None else start, 0
-    with _progress_bar(loop.max_epochs, stage, shown=progress) as show:
+    task = f"Training ({stage})" if stage else "Training"
+    with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
             terms = _run_epoch(step, batches(n_rows, loop.batch_size, generator, device))
@@ -196,9 +207,10 @@ def train(
                     _describe_divergence(terms, number), Outcome(tuple(history), number - 1)
                 )
             outcome = validate(number) if validate is not None else Validation(criterion=-number)
-            good = _snapshot(state)  # as it was judged: validation may change what it looks at
+            good = _snapshot(state)  # after validation, which may change the state
             history.append(Epoch(number, terms, outcome.metrics))
-            show({**terms, **outcome.metrics})
+            figures = {**terms, **outcome.metrics}
+            advance(1, **{name: figures[name] for name in _SHOWN_FIGURES if name in figures})
             if not outcome.eligible:
                 continue
             if outcome.criterion < best_criterion:
@@ -214,7 +226,7 @@ def train(
 
 
 def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
-    """Mean of each term over the mini-batches that have it; the device is waited for once."""
+    """Return the mean of each term over the mini-batches that have it; synchronises the device once."""
     values: dict[str, list[Tensor]] = {}
     for rows in rows_of_batches:
         for name, value in step(rows).items():
@@ -235,7 +247,7 @@ def _snapshot(state: nn.Module) -> dict[str, Any]:
 
 
 def _is_finite(state: nn.Module) -> bool:
-    """Whether all parameters are finite: a last step may break them after its loss was still good."""
+    """Return whether all parameters are finite: the last step may break them after its loss was finite."""
     return all(bool(torch.isfinite(parameter).all()) for parameter in state.parameters())
 
 
@@ -246,49 +258,8 @@ def _describe(values: Mapping[str, float]) -> str:
 def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
     wrong = [name for name, value in terms.items() if not math.isfinite(value)]
     what = f"the loss was not finite ({_describe(terms)})" if wrong else "the parameters were not finite"
-    back = f"those of epoch {number - 1}" if number > 1 else "those from before training"
+    restored = f"of epoch {number - 1}" if number > 1 else "from before training"
     return (
-        f"training diverged in epoch {number}: {what}. The network's parameters are back at {back}. "
+        f"training diverged in epoch {number}: {what}. The network's parameters {restored} were restored. "
         "Lower learning_rate, or the weight of the term that grew."
-    )
-
-
-Show = Callable[[Mapping[str, float]], None]
-_ON_THE_BAR = ("total", "val_auc", "val_gcig")  # more would not leave room for the bar
-
-
-@contextmanager
-def _progress_bar(total: int, stage: str, *, shown: bool) -> Iterator[Show]:
-    """A bar on a terminal, plain lines in a pipe; always on standard error."""
-    bar = _terminal_bar(total, stage) if shown else None
-    done = 0
-
-    def show(values: Mapping[str, float]) -> None:
-        nonlocal done
-        done += 1
-        if bar is not None:
-            shown_here = {name: f"{values[name]:.3g}" for name in _ON_THE_BAR if name in values}
-            bar.set_postfix(shown_here, refresh=False)
-            bar.update()
-        elif shown:
-            print(f"{stage} epoch {done}/{total}: {_describe(values)}".lstrip(), file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        if bar is not None:
-            bar.close()
-
-
-def _terminal_bar(total: int, stage: str) -> Any:
-    """A bar of tqdm, where that is installed and someone can see it."""
-    if not sys.stderr.isatty():
-        return None
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    # It goes when training is over: stopped early, it would stand at less than 100 % for ever.
-    return tqdm(
-        total=total, desc=stage or None, unit="epoch", file=sys.stderr, dynamic_ncols=True, leave=False
     )

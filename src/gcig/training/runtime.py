@@ -1,4 +1,4 @@
-"""Seeds, threads, devices and the settings of torch that a fit uses and puts back."""
+"""Seeds, threads, devices and the settings of torch that a fit changes and restores."""
 
 import math
 from collections.abc import Iterator
@@ -20,26 +20,26 @@ __all__ = [
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """``"auto"`` is a CUDA device where there is one, else the CPU."""
+    """Return the torch device; ``"auto"`` is a CUDA device if there is one, else the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InputError(
-            f"must be 'auto' or a device of torch, such as 'cpu', got {device!r}.", argument="device"
+            f"must be 'auto' or a torch device such as 'cpu', not {device!r}.", argument="device"
         ) from error
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"is {str(device)!r}, but torch finds {torch.cuda.device_count()} CUDA devices here. Use 'auto', "
-            "which chooses one if there is one.",
+            f"is {str(device)!r}, but torch finds {torch.cuda.device_count()} CUDA devices here. Use 'auto' "
+            "to take a CUDA device if there is one.",
             argument="device",
         )
     return found
 
 
 def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:
-    """``"auto"`` is a power of two near a 64th of the rows, between 64 and 512.
+    """Return the batch size; ``"auto"`` is a power of two near a 64th of the rows, between 64 and 512.
 
     >>> [resolve_batch_size("auto", n) for n in (500, 5_000, 30_000, 10**6)]
     [64, 64, 512, 512]
@@ -50,9 +50,9 @@ def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:
 
 
 def resolve_learning_rate(learning_rate: float | str, batch_size: int, width: int = 64) -> float:
-    """``"auto"`` is 0.002 at 64 rows a batch and grows with its cube root, to 0.004 at 512.
+    """Return the learning rate; ``"auto"`` is 0.002 for 64 rows per batch, 0.004 for 512 (cube root).
 
-    Networks narrower than 64 units have few weights that go far; they get up to four times that.
+    The few weights of networks narrower than 64 units have to move further, at up to four times that rate.
 
     >>> [round(resolve_learning_rate("auto", 64, width), 4) for width in (256, 64, 16, 1)]
     [0.002, 0.002, 0.004, 0.008]
@@ -64,7 +64,7 @@ def resolve_learning_rate(learning_rate: float | str, batch_size: int, width: in
 
 
 def seeded_generator(seed: int | None) -> torch.Generator:
-    """A generator of its own, so that training neither reads nor moves torch's global one."""
+    """Return a new generator, so training neither uses nor advances torch's global one."""
     generator = torch.Generator()
     if seed is None:
         generator.seed()
@@ -75,7 +75,7 @@ def seeded_generator(seed: int | None) -> torch.Generator:
 
 @contextmanager
 def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators, which dropout draws from, and put them back afterwards."""
+    """Seed torch's global generators, from which dropout draws, and restore them afterwards."""
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)
@@ -87,7 +87,7 @@ def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def own_modes(device: torch.device) -> Iterator[None]:
-    """Gradients on, autocast off, single precision, whatever the caller has set torch to."""
+    """Turn gradients on and autocast off, in single precision, whatever the caller has set torch to."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -99,7 +99,7 @@ def own_modes(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """Small networks on a CPU are fastest on one thread, and give the same bits on any machine size."""
+    """Use one CPU thread: fastest for small networks, and the same bits on machines of any size."""
     threads = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)
