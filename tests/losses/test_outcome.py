@@ -253,5 +253,5 @@ def test_other_errors():
         EqualizedOddsLoss(n_groups=0)
     with pytest.raises(ValueError, match=r"membership must have shape \(conditions, groups, 4\)"):
         rate_disparity(torch.zeros(4), torch.ones(4, 4))
-    with pytest.raises(ValueError, match="groups must be from 0 to n_groups - 1; found -2 to 0"):
+    with pytest.raises(ValueError, match="groups must lie between 0 and n_groups - 1, but range from -2 to 0"):
         EqualizedOddsLoss()(torch.zeros(2), torch.zeros(2), torch.tensor([-2, 0]))

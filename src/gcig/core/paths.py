@@ -99,7 +99,7 @@ def secant_attributions(
     .. math:: \Delta f = w^\top S_L W_L \cdots S_1 W_1 \, \Delta x, \qquad
               S_l = \operatorname{diag} \frac{\Delta s(z_l)}{\Delta z_l},
 
-    so that :math:`W_1^\top S_1 \cdots W_L^\top S_L w`, averaged over the segments, gives attributions that
+    and :math:`W_1^\top S_1 \cdots W_L^\top S_L w`, averaged over the segments, gives attributions that
     are complete at any K. They converge to integrated gradients as K grows; with one hidden layer they *are*
     integrated gradients at K = 1. Unlike slopes at fixed nodes, secants see a kink of s that moves with the
     parameters, so the parameter gradient is correct for ReLU as well.

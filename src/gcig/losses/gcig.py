@@ -88,7 +88,7 @@ def weigh_members(members: Tensor, share: float) -> Tensor:
 
 
 def sample_rows(labels: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
-    """Return the positions of a random part of each label's rows, rounded up so that no label is lost.
+    """Return the positions of a random part of each label's rows, rounded up to keep every label.
 
     >>> len(sample_rows(torch.tensor([0, 0, 0, 0, 1]), 0.5))
     3
@@ -313,7 +313,7 @@ class GCIGPenalty(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether each cell has one reference and columns are compared as they are."""
+        """True if each cell has one reference and columns are compared as they are."""
         return self.n_members == 1 and self.origin is None
 
     def compare(self, attributions: Tensor) -> Tensor:
