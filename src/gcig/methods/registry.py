@@ -109,7 +109,7 @@ METHODS = _Methods(
             "fairx-paper",
             "FairX, as published",
             "gcig.methods.fairx.estimator:PublishedFairXClassifier",
-            {"lambda_ig": (0.1, 0.3, 0.5, 1.0), "lambda_fair": (0.05, 0.15, 0.3)},
+            {"lambda_ig": (0.1, 0.2, 0.5, 1.0), "lambda_fair": (0.05, 0.15, 0.3)},
         ),
         Method(
             "fairx",
