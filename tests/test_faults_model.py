@@ -164,7 +164,9 @@ def test_fault_23_the_last_good_state_is_kept_and_can_be_used():
     model = FairXClassifier.from_module(
         Overflows(batches=17), **QUICK, lambda_ig=0, lambda_fair=0, strategy="paper"
     )
-    with pytest.raises(DivergenceError, match=r"epoch 3.*not finite.*parameters of epoch 2.*predicts") as found:
+    with pytest.raises(
+        DivergenceError, match=r"epoch 3.*not finite.*parameters of epoch 2.*predicts"
+    ) as found:
         model.fit(X, Y, **GROUPS)
     assert found.value.epoch == 2
     assert model.diverged_

@@ -226,8 +226,16 @@ def test_has_no_state():
         ),
         ({"groups": torch.zeros(3).long()}, ValueError, "groups and labels .* not 3 and 4"),
         ({"groups": torch.zeros(4)}, TypeError, "groups must be integers .* torch.float32"),
-        ({"groups": torch.tensor([0, 1, 2, 1])}, ValueError, "groups must lie between 0 and 1, but range from 0 to 2"),
-        ({"groups": torch.tensor([0, 1, -1, 1])}, ValueError, "groups must lie between 0 and 1, but range from -1 to 1"),
+        (
+            {"groups": torch.tensor([0, 1, 2, 1])},
+            ValueError,
+            "groups must lie between 0 and 1, but range from 0 to 2",
+        ),
+        (
+            {"groups": torch.tensor([0, 1, -1, 1])},
+            ValueError,
+            "groups must lie between 0 and 1, but range from -1 to 1",
+        ),
         ({"labels": torch.tensor([0, 1, 2, 1])}, ValueError, "labels must be 0 or 1"),
         ({"labels": torch.tensor([0, 1, 0.5, 1])}, ValueError, "labels must be 0 or 1"),
         ({"labels": torch.tensor([0, 1, torch.nan, 1])}, ValueError, "labels must be 0 or 1"),
@@ -253,5 +261,7 @@ def test_other_errors():
         EqualizedOddsLoss(n_groups=0)
     with pytest.raises(ValueError, match=r"membership must have shape \(conditions, groups, 4\)"):
         rate_disparity(torch.zeros(4), torch.ones(4, 4))
-    with pytest.raises(ValueError, match="groups must lie between 0 and n_groups - 1, but range from -2 to 0"):
+    with pytest.raises(
+        ValueError, match="groups must lie between 0 and n_groups - 1, but range from -2 to 0"
+    ):
         EqualizedOddsLoss()(torch.zeros(2), torch.zeros(2), torch.tensor([-2, 0]))

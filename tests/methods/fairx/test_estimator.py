@@ -655,7 +655,9 @@ def test_a_loss_that_diverges_at_once_leaves_the_estimator_unfitted():
 def test_a_loss_that_diverges_later_leaves_the_last_good_network():
     # 340 of 400 rows are trained on: 11 batches of up to 32 an epoch.
     model = exploding(batches=25)
-    with pytest.raises(DivergenceError, match=r"in epoch 3.*parameters of epoch 2 were restored.*predicts with them") as found:
+    with pytest.raises(
+        DivergenceError, match=r"in epoch 3.*parameters of epoch 2 were restored.*predicts with them"
+    ) as found:
         model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
     assert found.value.epoch == 2
     assert model.diverged_
@@ -687,7 +689,9 @@ def test_a_teacher_that_diverges_is_named():
 
 def test_a_student_that_diverges_later_leaves_its_last_good_network():
     model = exploding(batches=440 + 600, lambda_fair=0.1, patience=40, max_epochs=8)
-    with pytest.raises(DivergenceError, match=r"^training diverged in epoch 3.*parameters of epoch 2 were restored") as found:
+    with pytest.raises(
+        DivergenceError, match=r"^training diverged in epoch 3.*parameters of epoch 2 were restored"
+    ) as found:
         model.fit(LOANS.numbers, LOANS.y, **LOANS.groups)
     assert found.value.epoch == 2
     assert model.history_["epoch"].tolist() == [1, 2]
