@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 import gcig
@@ -101,7 +103,9 @@ def main() -> None:
     results = {}
     for name in arguments.datasets:
         plain, fair = (
-            _means([each for run, each in zip(runs, found, strict=True) if run[0] == name and run[2] == kind])
+            fold_means(
+                [each for run, each in zip(runs, found, strict=True) if run[0] == name and run[2] == kind]
+            )
             for kind in (0, 1)
         )
         results[name] = {"plain": plain, "fairx": fair, "checks": _checks(name, plain, fair)}
@@ -111,20 +115,26 @@ def main() -> None:
 
 
 def fit_and_measure(name: str, fold: int, fair: int) -> dict[str, float]:
-    """Train one network and measure it on the rows of a test fold."""
-    torch.set_num_threads(1)
+    """Train one network on a shipped dataset, and measure it on the rows of a test fold."""
     data = gcig.load_dataset(name)
-    y = data.y.to_numpy().astype(np.int64)
-    groups = data.sensitive_features.astype("category").cat.codes.to_numpy().astype(np.int64)
-    train, test = k_folds(y, data.sensitive_features.to_numpy(), n_splits=5, random_state=SEED)[fold]
+    return measure_fold(data.X, data.y.to_numpy(), data.sensitive_features.to_numpy(), fold, fair=bool(fair))
+
+
+def measure_fold(
+    X: pd.DataFrame, y: NDArray[Any], sensitive: NDArray[Any], fold: int, *, fair: bool
+) -> dict[str, float]:
+    """Train FairX or the plain network with its defaults, and measure it on the rows of a test fold."""
+    torch.set_num_threads(1)
+    y, (names, groups) = y.astype(np.int64), np.unique(sensitive.astype(str), return_inverse=True)
+    train, test = k_folds(y, sensitive, n_splits=5, random_state=SEED)[fold]
     estimator = gcig.FairXClassifier if fair else UnconstrainedClassifier
     model = estimator(random_state=SEED, device="cpu")
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what is wrong with a model
-        model.fit(data.X.iloc[train], y[train], sensitive_features=data.sensitive_features.iloc[train])
-    seconds = time.perf_counter() - start
-    inputs = torch.from_numpy(model.encode(data.X)).double()
+        model.fit(X.iloc[train], y[train], sensitive_features=sensitive[train])
+        seconds = time.perf_counter() - start
+        inputs = torch.from_numpy(model.encode(X)).double()
     network, origin = copy.deepcopy(model.module_).double(), np.asarray(model.encoder_.origin_)
     training, held_out = (Table(inputs[rows], y[rows], groups[rows]) for rows in (train, test))
     protected = protected_columns(
@@ -134,7 +144,8 @@ def fit_and_measure(name: str, fold: int, fair: int) -> dict[str, float]:
         scores = torch.sigmoid(network(held_out.inputs)).numpy()
     decided, truth = scores >= 0.5, held_out.labels
     rates = [
-        [decided[(truth == y) & (held_out.groups == g)].mean() for g in np.unique(groups)] for y in (0, 1)
+        [decided[(truth == label) & (held_out.groups == group)].mean() for group in range(len(names))]
+        for label in (0, 1)
     ]
     return {
         **panel(network, held_out, training, origin, protected.numpy()),
@@ -147,7 +158,8 @@ def fit_and_measure(name: str, fold: int, fair: int) -> dict[str, float]:
     }
 
 
-def _means(folds: list[dict[str, float]]) -> dict[str, float]:
+def fold_means(folds: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each figure over folds."""
     return {key: float(np.mean([fold[key] for fold in folds])) for key in folds[0]}
 
 
