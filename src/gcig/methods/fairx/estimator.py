@@ -196,7 +196,7 @@ class FairXClassifier(NetworkClassifier):
         positive rates) in place of a weight.""",
     )
     max_auc_drop: float = parameter(
-        default=0.012,
+        default=0.011,
         rule=number("a number >= 0", lambda value: value >= 0),
         doc="""How much AUC may be lost against the teacher, by its own probabilities and by the labels of the
         held-out set. Weights are lowered before that.""",
