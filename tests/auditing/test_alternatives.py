@@ -19,7 +19,9 @@ MODULE = nn.Sequential(nn.Linear(3, 5), nn.SiLU(), nn.Linear(5, 1)).double()
 
 def comparison(baselines: np.ndarray) -> Comparison:
     adapted = adapt(MODULE, np.zeros((2, 3)))
-    return Comparison(adapted, baselines, Definition(), {"original": 1.0, "raw": 1.0})
+    rows = encoded(RNG.normal(size=(10, 3)), np.zeros(10, dtype=int))
+    groups = tuple(range(baselines.shape[1]))
+    return Comparison.prepare(adapted, baselines, Definition(), rows, 0, compared=groups)
 
 
 def encoded(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> EncodedRows:

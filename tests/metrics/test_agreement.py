@@ -78,8 +78,18 @@ def test_evaluate_and_audit_return_the_same_numbers(table, fitted, make, min_cel
     for record, close in ((of_table.record, 1e-12), (of_file.record, sampled)):
         found, outcome = record.procedural, record.outcome
         assert found.gcig.value == pytest.approx(expected.gcig, rel=close)
-        for name in ("gcig_l2", "gcig_raw", "effective_columns", "undefined_rows"):
-            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=close), name
+        for name in (
+            *("gcig_l2", "gcig_encoded", "gcig_raw", "effective_columns", "undefined_rows"),
+            *("members_noise", "reference_offset", "faithfulness"),
+        ):
+            value = pytest.approx(getattr(expected, name), rel=close, nan_ok=True)
+            assert getattr(found, name) == value, name
+        for name in ("gcig_members", "attribute_effect"):
+            value = pytest.approx(getattr(expected, name), rel=close, nan_ok=True)
+            assert getattr(found, name).value == value, name
+        limits = found.gcig_members.low, found.gcig_members.high
+        assert limits == pytest.approx((expected.gcig_members_low, expected.gcig_members_high), rel=close)
+        assert found.undefined == expected.undefined
         columns = {column.column: column.contribution.value for column in found.columns}
         assert columns == pytest.approx(dict(expected.gcig_columns), rel=close)
         assert sum(columns.values()) == pytest.approx(found.gcig.value)

@@ -228,6 +228,7 @@ def test_torch_module_equals_the_linear_model_that_it_is(sample) -> None:
     assert ours.pop("compared_groups") == theirs.pop("compared_groups") == ["f", "m"]
     for name in ("definition", "gcig_columns", "gcig_groups"):
         assert ours.pop(name) == pytest.approx(theirs.pop(name))
+    assert ours.pop("undefined") == theirs.pop("undefined")
     assert ours == pytest.approx(theirs)
     assert module.training
 

@@ -40,6 +40,7 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
         columns=tuple(map(str, case.origin)),
         original_names=names,
         origin=case.origin,
+        input_origin=case.origin,
     )
     n = len(case.inputs)
     rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)

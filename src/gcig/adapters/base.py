@@ -72,6 +72,11 @@ class AdaptedModel(ABC):
     kind: str = "model"
 
     @property
+    def input_origin(self) -> NDArray[np.int64]:
+        """For each column of encoded rows, the index into ``original_names`` of the column it came from."""
+        return self.origin
+
+    @property
     @abstractmethod
     def explainer(self) -> Explainer:
         """The explainer that computes attributions of encoded rows."""
@@ -95,6 +100,10 @@ class AdaptedModel(ABC):
     @abstractmethod
     def logits(self, encoded: Rows) -> Rows:
         """Return the explained score of encoded rows, (n,)."""
+
+    def reference_logits(self, references: Rows) -> Rows:
+        """Return the explained score at references (k, p), such as cell means: shape (k,)."""
+        return self.logits(references)
 
     def answer(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None

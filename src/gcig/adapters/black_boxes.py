@@ -23,6 +23,7 @@ __all__ = ["BlackBoxModel", "adapt_black_box", "check_probabilities"]
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
+_REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
 
@@ -74,6 +75,11 @@ class BlackBoxModel(AdaptedModel):
         )
 
     @property
+    def input_origin(self) -> NDArray[np.int64]:
+        """The column of the table that each encoded column came from."""
+        return np.repeat(self.origin, [column.width for column in self.encoding.columns])
+
+    @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
         return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
@@ -98,6 +104,16 @@ class BlackBoxModel(AdaptedModel):
         entries = self.encoding.entries(np.asarray(encoded, dtype=np.float64))
         scores = np.asarray(self.score(self.encoding.decode(entries)), dtype=np.float64)
         return clipped_logits(scores) if self.probabilistic else scores
+
+    def reference_logits(self, references: Rows) -> Rows:
+        """Return the mean score over rows drawn at each reference: categories by their frequencies."""
+        uniforms = np.random.default_rng(0).random((_REFERENCE_DRAWS, len(self.encoding.columns)))
+        entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
+        scores = np.asarray(
+            self.score(self.encoding.decode(entries.reshape(-1, entries.shape[-1]))), np.float64
+        )
+        scores = clipped_logits(scores) if self.probabilistic else scores
+        return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
 
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:

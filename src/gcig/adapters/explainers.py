@@ -1,11 +1,13 @@
 """Explainers: attributions of a model's score under the references of the groups.
 
 An explainer takes encoded rows and, for one label, one reference per group in the same encoding. A reference
-is a cell mean, so the block of a categorical column holds the frequencies of the cell.
+is a cell mean, so the block of a categorical column holds the frequencies of the cell; or several members of
+the cell, over which attributions are averaged.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
-from gcig.core.integration import Integration
+from gcig.core.integration import Integration, training_integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.shapley import Advance as Advance
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 Rows = NDArray[np.floating[Any]]
+_BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 
 
 def to_tensor(rows: Rows, module: nn.Module) -> Tensor:
@@ -58,12 +61,15 @@ class Reasons(NamedTuple):
         Independent estimates whose mean is ``values``, if these were sampled.
     clipped : float
         Share of the probabilities that were clipped before the logit; NaN if the score is no probability.
+    slopes : Tensor of shape (groups, n, columns), optional
+        Average gradients along the paths, if they were asked for and the explainer has any.
     """
 
     values: Tensor
     residual: Tensor
     replicates: Tensor | None = None
     clipped: float = math.nan
+    slopes: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class Budget:
     shuffles : number of times that the groups are shuffled.
     shuffled_rows : number of rows that are explained again for every shuffle.
     shuffled_steps : steps of those explanations; None for as many as in the main explanation.
+    member_rows : number of rows that are explained relative to members.
+    members : number of members of each half of a cell; see `gcig.metrics.members`.
     """
 
     rows: int | None = None
@@ -84,6 +92,8 @@ class Budget:
     shuffles: int = 199
     shuffled_rows: int = 500
     shuffled_steps: int | None = None
+    member_rows: int = 1024
+    members: int = 64
 
     def coarsen(self, definition: Definition) -> Definition:
         """Return the definition with the number of steps that shuffles use."""
@@ -96,13 +106,48 @@ class Explainer(ABC):
     name: ClassVar[str]
     budget: ClassVar[Budget] = Budget()
 
+    @property
+    def member_budget(self) -> tuple[int, int]:
+        """The number of rows that are explained relative to members, and of members per half of a cell."""
+        return self.budget.member_rows, self.budget.members
+
     @abstractmethod
     def attribute(
-        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+        self,
+        rows: Rows,
+        references: Rows,
+        definition: Definition,
+        *,
+        advance: Advance | None = None,
+        slopes: bool = False,
     ) -> Reasons:
         """Explain encoded rows (n, p) against one reference (p,) per group: (groups, p).
 
         ``advance`` is called with the number of rows finished since its last call; the calls add up to n.
+        ``slopes`` asks for average gradients as well.
+        """
+
+    @abstractmethod
+    def attribute_members(
+        self,
+        rows: Rows,
+        members: Rows,
+        *,
+        seed: int,
+        centre: Callable[[Tensor], Tensor] | None = None,
+    ) -> Reasons:
+        """Explain encoded rows (n, p) against several members (sets, members, p), averaged over the members.
+
+        Parameters
+        ----------
+        seed : seed of what is drawn at random; results with different seeds are independent.
+        centre : function of the average gradients (..., columns) that is applied before attributions are
+            formed; ignored by explainers without gradients.
+
+        Returns
+        -------
+        Reasons
+            With values of shape (sets, n, columns).
         """
 
     @abstractmethod
@@ -131,8 +176,21 @@ class GradientExplainer(Explainer):
 
     module: nn.Module
 
+    @property
+    def member_budget(self) -> tuple[int, int]:
+        """The budget; a quarter of each for modules without a fast path."""
+        rows, members = super().member_budget
+        layered = LayeredNetwork.recognise(self.module) is not None
+        return (rows, members) if layered else (rows // 4, members // 4)
+
     def attribute(
-        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+        self,
+        rows: Rows,
+        references: Rows,
+        definition: Definition,
+        *,
+        advance: Advance | None = None,
+        slopes: bool = False,
     ) -> Reasons:
         """Return one attribution per encoded column."""
         starts = to_tensor(references, self.module)
@@ -143,10 +201,44 @@ class GradientExplainer(Explainer):
                 starts.unsqueeze(1).expand(-1, len(rows), -1),
                 rule=definition.rule,
                 n_steps=definition.n_steps,
+                slopes=slopes,
             )
         if advance is not None:
             advance(len(rows))
-        return Reasons(found.values, found.residual)
+        return Reasons(found.values, found.residual, slopes=found.slopes)
+
+    def attribute_members(
+        self,
+        rows: Rows,
+        members: Rows,
+        *,
+        seed: int,  # noqa: ARG002 (nothing is drawn)
+        centre: Callable[[Tensor], Tensor] | None = None,
+    ) -> Reasons:
+        """Return one attribution per encoded column; every member is evaluated once for all rows."""
+        sets, count, p = members.shape
+        # Averages over members need few steps: on Adult one segment and eight differ by 0.01 %.
+        integration = training_integration(self.module, rule="auto", n_steps="auto", fast=True, tabular=True)
+        starts, inputs = to_tensor(members.reshape(-1, p), self.module), to_tensor(rows, self.module)
+        size = max(1, _BYTES_AT_ONCE // (starts.element_size() * len(starts) * p))
+        values, residuals = [], []
+        with evaluating(self.module), torch.no_grad():
+            for part in inputs.split(size):
+                references = starts.unsqueeze(1).expand(-1, len(part), -1)
+                found = attributions(
+                    self.module,
+                    part,
+                    references,
+                    rule=integration.rule,
+                    n_steps=integration.n_steps,
+                    slopes=centre is not None,
+                )
+                each = found.values
+                if centre is not None and found.slopes is not None:
+                    each = (part - references) * centre(found.slopes)
+                values.append(each.unflatten(0, (sets, count)).mean(1))
+                residuals.append(found.residual.unflatten(0, (sets, count)).mean(1))
+        return Reasons(torch.cat(values, dim=1), torch.cat(residuals, dim=1))
 
     def resolve(
         self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition

@@ -47,7 +47,13 @@ class ShapleyExplainer(Explainer):
 
     name: ClassVar[str] = "Shapley values"
     budget: ClassVar[Budget] = Budget(
-        rows=1000, probe_rows=100, shuffles=99, shuffled_rows=64, shuffled_steps=4
+        rows=1000,
+        probe_rows=100,
+        shuffles=99,
+        shuffled_rows=64,
+        shuffled_steps=4,
+        member_rows=128,
+        members=16,
     )
 
     encoding: TableEncoding
@@ -56,23 +62,19 @@ class ShapleyExplainer(Explainer):
     seed: int = 0
 
     def attribute(
-        self, rows: Rows, references: Rows, definition: Definition, *, advance: Advance | None = None
+        self,
+        rows: Rows,
+        references: Rows,
+        definition: Definition,
+        *,
+        advance: Advance | None = None,
+        slopes: bool = False,  # noqa: ARG002 (there are none)
     ) -> Reasons:
         """Return one value per original column; ``n_steps`` is the number of antithetic pairs."""
         tally = _ScoreTally()
-
-        def value(points: Floats) -> Floats:
-            scores = np.asarray(self.score(self.encoding.decode(points)), dtype=np.float64)
-            if self.probabilistic:
-                tally.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
-                tally.n_probabilities += len(scores)
-                scores = clipped_logits(scores)
-            tally.largest = max(tally.largest, float(np.abs(scores).max()))
-            return scores
-
         means = np.asarray(references, dtype=np.float64)
         found = shapley_values(
-            value,
+            self._counting(tally),
             self.encoding.entries(np.asarray(rows, dtype=np.float64)),
             lambda uniforms: self.encoding.draw(means, uniforms),
             n_pairs=_pairs(definition),
@@ -87,6 +89,47 @@ class ShapleyExplainer(Explainer):
         return Reasons(
             tally.without_rounding(found.values), torch.from_numpy(residual), replicates, tally.share_clipped
         )
+
+    def attribute_members(
+        self,
+        rows: Rows,
+        members: Rows,
+        *,
+        seed: int,
+        centre: Callable[[Tensor], Tensor] | None = None,  # noqa: ARG002 (there are no gradients)
+    ) -> Reasons:
+        """Return one value per original column: each member is the reference of one pair of orders."""
+        tally = _ScoreTally()
+        sets, count, p = members.shape
+        flat = self.encoding.entries(np.asarray(members, dtype=np.float64).reshape(-1, p))
+        entries = flat.reshape(sets, count, -1)
+        found = shapley_values(
+            self._counting(tally),
+            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+            lambda uniforms: entries[:, (uniforms[..., 0] * count).astype(np.int64)],
+            n_pairs=count,
+            random=True,
+            rng=np.random.default_rng([self.seed, seed]),
+            max_points=MAX_POINTS,
+        )
+        residual = np.abs(found.values.sum(axis=2) - found.change)
+        return Reasons(
+            tally.without_rounding(found.values), torch.from_numpy(residual), clipped=tally.share_clipped
+        )
+
+    def _counting(self, tally: "_ScoreTally") -> Callable[[Floats], Floats]:
+        """Return the explained score as a function of entries; ``tally`` counts what it returns."""
+
+        def value(points: Floats) -> Floats:
+            scores = np.asarray(self.score(self.encoding.decode(points)), dtype=np.float64)
+            if self.probabilistic:
+                tally.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+                tally.n_probabilities += len(scores)
+                scores = clipped_logits(scores)
+            tally.largest = max(tally.largest, float(np.abs(scores).max()))
+            return scores
+
+        return value
 
     def _levels(self, means: Floats) -> list[Levels]:
         """Return the categorical columns with the fewest levels, up to 256 levels in all."""

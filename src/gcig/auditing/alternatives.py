@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gcig.adapters import Advance
 from gcig.metrics.rates import Floats
 from gcig.metrics.reason_sums import ReasonSums, combine_labels
-from gcig.metrics.reasons import Comparison, compare_attributions
+from gcig.metrics.reasons import KINDS, Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import StabilityCheck
 
@@ -96,10 +96,10 @@ def _disparities(
     out = np.full((sets, len(inputs)), np.nan)
     for start in range(0, sets, at_once):
         some = np.nan_to_num(references[start : start + at_once])
-        found = comparison.adapted.explainer.attribute(
-            inputs, some.reshape(-1, p), definition, advance=_times(len(some), advance)
+        _, kinds = comparison.attribute(
+            inputs, some.reshape(-1, p), (definition.columns,), _times(len(some), advance)
         )
-        values = comparison.select(found.values)
+        values = kinds[definition.columns]
         for i, of_set in enumerate(values.view(len(some), groups, *values.shape[1:])):
             compared = compare_attributions(of_set, definition, comparison.scale[definition.columns])
             out[start + i] = np.where(compared.defined.numpy(), compared.disparity.numpy(), np.nan)
@@ -132,7 +132,7 @@ def check_stability(
     if comparison.encodes:
         checks += [
             StabilityCheck("columns", kind, sums.variant(kind, used.norm), used=kind == used.columns)
-            for kind in ("original", "raw")
+            for kind in KINDS
         ]
     sets = np.stack(list(baselines.values()))
     values = mean_disparities(comparison, rows, sets)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gcig._progress import progress
+from gcig._validation import InputError
 from gcig.adapters import AdaptedModel
 from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
 from gcig.auditing.first_pass import FirstPass, first_pass
@@ -18,6 +19,7 @@ from gcig.metrics.outcome_sums import OutcomeSums
 from gcig.metrics.reason_sums import ReasonSums
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import RandomStreams
+from gcig.metrics.trust_figures import measure_trust
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 
 __all__ = ["Findings", "Options", "run_audit"]
@@ -73,6 +75,12 @@ class Findings:
 
 def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, options: Options) -> Findings:
     """Audit the rows of a source; references come from ``reference``, the model or the rows themselves."""
+    if options.definition.reference != "mean":
+        raise InputError(
+            "is by members, but audits compare rows with the mean of each cell, and report gcig_members "
+            "alongside. Leave reference at 'mean', or call gcig.evaluate.",
+            argument="definition",
+        )
     streams = RandomStreams.spawn(options.random_state)
     first = first_pass(
         adapted,
@@ -92,7 +100,9 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         definition, procedural, of_groups = options.definition, _NOT_COMPARED, (UNDEFINED,) * len(names)
     else:
         baselines = next(iter(first.baselines.values()))
-        comparison = Comparison.prepare(adapted, baselines, options.definition, first.probe)
+        comparison = Comparison.prepare(
+            adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
+        )
         definition = comparison.definition
         rows = RowList(comparison, first.probe, n_groups=len(names), include_rows=options.include_rows)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
@@ -100,8 +110,22 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         figures = _compare_with_chance(sums, source, first, options, streams)
         n_rows = outcome.confusion.n_rows
         published = n_rows[n_rows.sum(axis=1) >= options.min_cell]
+        trust = measure_trust(
+            sums,
+            first.sample,
+            first.pool,
+            streams,
+            threshold=adapted.threshold if options.threshold is None else options.threshold,
+            n_bootstrap=options.n_bootstrap,
+        )
         procedural = replace(
             figures.record(published.sum(axis=0)),
+            gcig_members=trust.gcig_members,
+            members_noise=trust.members_noise,
+            reference_offset=trust.reference_offset,
+            faithfulness=trust.faithfulness,
+            attribute_effect=trust.attribute_effect,
+            undefined=trust.undefined,
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),

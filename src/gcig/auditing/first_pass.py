@@ -7,6 +7,7 @@ import numpy as np
 from gcig.adapters import AdaptedModel
 from gcig.auditing.baseline_sums import BaselineSums
 from gcig.auditing.sources import Source, iterate
+from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Floats
 from gcig.metrics.sample import EncodedRows, RandomStreams, comparable_groups, draw_sample
 
@@ -24,6 +25,7 @@ class FirstPass:
     shuffled : positions of the groups that are compared with chance: those with enough rows in ``sums``. If
         the model brings its own references, more groups can be compared than that.
     baselines : name of a kind of reference -> (2, compared groups, p); the first kind is used.
+    pool : members of the cells, of the rows that references are estimated from.
     sample : audited rows in random order.
     probe : the first rows of the sample; costly questions are answered on these.
     n_rows : the number of audited rows.
@@ -34,6 +36,7 @@ class FirstPass:
     compared: tuple[int, ...]
     shuffled: tuple[int, ...]
     baselines: dict[str, Floats]
+    pool: MemberPool
     sample: EncodedRows
     probe: EncodedRows
     n_rows: int
@@ -64,15 +67,18 @@ def first_pass(
     budget = adapted.explainer.budget
     limit = budget.rows if max_rows_explained is None else max_rows_explained
     sums = BaselineSums(len(source.group_names), streams.shuffles)
+    pool = MemberPool(len(source.group_names), streams.members)
     sampled = draw_sample(limit, streams.sample)
     typical = sampled if reference is None else draw_sample(None, streams.shuffles)
     for batch in iterate(source, "baselines", shown=shown):
         sampled.add(batch.rows)
         if reference is None:
+            pool.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
     if reference is not None:
         for batch in iterate(reference, "reference", shown=shown):
             typical.add(batch.rows)
+            pool.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
     own = None if reference is not None else adapted.baselines
     compared = comparable_groups(sums.counts, own, min_cell)
@@ -93,6 +99,7 @@ def first_pass(
         compared=compared,
         shuffled=shuffled,
         baselines=baselines,
+        pool=pool,
         sample=sampled.rows,
         probe=sampled.rows[: min(budget.probe_rows, explained)],
         n_rows=sampled.n_seen,

@@ -85,6 +85,7 @@ class GcigFigures:
             completeness=sums.completeness,
             effective_columns=sums.effective_columns,
             gcig_l2=sums.variant(definition.columns, "l2"),
+            gcig_encoded=sums.variant("encoded", "l1"),
             gcig_raw=sums.variant("raw", "l1"),
             standard_error=sums.standard_error,
             clipped=sums.clipped / sums.n_explained if sums.n_explained else math.nan,

@@ -32,6 +32,9 @@ class Attribution(NamedTuple):
         The integration rule and its steps.
     exact : bool
         Whether the values are the integral itself, up to rounding.
+    slopes : Tensor of shape (groups, n, ...), optional
+        Average gradients along the paths, if they were asked for: the values are their product with the
+        differences between row and reference.
     """
 
     values: Tensor
@@ -39,6 +42,7 @@ class Attribution(NamedTuple):
     rule: str
     n_steps: int
     exact: bool
+    slopes: Tensor | None = None
 
 
 def attributions(
@@ -53,6 +57,7 @@ def attributions(
     fast: bool = True,
     max_bytes: int = MAX_BYTES,
     score: Score | None = None,
+    slopes: bool = False,
 ) -> Attribution:
     """Compute integrated gradients of each row from every group's reference.
 
@@ -82,6 +87,8 @@ def attributions(
         Rows are processed in chunks, and recomputed for the backward pass.
     score : callable, optional
         Maps the module's output to one logit per row.
+    slopes : bool
+        Whether to return the average gradients as well.
 
     Examples
     --------
@@ -114,10 +121,14 @@ def attributions(
     if not create_graph and integration.network is not None and inputs.device.type == "cpu":
         max_bytes = min(max_bytes, _CACHED_BYTES)
     chunks = plan_chunks(integration, references, max_bytes, found.n_bytes)
-    values = compute_attributions(module, inputs, references, integration, chunks, create_graph, score)
+    values = compute_attributions(
+        module, inputs, references, integration, chunks, create_graph, score, slopes=slopes
+    )
+    average = values if slopes else None
+    values = (inputs - references) * average if average is not None else values
     with evaluating(module, score), torch.no_grad():
         residual = _residual(module, inputs, references, values, chunks, score)
-    return Attribution(values, residual, integration.rule, integration.n_steps, integration.exact)
+    return Attribution(values, residual, integration.rule, integration.n_steps, integration.exact, average)
 
 
 def choose_integration(

@@ -9,7 +9,8 @@ EPS = 1e-12
 _CHOICES = {
     "norm": ("l1", "l2"),
     "rule": ("auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"),
-    "columns": ("original", "raw"),
+    "columns": ("original", "encoded", "raw"),
+    "reference": ("mean", "members"),
     "label_weights": ("empirical", "equal", "sum"),
     "pairs": ("all", "random"),
 }
@@ -27,9 +28,14 @@ class Definition:
         The rule by which paths are integrated; ``rule="right", n_steps=16`` is the paper's.
     n_steps : int or "auto"
         Steps of the rule.
-    columns : {"original", "raw"}
-        ``"original"`` sums the columns of each one-hot block first; ``"raw"`` compares encoded columns, as
-        in the paper.
+    columns : {"original", "encoded", "raw"}
+        ``"original"`` sums the columns of each one-hot block first; ``"encoded"`` compares them one by one,
+        with gradients centred within the block; ``"raw"`` compares them as they are, as in the paper. A
+        constant that moves between the weights of a block and the bias changes raw values, but neither
+        predictions nor the other two.
+    reference : {"mean", "members"}
+        The reference of a (label, group) cell: its mean, as in the paper, or its members, over which
+        attributions are averaged.
     label_weights : {"empirical", "equal", "sum"}
         How the means of the two labels are combined: by their frequencies, by one half each, or added.
     eps : float
@@ -47,6 +53,7 @@ class Definition:
     rule: str = "auto"
     n_steps: int | str = "auto"
     columns: str = "original"
+    reference: str = "mean"
     label_weights: str = "empirical"
     eps: float = EPS
     rows: float = 1.0

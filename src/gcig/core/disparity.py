@@ -21,7 +21,9 @@ __all__ = [
     "defined_rows",
     "disparity",
     "effective_columns",
+    "independent_squares",
     "normalise",
+    "signed_root",
     "sum_blocks",
 ]
 
@@ -51,6 +53,37 @@ def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS
     normalised = normalise(attributions, norm=norm, eps=eps)
     groups = len(normalised)
     return ((2 / (groups - 1)) * (normalised - normalised.mean(0)).square().sum(0)).sqrt()
+
+
+def independent_squares(first: Tensor, second: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
+    r"""Estimate the squares of `column_disparity` from two independent estimates of the attributions.
+
+    The noise of an estimate adds to every distance, and its square to every squared distance. In the product
+    of two independent differences, :math:`\tfrac{2}{G-1} \sum_g (u_g - \bar u)_j (u'_g - \bar u')_j`, it
+    has mean zero instead. The result can be negative; see `signed_root`.
+
+    Parameters
+    ----------
+    first, second : Tensor of shape (..., groups, n, columns)
+
+    Returns
+    -------
+    Tensor of shape (..., n, columns)
+    """
+    units = (normalise(each, norm=norm, eps=eps) for each in (first, second))
+    one, other = (unit - unit.mean(-3, keepdim=True) for unit in units)
+    return (2 / (first.shape[-3] - 1)) * (one * other).sum(-3)
+
+
+def signed_root(squares: Tensor) -> Tensor:
+    """Return the root of estimated squares; the root of a negative one is negative.
+
+    Noise around zero then cancels in a mean over rows, and does not pass for disparity.
+
+    >>> signed_root(torch.tensor([0.04, -0.04]))
+    tensor([ 0.2000, -0.2000])
+    """
+    return squares.sign() * squares.abs().sqrt()
 
 
 def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:

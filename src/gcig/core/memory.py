@@ -85,9 +85,11 @@ def compute_attributions(
     chunks: Chunks,
     create_graph: bool,
     score: Score | None = None,
+    *,
+    slopes: bool = False,
 ) -> Tensor:
-    """Compute attributions; with a graph, chunks are recomputed in the backward pass."""
-    computations = _computations(module, integration, chunks.parts, score)
+    """Compute attributions, or average gradients if `slopes`; with a graph, backward recomputes chunks."""
+    computations = _computations(module, integration, chunks.parts, score, slopes)
     if len(inputs) <= chunks.rows and chunks.parts == 1:
         with torch.set_grad_enabled(create_graph):
             return computations[0](inputs, references, create_graph=create_graph)
@@ -100,26 +102,33 @@ def compute_attributions(
 
 
 def _computations(
-    module: nn.Module, integration: Integration, n_parts: int, score: Score | None
+    module: nn.Module, integration: Integration, n_parts: int, score: Score | None, slopes: bool
 ) -> list[Computation]:
     """Return functions of inputs and references whose results add up to the attributions."""
     network = integration.network
     if network is None:
         parts = quadrature(integration.rule, integration.n_steps).split(n_parts)
-        return [partial(general_attributions, module, rule=part, score=score) for part in parts]
+        return [
+            partial(general_attributions, module, rule=part, score=score, slopes=slopes) for part in parts
+        ]
 
     def compute(inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor:
         # Differences of slopes need more than half precision.
         with torch.autocast(inputs.device.type, enabled=False), torch.set_grad_enabled(create_graph):
             if network.n_hidden == 0:
-                return (inputs - references) * network.weights[0][0]
+                slope = network.weights[0][0]
+                return slope.expand_as(references).clone() if slopes else (inputs - references) * slope
             if integration.by_secants:
                 extrapolate = integration.rule == "romberg"
                 return secant_attributions(
-                    network, inputs, references, integration.n_steps, extrapolate=extrapolate
+                    network, inputs, references, integration.n_steps, extrapolate=extrapolate, slopes=slopes
                 )
             return node_attributions(
-                network, inputs, references, quadrature(integration.rule, integration.n_steps)
+                network,
+                inputs,
+                references,
+                quadrature(integration.rule, integration.n_steps),
+                slopes=slopes,
             )
 
     return [compute]

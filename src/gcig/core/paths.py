@@ -1,8 +1,9 @@
 """Integrated gradients of some rows under all groups at once: three ways of computing the same integral.
 
 Each function takes inputs (n, ...) and references (groups, n, ...), and returns attributions of the shape of
-the references. The general path is differentiable with respect to the parameters if `create_graph` is set;
-the two paths for layered networks consist of ordinary operations.
+the references or, with `slopes`, the average gradients of which the attributions are a multiple. The general
+path is differentiable with respect to the parameters if `create_graph` is set; the two paths for layered
+networks consist of ordinary operations.
 """
 
 import math
@@ -36,6 +37,7 @@ def general_attributions(
     *,
     create_graph: bool = False,
     score: Score | None = None,
+    slopes: bool = False,
 ) -> Tensor:
     """Compute attributions for any module, in evaluation mode: gradients at all path nodes in one batch."""
     # Gradients are needed even if the caller wants none, and compiled code has no second derivatives.
@@ -57,11 +59,11 @@ def general_attributions(
             )
         with torch.autocast(inputs.device.type, enabled=False):
             average: Tensor = torch.tensordot(weights, gradients.to(weights.dtype), dims=1)
-            return deltas * average
+            return average if slopes else deltas * average
 
 
 def node_attributions(
-    network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature
+    network: LayeredNetwork, inputs: Tensor, references: Tensor, rule: Quadrature, *, slopes: bool = False
 ) -> Tensor:
     """Compute attributions of a layered network at the same nodes.
 
@@ -71,16 +73,16 @@ def node_attributions(
     nodes, weights = rule.to(inputs)
     first, bias = network.weights[0], network.biases[0]
     start, stop = linear(references, first, bias), linear(inputs, first, bias)
-    slopes = []
+    of_layers = []
     values = torch.lerp(start, stop, nodes.view(-1, 1, 1, 1))
     for index, activation in enumerate(network.activations):
         if index:
             values = linear(values, network.weights[index], network.biases[index])
         values, slope, _ = activation.derivatives(values)
-        slopes.append(slope)
-    down = _multiply_down(network, slopes)
-    average: Tensor = torch.tensordot(weights, down, dims=1)
-    return (inputs - references) * (average @ first)
+        of_layers.append(slope)
+    down = _multiply_down(network, of_layers)
+    average: Tensor = torch.tensordot(weights, down, dims=1) @ first
+    return average if slopes else (inputs - references) * average
 
 
 def secant_attributions(
@@ -90,6 +92,7 @@ def secant_attributions(
     n_segments: int,
     *,
     extrapolate: bool = False,
+    slopes: bool = False,
 ) -> Tensor:
     r"""Compute attributions of a layered network from slopes between path nodes.
 
@@ -110,7 +113,7 @@ def secant_attributions(
     """
     references = unexpanded(references)
     slope = _average_slope(network, inputs, references, _identity, n_segments, extrapolate)
-    return (inputs - references) * slope
+    return slope if slopes else (inputs - references) * slope
 
 
 def cell_secant_attributions(

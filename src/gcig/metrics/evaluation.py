@@ -12,6 +12,7 @@ from gcig.adapters import AdaptedModel, adapt
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, percentile_interval
+from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.predictions import assess
 from gcig.metrics.rates import Floats
 from gcig.metrics.reason_sums import ReasonSums, label_means
@@ -25,6 +26,7 @@ from gcig.metrics.sample import (
     draw_sample,
     reference_table,
 )
+from gcig.metrics.trust_figures import TrustFigures, measure_trust
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 
@@ -69,7 +71,8 @@ def gcig_score(
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
-    return _sum_sample(adapted, sample, definition, RandomStreams.spawn(0)).gcig
+    sums, _ = _sum_sample(adapted, sample, definition or Definition(), RandomStreams.spawn(0))
+    return sums.gcig
 
 
 def evaluate(
@@ -102,7 +105,9 @@ def evaluate(
         The group of each row; several columns are crossed.
     reference : tuple (X, y, sensitive_features), optional
         The rows from which the groups' references are estimated. By default the model's own training rows;
-        if the model carries no references, the evaluated rows.
+        if the model carries no references, the evaluated rows. A fitted model of this package knows only
+        the means of its training rows: the members of ``gcig_members`` come from ``reference`` if it is
+        given, otherwise from the evaluated rows.
     sample_weight : array of shape (n,), optional
         The weight of each row in every mean.
     threshold : float, optional
@@ -147,20 +152,42 @@ def evaluate(
     if len(sample.compared) < 2:
         return replace(evaluation, definition=adapted.explainer.describe(definition or Definition()))
     streams = RandomStreams.spawn(random_state)
-    sums = _sum_sample(adapted, sample, definition, streams)
-    return _with_gcig(evaluation, sums, sample, Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws))
+    sums, drawn = _sum_sample(adapted, sample, definition or Definition(), streams)
+    trust = measure_trust(
+        sums,
+        drawn,
+        _member_pool(sample, streams),
+        streams,
+        threshold=adapted.threshold if threshold is None else threshold,
+        n_bootstrap=n_bootstrap,
+    )
+    draws = Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws)
+    return _with_gcig(evaluation, sums, sample, draws, trust)
+
+
+def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
+    """Return members of the reference rows if they were given, otherwise of the evaluated rows."""
+    pool = MemberPool(len(sample.groups.names), streams.members)
+    pool.add(sample.rows if sample.reference_rows is None else sample.reference_rows)
+    return pool
 
 
 def _sum_sample(
-    adapted: AdaptedModel, sample: Sample, definition: Definition | None, streams: RandomStreams
-) -> ReasonSums:
+    adapted: AdaptedModel, sample: Sample, definition: Definition, streams: RandomStreams
+) -> tuple[ReasonSums, EncodedRows]:
+    """Explain a checked sample; return the sums, and rows of the sample in random order."""
+    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
+    drawn.add(sample.rows)
     sums = sum_reasons(
         adapted,
         sample.rows,
         sample.baselines,
-        definition or Definition(),
+        definition,
         n_groups=len(sample.groups.names),
         streams=streams,
+        drawn=drawn.rows,
+        compared=sample.compared,
+        pool=_member_pool(sample, streams) if definition.reference == "members" else None,
     )
     if sums.n_explained and not sums.total[..., 1].any():
         warn_caller(
@@ -168,7 +195,7 @@ def _sum_sample(
             "between the rows and the references. Check that the model is not constant.",
             UndefinedMetricWarning,
         )
-    return sums
+    return sums, drawn.rows
 
 
 def sum_reasons(
@@ -179,46 +206,74 @@ def sum_reasons(
     *,
     n_groups: int,
     streams: RandomStreams,
+    drawn: EncodedRows | None = None,
+    compared: tuple[int, ...] | None = None,
+    pool: MemberPool | None = None,
 ) -> ReasonSums:
     """Explain rows against references (2, compared groups, p), and sum their disparities.
 
     All rows are explained, or a random sample of as many as the explainer can afford.
+
+    Parameters
+    ----------
+    drawn : the rows in random order, if they were drawn before.
+    compared : codes of the compared groups; all groups by default.
+    pool : the members that rows are compared with, if the definition asks for members.
     """
     budget = adapted.explainer.budget
-    drawn = draw_sample(budget.rows, streams.sample)
-    drawn.add(rows)
-    explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn.rows[: budget.rows]
-    probe = drawn.rows[: min(budget.probe_rows, len(explained))]
-    comparison = Comparison.prepare(adapted, baselines, definition, probe)
+    if drawn is None:
+        sample = draw_sample(budget.rows, streams.sample)
+        sample.add(rows)
+        drawn = sample.rows
+    compared = tuple(range(baselines.shape[1])) if compared is None else compared
+    explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn[: budget.rows]
+    n_probe = min(budget.probe_rows, len(explained))
+    comparison = Comparison.prepare(adapted, baselines, definition, drawn, n_probe, compared=compared)
+    if pool is not None:
+        explained = drawn[: adapted.explainer.member_budget[0]]
+        comparison = MemberComparison.of(comparison, pool, streams.members)
     sums = ReasonSums(comparison, n_rows=len(explained), n_groups=n_groups, rng=streams.blocks)
     for part in comparison.explain_all(explained):
         sums.add(*part)
     return sums
 
 
-def _with_gcig(evaluation: Evaluation, sums: ReasonSums, sample: Sample, draws: Draws) -> Evaluation:
+def _with_gcig(
+    evaluation: Evaluation, sums: ReasonSums, sample: Sample, draws: Draws, trust: TrustFigures
+) -> Evaluation:
     """Fill in the fields of GCIG."""
     comparison = sums.comparison
     definition = comparison.definition
     of_label = label_means(sums.total.sum(axis=0))
     low, high = percentile_interval(sums.combine(draws.resample(sums.total)))
+    if definition.reference == "members":
+        low, high = trust.gcig_members.low, trust.gcig_members.high
     names = sample.groups.names
     return replace(
         evaluation,
         gcig=sums.gcig,
         gcig_low=low,
         gcig_high=high,
+        gcig_members=trust.gcig_members.value,
+        gcig_members_low=trust.gcig_members.low,
+        gcig_members_high=trust.gcig_members.high,
+        members_noise=trust.members_noise,
         gcig_l2=sums.variant(definition.columns, "l2"),
+        gcig_encoded=sums.variant("encoded", "l1"),
         gcig_raw=sums.variant("raw", "l1"),
         gcig_label0=float(of_label[0]),
         gcig_label1=float(of_label[1]),
         completeness=sums.completeness,
         undefined_rows=sums.undefined_rows,
+        reference_offset=trust.reference_offset,
+        faithfulness=trust.faithfulness,
         effective_columns=sums.effective_columns,
+        attribute_effect=trust.attribute_effect.value,
         compared_groups=tuple(names[g] for g in sample.compared),
         gcig_groups=_named(names, sums.combine(sums.by_group.sum(axis=0))),
         gcig_columns=_named(comparison.columns, sums.combine(sums.by_column.sum(axis=0))),
         definition=comparison.adapted.explainer.describe(definition),
+        undefined=trust.undefined,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gcig.core.disparity import disparity, effective_columns
+from gcig.core.disparity import effective_columns
 from gcig.metrics.intervals import Blocks
 from gcig.metrics.rates import Floats, quotient
 from gcig.metrics.reasons import Comparison, RowReasons
@@ -62,6 +62,7 @@ class ReasonSums:
     total : (blocks, 2, 2) sums of the disparity.
     by_group : (blocks, groups, 2, 2) the same over the rows of each group.
     profile : (2, compared groups, columns) weighted sums of normalised attributions.
+    original_shares : (original columns,) weighted sums of absolute l1-normalised attributions.
     undefined_rows, n_explained : counts of rows.
     clipped : share of the probabilities that were clipped, times rows.
     """
@@ -78,6 +79,8 @@ class ReasonSums:
         self._columns: Floats = np.zeros((m, 2, c))
         self._pairs: Floats = np.zeros((m, 2, compared, compared))
         self._shares: Floats = np.zeros(c)
+        self._noise: Floats = np.zeros((2, 2))
+        self.original_shares: Floats = np.zeros(len(comparison.compared_columns.names))
         self._variants: dict[tuple[str, str], Floats] = {}
         self._jackknife: Floats | None = None
         self._residual = self._difference = self.clipped = 0.0
@@ -103,7 +106,10 @@ class ReasonSums:
             own = (np.ones(len(rows)) if rows.weights is None else rows.weights) * defined
             sums = self._variants.setdefault(variant, np.zeros((2, 2)))
             sums[label] += own @ np.where(defined, values, 0.0), own.sum()
-        self._add_replicates(found, weights, label)
+        self._add_leave_one_out(found, weights, label)
+        self.original_shares += weights @ found.original_shares
+        if found.noise is not None:
+            self._noise[label] += weights @ np.where(found.defined, found.noise, 0.0), weights.sum()
         self.undefined_rows += int(np.count_nonzero(~found.defined))
         self._residual += float(found.reasons.residual.double().sum())
         self._difference += float(found.reasons.values.sum(-1).abs().double().sum())
@@ -118,19 +124,14 @@ class ReasonSums:
             self.by_group[:, group, label] += members[:, own] @ sums[own]
         return members
 
-    def _add_replicates(self, found: RowReasons, weights: Floats, label: int) -> None:
-        """Sum the disparity without each of the independent estimates in turn, for the sampling error."""
-        replicates = found.reasons.replicates
-        if replicates is None:
+    def _add_leave_one_out(self, found: RowReasons, weights: Floats, label: int) -> None:
+        """Sum the disparity without each part of the estimate in turn, for the sampling error."""
+        if found.leave_one_out is None:
             return
-        k = len(replicates)
         if self._jackknife is None:
-            self._jackknife = np.zeros((k, 2, 2))
-        definition, total = self.comparison.definition, replicates.sum(0)
-        for i, own in enumerate(replicates):
-            values = self.comparison.select((total - own) / (k - 1))
-            spread = disparity(values, norm=definition.norm, eps=definition.eps)
-            self._jackknife[i, label] += weights @ torch.nan_to_num(spread).numpy(), weights.sum()
+            self._jackknife = np.zeros((len(found.leave_one_out), 2, 2))
+        self._jackknife[:, label, 0] += np.nan_to_num(found.leave_one_out) @ weights
+        self._jackknife[:, label, 1] += weights.sum()
 
     def combine(self, sums: Floats) -> Floats:
         """Return means by the label weights of the definition, from sums (..., 2, 2)."""
@@ -138,8 +139,8 @@ class ReasonSums:
 
     @property
     def gcig(self) -> float:
-        """GCIG by the definition."""
-        return float(self.combine(self.total.sum(axis=0)))
+        """GCIG by the definition; an estimate below zero, which noise can cause, counts as zero."""
+        return float(np.maximum(self.combine(self.total.sum(axis=0)), 0.0))
 
     @property
     def by_column(self) -> Floats:
@@ -166,6 +167,11 @@ class ReasonSums:
         return float(self.combine(self._variants[columns, norm]))
 
     @property
+    def noise(self) -> float:
+        """Mean distance between two halves of the same group's members; NaN relative to means."""
+        return float(self.combine(self._noise))
+
+    @property
     def completeness(self) -> float:
         """Mean absolute residual of the attributions over the mean absolute score difference."""
         return self._residual / self._difference if self._difference > 0 else math.nan
@@ -179,7 +185,7 @@ class ReasonSums:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of GCIG due to sampled permutations, by the jackknife; NaN if none were sampled."""
+        """Standard error due to sampled permutations or members (jackknife); NaN if none were sampled."""
         if self._jackknife is None:
             return math.nan
         values = self.combine(self._jackknife)

@@ -4,8 +4,9 @@ The path of every measurement of GCIG: encoded rows and references :math:`\to` a
 quantities of each row (`RowReasons`) :math:`\to` sums over batches (`gcig.metrics.reason_sums`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +16,22 @@ from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.disparity import column_disparity, defined_rows, disparity, normalise, sum_blocks
+from gcig.core.disparity import (
+    column_disparity,
+    defined_rows,
+    disparity,
+    normalise,
+)
 from gcig.core.numerics import vector_norm
+from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.rates import Floats, Mask
 from gcig.metrics.sample import EncodedRows, Rows
 
-__all__ = ["Comparison", "Differences", "RowReasons", "compare_attributions"]
+__all__ = ["KINDS", "Comparison", "Differences", "RowReasons", "compare_attributions"]
 
 _BYTES_AT_ONCE = 16 * 2**20
 _ROWS_TO_RESOLVE = 128
+KINDS = ("original", "encoded", "raw")
 
 
 class Differences(NamedTuple):
@@ -82,14 +90,17 @@ class RowReasons:
     Attributes
     ----------
     values : (groups, m, columns) attributions on the columns of the definition.
-    disparity : (m,) disparity by the definition.
+    disparity : (m,) disparity by the definition; relative to members it can be negative by chance.
     defined : (m,) whether the attributions do not vanish.
     contribution : (m, columns) parts of the disparity that add up to it.
     normalised : (groups, m, columns) attributions divided by their norm.
     shares : (m, columns) absolute l1-normalised attributions, averaged over the groups.
+    original_shares : (m, original columns) the same on original columns.
     pairs : (m, groups, groups) distance between two groups.
     variants : (columns, norm) -> disparity and definedness of every row under that variant.
     reasons : the attributions as the explainer returned them.
+    leave_one_out : (parts, m) disparity without each of several independent parts of the estimate in turn.
+    noise : (m,) distance between two halves of the same group's members; zero relative to means.
     """
 
     values: Floats
@@ -98,9 +109,12 @@ class RowReasons:
     contribution: Floats
     normalised: Floats
     shares: Floats
+    original_shares: Floats
     pairs: Floats
     variants: Mapping[tuple[str, str], tuple[Floats, Mask]]
     reasons: Reasons
+    leave_one_out: Floats | None = None
+    noise: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,47 +127,85 @@ class Comparison:
     baselines : (2, groups, p) references of the compared groups; NaN for a cell without any.
     definition : the definition, with nothing left at "auto".
     scale : kind of columns -> median l1 norm of the attributions, against which a norm counts as zero.
+    compared_columns : the columns of each kind.
+    compared : codes of the compared groups.
     """
 
     adapted: AdaptedModel
     baselines: Rows
     definition: Definition
     scale: Mapping[str, float]
+    compared_columns: ComparedColumns
+    compared: tuple[int, ...]
 
     @classmethod
     def prepare(
-        cls, adapted: AdaptedModel, baselines: Rows, definition: Definition, probe: EncodedRows
+        cls,
+        adapted: AdaptedModel,
+        baselines: Rows,
+        definition: Definition,
+        sample: EncodedRows,
+        n_probe: int,
+        *,
+        compared: tuple[int, ...],
     ) -> "Comparison":
-        """Resolve "auto", and what counts as a vanishing attribution, on some rows in random order."""
+        """Resolve "auto", one-hot blocks, and what counts as a vanishing attribution.
+
+        ``sample`` are rows in random order; attributions are computed of the first ``n_probe``.
+        """
+        columns = ComparedColumns.find(adapted, sample, baselines, compared)
         known = np.asarray(np.isfinite(baselines).all(axis=(1, 2)))
+        probe = sample[:n_probe]
         probe = probe[known[probe.labels]]
         explainer, few = adapted.explainer, probe[:_ROWS_TO_RESOLVE]
+        nothing = dict.fromkeys(KINDS, 0.0)
         if not len(few):
-            return cls(adapted, baselines, definition, {"original": 0.0, "raw": 0.0})
+            return cls(adapted, baselines, definition, nothing, columns, compared)
         definition = explainer.resolve(few.inputs, few.labels, baselines, definition)
-        norms: dict[str, list[Tensor]] = {"original": [], "raw": []}
+        found = cls(adapted, baselines, definition, nothing, columns, compared)
+        norms: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
         for label in np.unique(probe.labels).tolist():
             rows = probe.inputs[probe.labels == label]
-            found = explainer.attribute(rows, baselines[label], definition).values.double().cpu()
-            for kind, values in _by_kind(adapted, found).items():
+            _, kinds = found.attribute(rows, baselines[label], KINDS)
+            for kind, values in kinds.items():
                 norms[kind].append(vector_norm(values, "l1").flatten())
         scale = {kind: float(torch.cat(parts).median()) for kind, parts in norms.items()}
-        return cls(adapted, baselines, definition, scale)
+        return replace(found, scale=scale)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of the definition."""
-        original = self.definition.columns == "original"
-        return self.adapted.original_names if original else self.adapted.columns
+        return self.compared_columns.of(self.definition.columns)
 
     @property
     def encodes(self) -> bool:
         """True if encoded and original columns differ."""
-        return not np.array_equal(self.adapted.origin, np.arange(len(self.adapted.original_names)))
+        return self.compared_columns.encodes
+
+    def attribute(
+        self,
+        rows: NDArray[np.floating[Any]],
+        references: Rows,
+        kinds: Iterable[str],
+        advance: Advance | None = None,
+    ) -> tuple[Reasons, dict[str, Tensor]]:
+        """Explain rows of one label against references (sets, p); return values by kind of columns."""
+        columns = self.compared_columns
+        centred = columns.centres and "encoded" in kinds
+        reasons = self.adapted.explainer.attribute(
+            rows, references, self.definition, advance=advance, slopes=centred
+        )
+        values = reasons.values.double().cpu()
+        found = {"original": columns.sum(values), "encoded": values, "raw": values}
+        if centred and reasons.slopes is not None:
+            differences = torch.tensor(rows).double() - torch.tensor(references).double().unsqueeze(1)
+            found["encoded"] = differences * columns.centre(reasons.slopes.double().cpu())
+        return reasons, {kind: found[kind] for kind in kinds}
 
     def select(self, values: Tensor) -> Tensor:
         """Return attributions (..., p) on the columns of the definition, in double precision."""
-        return _by_kind(self.adapted, values.double().cpu())[self.definition.columns]
+        values = values.double().cpu()
+        return self.compared_columns.sum(values) if self.definition.columns == "original" else values
 
     def explain_all(
         self, rows: EncodedRows, advance: Advance | None = None
@@ -161,21 +213,28 @@ class Comparison:
         """Explain rows in chunks of one label; yield rows, reasons (None without references) and label."""
         _, groups, p = self.baselines.shape
         size = int(max(1, _BYTES_AT_ONCE // (8 * groups * max(p, len(self.adapted.columns)))))
+        size = min(size, self.max_chunk)
         for label in range(2):
-            known = bool(np.isfinite(self.baselines[label]).all())
             index = np.flatnonzero(rows.labels == label)
             for start in range(0, len(index), size):
                 part = rows[index[start : start + size]]
+                known = self.has_references(label)
                 yield part, self.explain(part.inputs, label, advance) if known else None, label
+
+    @property
+    def max_chunk(self) -> int:
+        """The largest number of rows that are explained at once."""
+        return sys.maxsize
+
+    def has_references(self, label: int) -> bool:
+        """Return whether every compared group has a reference for the label."""
+        return bool(np.isfinite(self.baselines[label]).all())
 
     def explain(
         self, rows: NDArray[np.floating[Any]], label: int, advance: Advance | None = None
     ) -> RowReasons:
         """Explain encoded rows of one label."""
-        reasons = self.adapted.explainer.attribute(
-            rows, self.baselines[label], self.definition, advance=advance
-        )
-        kinds = _by_kind(self.adapted, reasons.values.double().cpu())
+        reasons, kinds = self.attribute(rows, self.baselines[label], KINDS, advance)
         used = self.definition
         values = kinds[used.columns]
         found = compare_attributions(values, used, self.scale[used.columns])
@@ -187,6 +246,7 @@ class Comparison:
             contribution=found.contributions.numpy(),
             normalised=found.normalised.numpy(),
             shares=normalise(values).abs().mean(0).numpy(),
+            original_shares=normalise(kinds["original"]).abs().mean(0).numpy(),
             pairs=torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").numpy(),
             variants={
                 (kind, norm): (
@@ -196,19 +256,20 @@ class Comparison:
                 for kind, norm in self._variants
             },
             reasons=reasons,
+            leave_one_out=self._without_replicates(reasons.replicates),
         )
+
+    def _without_replicates(self, replicates: Tensor | None) -> Floats | None:
+        """Return the disparity without each of the independent estimates in turn, if there are any."""
+        if replicates is None:
+            return None
+        k, total, used = len(replicates), replicates.sum(0), self.definition
+        parts = (self.select((total - own) / (k - 1)) for own in replicates)
+        return np.stack([disparity(part, norm=used.norm, eps=used.eps).numpy() for part in parts])
 
     @property
     def _variants(self) -> set[tuple[str, str]]:
-        """The variants that are recorded: another norm, other columns, and the paper's columns and norm."""
+        """The variants that are recorded: another norm, other columns, and l1 on encoded and raw columns."""
         used = self.definition
-        other = "raw" if used.columns == "original" else "original"
-        return {(used.columns, "l1"), (used.columns, "l2"), (other, used.norm), ("raw", "l1")}
-
-
-def _by_kind(adapted: AdaptedModel, values: Tensor) -> dict[str, Tensor]:
-    """Return attributions on the original and on the encoded columns."""
-    n_columns = len(adapted.original_names)
-    if np.array_equal(adapted.origin, np.arange(n_columns)):
-        return {"original": values, "raw": values}
-    return {"original": sum_blocks(values, torch.tensor(adapted.origin), n_columns), "raw": values}
+        norms = {(used.columns, "l1"), (used.columns, "l2"), ("encoded", "l1"), ("raw", "l1")}
+        return norms | {(kind, used.norm) for kind in KINDS}

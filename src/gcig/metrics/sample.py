@@ -63,6 +63,7 @@ class RandomStreams(NamedTuple):
     draws: np.random.Generator
     outcome: np.random.Generator
     shuffles: np.random.Generator
+    members: np.random.Generator
 
     @classmethod
     def spawn(cls, random_state: int | np.random.Generator | None) -> "RandomStreams":
@@ -92,10 +93,10 @@ class Reservoir:
         self._rows: EncodedRows | None = None
         self.n_seen = 0
 
-    def add(self, offered: EncodedRows) -> None:
-        """Offer the rows of a batch."""
+    def add(self, offered: EncodedRows, keys: Floats | None = None) -> None:
+        """Offer the rows of a batch; random keys may be given."""
         self.n_seen += len(offered)
-        keys = self.rng.random(len(offered))
+        keys = self.rng.random(len(offered)) if keys is None else keys
         if len(offered) > self.size:
             few = np.argpartition(keys, self.size - 1)[: self.size]
             keys, offered = keys[few], offered[few]
@@ -140,6 +141,7 @@ class Sample:
     rows : the encoded rows.
     baselines : (2, compared groups, p) references; NaN for a cell without any.
     compared : positions of the compared groups in ``groups.names``.
+    reference_rows : the rows that the references were estimated from, if they were given.
     """
 
     labels: Labels
@@ -147,6 +149,7 @@ class Sample:
     rows: EncodedRows
     baselines: Rows
     compared: tuple[int, ...]
+    reference_rows: EncodedRows | None = None
 
     @classmethod
     def check(
@@ -162,9 +165,10 @@ class Sample:
         """Check all inputs once; the references come from ``reference``, the model or the rows themselves."""
         inputs = adapted.encode(X, sensitive_features)
         labels = check_sample_labels(y, len(inputs), adapted.classes)
-        sums, names, own = None, None, None
+        sums, names, own, given = None, None, None, None
         if reference is not None:
-            sums, names = _reference_sums(adapted, reference, labels.classes)
+            given, names = _reference_rows(adapted, reference, labels.classes)
+            sums = sum_cells(given.inputs, given.labels, given.groups, len(names))
         elif adapted.baselines is not None:
             own, names = adapted.baselines, adapted.groups
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
@@ -174,7 +178,7 @@ class Sample:
         baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         weights = check_sample_weight(sample_weight, len(inputs))
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
-        sample = cls(labels, groups, rows, baselines, compared)
+        sample = cls(labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
         return sample
 
@@ -268,12 +272,13 @@ def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None)
         return Labels(codes, (known[0], known[1]))
 
 
-def _reference_sums(
+def _reference_rows(
     adapted: AdaptedModel, reference: Reference, classes: tuple[Any, Any]
-) -> tuple[CellSums, tuple[str, ...]]:
-    """Return the cell sums of the reference rows, and the names of their groups."""
+) -> tuple[EncodedRows, tuple[str, ...]]:
+    """Return the reference rows, and the names of their groups."""
     X, y, sensitive_features = reference
     inputs = adapted.encode(X, sensitive_features)
     labels = check_sample_labels(y, len(inputs), np.asarray(classes))
     groups = check_groups(sensitive_features, n_rows=len(inputs))
-    return sum_cells(inputs, labels.codes, groups.codes, len(groups.names)), groups.names
+    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), None)
+    return rows, groups.names
