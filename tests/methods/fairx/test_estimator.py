@@ -531,6 +531,14 @@ def test_the_plain_network_is_named_beside_a_collapsed_one(monkeypatch):
         assert fitted(lambda_ig=2.0).collapsed_
 
 
+@pytest.mark.parametrize("references", ["mean", "members"])
+def test_the_weight_is_named_whatever_the_references(monkeypatch, references):
+    constant = Verdict(auc=0.5, share=1.0, rarest=0.4)
+    monkeypatch.setattr("gcig.methods.fairx.estimator.inspect_predictions", lambda *_, **__: constant)
+    with pytest.warns(CollapseWarning, match="lambda_ig=2 is too high"):
+        fitted(lambda_ig=2.0, references=references, max_epochs=2)
+
+
 def test_data_without_signal_are_not_blamed_on_a_weight():
     noise = LOANS.y.sample(frac=1, random_state=3).reset_index(drop=True)
     with pytest.warns(CollapseWarning, match="the columns say little about y"):

@@ -12,6 +12,7 @@ from gcig.methods.fairx.guards import (
     columns_changed,
     heaviest_term,
     inspect_predictions,
+    warn_of_attribute,
     warn_of_bound,
     warn_of_collapse,
     warn_of_columns,
@@ -131,18 +132,21 @@ REASONS = {"reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.0
     ],
 )
 def test_reasons_that_cannot_be_trusted_give_a_warning(name, value, message):
+    trained = REASONS | {name: value}
     with pytest.warns(ReasonsWarning, match=message) as caught:
-        warn_of_reasons(REASONS, REASONS | {name: value}, n_rows=1000, n_columns=20)
+        _ = warn_of_reasons(REASONS, trained, 20), warn_of_attribute(REASONS, trained, 1000)
     assert len(caught) == 1
     assert caught[0].filename == __file__
 
 
 def test_small_changes_of_reasons_give_no_warning():
     small = {"reference_offset": 0.24, "faithfulness": 0.76, "attribute_effect": 0.054}
-    warn_of_reasons(REASONS, small, n_rows=1000, n_columns=20)
-    warn_of_reasons(REASONS, dict.fromkeys(REASONS, math.nan), n_rows=1000, n_columns=20)
-    chance = REASONS | {"attribute_effect": 0.06, "faithfulness": 0.7}
-    warn_of_reasons(REASONS, chance, n_rows=100, n_columns=5)  # one row of a hundred, two swapped ranks
+    warn_of_reasons(REASONS, small, n_columns=20)
+    warn_of_attribute(REASONS, small, n_rows=1000)
+    warn_of_reasons(REASONS, dict.fromkeys(REASONS, math.nan), n_columns=20)
+    warn_of_attribute(REASONS, dict.fromkeys(REASONS, math.nan), n_rows=1000)
+    warn_of_reasons(REASONS, REASONS | {"faithfulness": 0.7}, n_columns=5)  # two swapped ranks
+    warn_of_attribute(REASONS, REASONS | {"attribute_effect": 0.06}, n_rows=100)  # one row
 
 
 def test_warnings_point_to_the_caller():

@@ -28,6 +28,7 @@ from gcig.methods.fairx.guards import (
     columns_changed,
     heaviest_term,
     inspect_predictions,
+    warn_of_attribute,
     warn_of_bound,
     warn_of_collapse,
     warn_of_columns,
@@ -375,13 +376,11 @@ class FairXClassifier(NetworkClassifier):
         self.validation_ = measure(network, held_out, scores)
         cut = decision_cut(scores, held_out.rows.labels, settings)
         self._guard(inspect_predictions(scores, held_out.rows.labels, cut=cut), trained)
-        if settings.explains and self.plain_ and not self.collapsed_:
-            warn_of_reasons(
-                self.plain_,
-                self.validation_,
-                n_rows=len(held_out.explained),
-                n_columns=int(held_out.origin.max()) + 1,
-            )
+        if self.plain_ and not self.collapsed_:
+            n_rows, n_columns = len(held_out.explained), int(held_out.origin.max()) + 1
+            if settings.explains:
+                warn_of_reasons(self.plain_, self.validation_, n_columns)
+            warn_of_attribute(self.plain_, self.validation_, n_rows)
         return trained.outcome
 
     def _check_gap_can_be_measured(self, data: TrainingData) -> None:
@@ -435,15 +434,21 @@ class FairXClassifier(NetworkClassifier):
 
     def _weights_used(self, trained: TrainedNetwork) -> dict[str, tuple[str, float]]:
         """Return per term the parameter as the user gave it, and the weight; for a bound, the one reached."""
-        weights = {
-            "gcig": ("lambda_ig", self.lambda_ig, "max_gcig", self.max_gcig),
-            "outcome": ("lambda_fair", self.lambda_fair, "max_eo_gap", self.max_eo_gap),
-        }
+        reasons, outcome = self.lambda_ig, self.lambda_fair
+        if self.max_gcig is not None:
+            reasons = trained.weights["gcig"]
+        if self.max_eo_gap is not None:
+            outcome = trained.weights["outcome"]
+        by_members = self.references == "members" and self.strategy != "paper"
         return {
-            term: (f"{name}={weight:g}", weight)
-            if bound is None
-            else (f"{limit}={bound:g}", trained.weights[term])
-            for term, (name, weight, limit, bound) in weights.items()
+            "gcig_members" if by_members else "gcig": (
+                f"lambda_ig={reasons:g}" if self.max_gcig is None else f"max_gcig={self.max_gcig:g}",
+                reasons,
+            ),
+            "outcome": (
+                f"lambda_fair={outcome:g}" if self.max_eo_gap is None else f"max_eo_gap={self.max_eo_gap:g}",
+                outcome,
+            ),
         }
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "columns_changed",
     "heaviest_term",
     "inspect_predictions",
+    "warn_of_attribute",
     "warn_of_bound",
     "warn_of_collapse",
     "warn_of_columns",
@@ -74,10 +75,9 @@ class ReasonsWarning(UserWarning):
     Examples
     --------
     >>> import warnings
-    >>> plain = {"reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_of_reasons(plain, {**plain, "attribute_effect": 0.13}, n_rows=1000, n_columns=9)
+    ...     warn_of_attribute({"attribute_effect": 0.05}, {"attribute_effect": 0.13}, n_rows=1000)
     >>> [str(each.message)[:62] for each in caught if each.category is ReasonsWarning]
     ['decisions depend more on the protected attribute than those of']
     """
@@ -211,42 +211,47 @@ def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
     )
 
 
-def warn_of_reasons(
-    plain: Mapping[str, float], trained: Mapping[str, float], *, n_rows: int, n_columns: int
-) -> None:
-    """Warn if a low GCIG comes at the expense of what makes it meaningful.
+def warn_of_reasons(plain: Mapping[str, float], trained: Mapping[str, float], n_columns: int) -> None:
+    """Warn if GCIG no longer describes the reasons of the trained network as well as those of the teacher.
 
     Parameters
     ----------
     plain, trained : mapping
         Measurements of the teacher and of the trained network.
-    n_rows, n_columns : int
-        The rows of the measurement, since one or two decisions may change by chance, and the original
-        columns, since a rank correlation of few columns moves in large steps.
+    n_columns : int
+        The original columns: a rank correlation of few columns moves in large steps.
     """
-
-    def pair(name: str, form: str) -> str:
-        return f"{plain[name]:{form}} before, {trained[name]:{form}} now"
-
     if trained["reference_offset"] - plain["reference_offset"] > OFFSET_TOLERANCE:
         warn_caller(
             "the mean of a (label, group) cell is no longer typical of its members (distance of their logits "
-            f"in standard deviations: {pair('reference_offset', '.2f')}). Part of the low GCIG comes from "
-            "that. Set references='both' or 'members', or lower lambda_ig.",
+            f"in standard deviations: {_pair(plain, trained, 'reference_offset', '.2f')}). Part of the low "
+            "GCIG comes from that. Set references='both' or 'members', or lower lambda_ig.",
             ReasonsWarning,
         )
     lost = plain["faithfulness"] - trained["faithfulness"]
     if lost > max(FAITHFULNESS_TOLERANCE, 1 / max(1, n_columns - 1)):
         warn_caller(
             "explanations agree less with the columns that the model depends on (rank correlation with "
-            f"permutation importance: {pair('faithfulness', '.2f')}), so GCIG says less about its reasons. "
-            "Set references='both' or 'members', or lower lambda_ig.",
+            f"permutation importance: {_pair(plain, trained, 'faithfulness', '.2f')}), so GCIG says less "
+            "about its reasons. Set references='both' or 'members', or lower lambda_ig.",
             ReasonsWarning,
         )
+
+
+def warn_of_attribute(plain: Mapping[str, float], trained: Mapping[str, float], n_rows: int) -> None:
+    """Warn if decisions depend more on the protected attribute than those of the teacher.
+
+    One or two of `n_rows` decisions may change by chance.
+    """
     if trained["attribute_effect"] - plain["attribute_effect"] > max(EFFECT_TOLERANCE, 2 / n_rows):
         warn_caller(
             "decisions depend more on the protected attribute than those of the network without fairness "
-            f"terms (share that changes with it: {pair('attribute_effect', '.1%')}). Part of the fairness "
-            "comes from treating the groups differently. Drop the attribute's columns, or lower the weights.",
+            f"terms (share that changes with it: {_pair(plain, trained, 'attribute_effect', '.1%')}). Part "
+            "of the fairness comes from treating the groups differently. Drop the attribute's columns, or "
+            "lower the weights.",
             ReasonsWarning,
         )
+
+
+def _pair(plain: Mapping[str, float], trained: Mapping[str, float], name: str, form: str) -> str:
+    return f"{plain[name]:{form}} before, {trained[name]:{form}} now"
