@@ -51,7 +51,7 @@ methods: $(READY) ## measure all methods on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
 
 publish: $(READY) ## publish a finished `gcig reproduce --out run/` as results/paper and docs/reproduction.rst
-	$(BIN)/python -m gcig.experiments.publishing run/ results/paper docs/reproduction.rst
+	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst
 
 wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation

@@ -14,7 +14,7 @@ _HOME = {
     "BoundWarning": "gcig.methods.fairx.guards",
     "CheckResult": "gcig.auditing.result",
     "CollapseWarning": "gcig.methods.fairx.guards",
-    "ComparisonResult": "gcig.benchmark.comparison_result",
+    "ComparisonResult": "gcig.benchmark.comparison",
     "Dataset": "gcig.data.datasets.dataset",
     "DatasetSpec": "gcig.data.datasets.spec",
     "Definition": "gcig.core.definition",
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from gcig.auditing.result import AuditResult as AuditResult
     from gcig.auditing.result import CheckResult as CheckResult
     from gcig.auditing.table_audit import audit as audit
+    from gcig.benchmark.comparison import ComparisonResult as ComparisonResult
     from gcig.benchmark.comparison import compare as compare
-    from gcig.benchmark.comparison_result import ComparisonResult as ComparisonResult
     from gcig.core.definition import Definition as Definition
     from gcig.core.references import GroupBaselines as GroupBaselines
     from gcig.data.datasets.dataset import Dataset as Dataset

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from gcig.benchmark.execution import failed_result
-from gcig.benchmark.manifest import Manifest, provenance
 from gcig.benchmark.results import (
     RESULT_COLUMNS,
     csv_text,
@@ -17,6 +16,7 @@ from gcig.benchmark.results import (
     write_results,
 )
 from gcig.benchmark.runner import run_trials
+from gcig.benchmark.store import Manifest, provenance
 from gcig.metrics.predictions import evaluate_predictions
 from support.small_runs import small_table, small_trials
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.benchmark import manifest
+from gcig.benchmark import store as store_module
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.run_files import RunError, RunWarning, read_bounded, write_file
 from gcig.benchmark.store import RunStore, pack_columns, unpack_columns
@@ -93,16 +93,18 @@ def test_another_configuration_is_refused_with_what_changed(tmp_path):
 
 def test_other_code_is_refused_with_the_part_that_changed(tmp_path, monkeypatch):
     small_store(tmp_path)
-    hashed = manifest._hash_sources
+    hashed = store_module._hash_sources
     changed = {"core": "other"}
-    monkeypatch.setattr(manifest, "_hash_sources", lambda root, name: changed.get(name) or hashed(root, name))
+    monkeypatch.setattr(
+        store_module, "_hash_sources", lambda root, name: changed.get(name) or hashed(root, name)
+    )
     with pytest.raises(RunError, match=re.escape("code (core)")):
         small_store(tmp_path)
 
 
 def test_other_versions_are_a_warning(tmp_path, monkeypatch):
     small_store(tmp_path)
-    monkeypatch.setattr(manifest, "version", lambda name: "99" if name == "torch" else "1")
+    monkeypatch.setattr(store_module, "version", lambda name: "99" if name == "torch" else "1")
     with pytest.warns(RunWarning, match=r'version \(torch, ".*" before and "99" now\)'):
         small_store(tmp_path)
 
@@ -110,15 +112,15 @@ def test_other_versions_are_a_warning(tmp_path, monkeypatch):
 def test_the_fingerprint_follows_the_sources(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "a.py").write_text("x = 1\n")
-    before = manifest._hash_sources(tmp_path, "core")
+    before = store_module._hash_sources(tmp_path, "core")
     (tmp_path / "core" / "a.py").write_bytes(b"x = 1\r\n")
-    assert manifest._hash_sources(tmp_path, "core") == before  # line ends are no change
+    assert store_module._hash_sources(tmp_path, "core") == before  # line ends are no change
     (tmp_path / "core" / "a.py").write_text("x = 2\n")
-    assert manifest._hash_sources(tmp_path, "core") != before
+    assert store_module._hash_sources(tmp_path, "core") != before
 
 
 def test_fingerprints_cover_every_part_without_locations():
-    parts = manifest.code_fingerprints(["fairx"])
+    parts = store_module.code_fingerprints(["fairx"])
     assert {"core", "methods", "training", "benchmark/execution"} <= set(parts)
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in parts.values())
 

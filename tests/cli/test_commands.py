@@ -54,7 +54,7 @@ def test_completion_prints_a_script(shell, kind):
 
 
 def test_names_are_completed():
-    from gcig.cli.types import DATASET, METHOD
+    from gcig.cli.options import DATASET, METHOD
 
     context, option = click.Context(group), click.Option(["--x"])
     assert [item.value for item in METHOD.shell_complete(context, option, "f")] == [

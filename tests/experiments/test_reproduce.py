@@ -12,12 +12,12 @@ import pytest
 import gcig
 from gcig._validation import InputError
 from gcig.benchmark.run_files import RunError
-from gcig.data.datasets.dataset import ProtectedAttribute
+from gcig.data.datasets.spec import ProtectedAttribute
 from gcig.experiments import (
     ablation,
     comparison,
-    cost,
     design_choices,
+    measurements,
     pareto,
     rendering,
     sensitivity,
@@ -25,7 +25,7 @@ from gcig.experiments import (
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
 from gcig.experiments.figures import draw
-from gcig.experiments.publishing import publish, restructured_text, write_documentation
+from gcig.experiments.rendering import publish, restructured_text, write_documentation
 from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.request import Request
 
@@ -69,7 +69,9 @@ def patched():
         patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"definition": {"norm": "l2"}}}})
         patch.setattr(pareto, "GRIDS", {name: grid[:2] for name, grid in pareto.GRIDS.items()})
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
-        patch.setattr(cost, "measure", lambda: [{**row, "rule": rule} for rule in cost.RULES])
+        patch.setattr(
+            measurements, "measure_cost", lambda: [{**row, "rule": rule} for rule in measurements.RULES]
+        )
         # Drawing takes longer than all fits together, and one figure suffices to test it.
         patch.setattr(rendering, "draw", draw_one)
         yield patch

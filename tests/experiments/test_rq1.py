@@ -3,8 +3,8 @@ import math
 import pandas as pd
 import pytest
 
-from gcig.experiments import comparison, significance
-from gcig.experiments.summary import finished, means, ordered, spread
+from gcig.experiments import comparison
+from gcig.experiments.settings import finished, means, ordered, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
 from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
@@ -93,7 +93,7 @@ def test_collapsed_and_missing_folds_are_reported():
 def test_an_unfinished_run_has_tables():
     empty = frame_of([])
     made = comparison.tables(empty, **SHOWN, expected=5)
-    made |= significance.tables(empty, **SHOWN, n_folds=5)
+    made |= comparison.significance_tables(empty, **SHOWN, n_folds=5)
     for table in made.values():
         assert to_markdown(table)
         assert to_csv(table)
@@ -118,7 +118,9 @@ def test_wins_are_counted_on_unrounded_means():
     rows = [fold_row(d, m, 0) for d in ("german", "bank") for m in ("dir", "fairx")]
     frame = frame_of(rows)
     frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig_raw"] -= 1e-6
-    made = significance.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2)
+    made = comparison.significance_tables(
+        frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2
+    )
     by = {(row[0], row[1]): row for row in made["wins"].rows}
     assert by["GCIG (raw)", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
     assert by["GCIG (raw)", "FairX"][2] == "1 / 0 / 2"
@@ -143,7 +145,7 @@ def test_the_figure_has_one_panel_per_dataset_and_outlines_for_the_paper(frame):
 
 
 def test_ranks_and_tests_state_their_limits(frame):
-    made = significance.tables(frame, **SHOWN, n_folds=5)
+    made = comparison.significance_tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
     assert ranks[0] == "GCIG (raw)"
     assert entry_text(ranks[-1]) == "1.00"
@@ -156,11 +158,11 @@ def test_ranks_and_tests_state_their_limits(frame):
 
 def test_differences_are_paired_by_fold(frame):
     shuffled = frame.sample(frac=1, random_state=1)
-    expected = significance.paired_differences(frame, "german", "dir", "gcig_raw")
-    found = significance.paired_differences(shuffled, "german", "dir", "gcig_raw")
+    expected = comparison.paired_differences(frame, "german", "dir", "gcig_raw")
+    found = comparison.paired_differences(shuffled, "german", "dir", "gcig_raw")
     assert found.tolist() == expected.tolist()
     lacking = frame[~((frame["method"] == "dir") & (frame["fold"] == 3))]
-    assert len(significance.paired_differences(lacking, "german", "dir", "gcig_raw")) == 4
+    assert len(comparison.paired_differences(lacking, "german", "dir", "gcig_raw")) == 4
 
 
 def test_summary_keeps_the_order_asked_for(frame):

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.experiments import ablation, cost, design_choices, pareto, sensitivity
+from gcig.experiments import ablation, design_choices, measurements, pareto, sensitivity
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
@@ -148,21 +148,21 @@ def test_references_are_compared_as_ratios():
 def test_cost_is_shown_with_the_papers_statements():
     measured = [
         {"rule": rule, "groups": n, "ratio": 2.0 * n, "low": 1.0, "high": 20.0, "rounds": 3}
-        for rule in cost.RULES
-        for n in cost.GROUPS
+        for rule in measurements.RULES
+        for n in measurements.GROUPS
     ]
-    rows = cost.tables(measured)["cost"].rows
+    rows = measurements.cost_tables(measured)["cost"].rows
     assert [row[4:] for row in rows] == [("8", "1"), ("16", "1"), ("-", "-"), ("-", "-")]
     assert entry_text(rows[0][1]) == "4.0 (1.0 to 20.0)"
     assert rows[0][3] == pytest.approx(3.5)
-    assert cost.tables([]) == {}
+    assert measurements.cost_tables([]) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::gcig.CollapseWarning")  # one epoch is enough to time, not to learn
 def test_cost_is_measured_as_ratios():
-    found = cost.measure(dataset="german", n_rows=200, epochs=1, rounds=1)
-    assert len(found) == len(cost.RULES) * len(cost.GROUPS)
+    found = measurements.measure_cost(dataset="german", n_rows=200, epochs=1, rounds=1)
+    assert len(found) == len(measurements.RULES) * len(measurements.GROUPS)
     assert all(row["low"] <= row["ratio"] <= row["high"] and row["ratio"] > 0 for row in found)
 
 

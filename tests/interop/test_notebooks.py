@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import gcig
 from gcig.auditing import audit
-from gcig.benchmark.comparison import compare
-from gcig.benchmark.comparison_result import ComparisonResult
+from gcig.benchmark.comparison import ComparisonResult, compare
 from tables import QUICK_CREDIT
 
 COLUMN, GROUP = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)> & more'

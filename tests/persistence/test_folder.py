@@ -27,7 +27,7 @@ from gcig.persistence import (
     save_folder,
 )
 from gcig.persistence import folder as folders
-from gcig.persistence.manifest import MAX_BYTES
+from gcig.persistence.folder import MAX_BYTES
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
 TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}

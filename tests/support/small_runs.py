@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial, fold_trials
+from gcig.benchmark.trials import Table, Trial, fold_trials
 from gcig.methods.registry import METHODS, Method
 from gcig.methods.unconstrained import UnconstrainedClassifier
 

@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from gcig._validation import InputError
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial
+from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 

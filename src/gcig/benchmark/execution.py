@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial
+from gcig.benchmark.trials import Table, Trial
 from gcig.core.definition import Definition
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
 from gcig.methods.registry import METHODS

@@ -11,8 +11,7 @@ from gcig.benchmark.backends import Backend, LocalBackend, WorkerDeath
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial, select_shard
+from gcig.benchmark.trials import Table, Trial, select_shard
 from gcig.records import FoldResult
 
 __all__ = ["run_trials"]

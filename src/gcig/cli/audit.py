@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.files import check_writable
-from gcig.cli.frame import Command, ExitCode, say, wrap_for_terminal
+from gcig.cli.frame import Command, ExitCode, check_writable, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
+    FloatRange,
+    IntRange,
     config_option,
     file_argument,
     json_option,
@@ -20,10 +21,10 @@ from gcig.cli.options import (
     min_cell_option,
     quiet_option,
     seed_option,
+    split_names,
     table_options,
     target_options,
 )
-from gcig.cli.types import FloatRange, IntRange, split_names
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult

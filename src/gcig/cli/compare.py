@@ -26,7 +26,7 @@ from gcig.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gcig.benchmark.comparison_result import ComparisonResult
+    from gcig.benchmark.comparison import ComparisonResult
     from gcig.records import FoldResult
 
 __all__ = ["compare", "comparison_document", "comparison_table", "describe_failures", "write_page"]
@@ -84,7 +84,7 @@ def compare(
     """
     from gcig._files import hash_file
     from gcig.benchmark.comparison import compare_tables
-    from gcig.benchmark.table import Table
+    from gcig.benchmark.trials import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
 
     table = read_labelled(file, **options)

@@ -7,8 +7,7 @@ import json
 import click
 
 from gcig.cli.frame import Command, format_table
-from gcig.cli.options import json_option
-from gcig.cli.types import DATASET
+from gcig.cli.options import DATASET, json_option
 
 __all__ = ["datasets"]
 

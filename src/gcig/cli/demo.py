@@ -9,8 +9,17 @@ import click
 
 from gcig.cli.compare import comparison_document, comparison_table, describe_failures, write_page
 from gcig.cli.frame import Command, say
-from gcig.cli.options import PATH, jobs_option, json_option, quiet_option, seed_option
-from gcig.cli.types import DATASET, METHOD, IntRange, parse_names
+from gcig.cli.options import (
+    DATASET,
+    METHOD,
+    PATH,
+    IntRange,
+    jobs_option,
+    json_option,
+    parse_names,
+    quiet_option,
+    seed_option,
+)
 
 __all__ = ["demo"]
 
@@ -62,8 +71,8 @@ def demo(
     Takes less than two minutes on two cores.
     """
     from gcig.benchmark.comparison import compare_tables
-    from gcig.benchmark.table import Table
-    from gcig.data.datasets.card import format_groups
+    from gcig.benchmark.trials import Table
+    from gcig.data.datasets.dataset import format_groups
     from gcig.data.datasets.registry import load_dataset
     from gcig.methods.registry import METHODS
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ __all__ = [
     "ExitCode",
     "Settings",
     "Shell",
+    "check_writable",
     "describe",
     "did_you_mean",
     "format_table",
@@ -61,6 +63,16 @@ def say(text: str = "") -> None:
         bars.tqdm.write(text, file=sys.stderr)  # above the bar that is being drawn
     else:
         click.echo(text, err=True)
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise an error if no file could be written to the path, before hours are spent on its content."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise click.ClickException(f"{path} is a folder: name a file.")
+    if not path.parent.is_dir():
+        raise click.ClickException(f"{path}: there is no folder {path.parent}. Create it first.")
 
 
 def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There are") -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli.frame import did_you_mean, format_table
-from gcig.cli.types import split_names
+from gcig.cli.options import split_names
 from gcig.records.formatting import counted
 
 if TYPE_CHECKING:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.files import open_writer, standard_input_as_file
-from gcig.cli.frame import Command, did_you_mean, say
-from gcig.cli.options import PATH, file_argument, json_option, quiet_option, table_options
-from gcig.cli.types import IntRange
+from gcig.cli.frame import Command, check_writable, did_you_mean, say
+from gcig.cli.options import PATH, IntRange, file_argument, json_option, quiet_option, table_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
+_PARQUET = (".parquet", ".pq")
 _RESULTS = ("probability", "decision")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
@@ -267,3 +267,78 @@ def _summary(
         "positive": classes[1],
         "decisions": {name: decisions.get(name, 0) for name in classes},
     }
+
+
+@contextmanager
+def standard_input_as_file() -> Iterator[Path]:
+    """Copy standard input to a temporary file, which can be read more than once."""
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="gcig-") as folder:
+        path = Path(folder, "standard input")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
+@contextmanager
+def open_writer(out: Path | None) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Yield a function that appends rows to a file, or to standard output as CSV.
+
+    The file appears complete or not at all.
+    """
+    from gcig._files import atomic_path
+
+    if out is None:
+        yield _csv_writer(sys.stdout)
+        return
+    if out.suffix not in (".csv", *_PARQUET):
+        raise click.ClickException(
+            f"--out {out}: the format follows from the name, which must end in .csv or .parquet."
+        )
+    check_writable(out)
+    with atomic_path(out) as temporary:
+        if out.suffix in _PARQUET:
+            with _parquet_writer(temporary) as write:
+                yield write
+        else:
+            with open(temporary, "w", encoding="utf-8", newline="") as file:
+                yield _csv_writer(file)
+
+
+def _csv_writer(file: IO[str]) -> Callable[[pd.DataFrame], None]:
+    header = True
+
+    def write(part: pd.DataFrame) -> None:
+        nonlocal header
+        shown = part.assign(probability=[f"{value:.6f}" for value in part["probability"]])
+        shown.to_csv(file, index=False, header=header, lineterminator="\n")
+        header = False
+
+    return write
+
+
+@contextmanager
+def _parquet_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise click.ClickException(
+            "Parquet files need pyarrow: pip install 'gcig[big]', or name a .csv file."
+        ) from None
+    writer: Any = None
+
+    def write(part: pd.DataFrame) -> None:
+        nonlocal writer
+        table = pa.Table.from_pandas(part, preserve_index=False)
+        if writer is None:
+            writer = pq.ParquetWriter(path, table.schema)
+        writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()

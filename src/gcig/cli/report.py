@@ -100,7 +100,7 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 def _draw_run(folder: Path, out: Path | None) -> _Drawn:
     """Redraw the page and the tables of a comparison or of a reproduction."""
-    from gcig.benchmark.comparison_result import ComparisonResult
+    from gcig.benchmark.comparison import ComparisonResult
     from gcig.benchmark.store import RunStore
     from gcig.cli.compare import comparison_document, write_page
     from gcig.cli.reproduce import reproduction_document

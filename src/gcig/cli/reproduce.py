@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from gcig.cli.frame import Command
-from gcig.cli.options import PATH, json_option, quiet_option, run_options, shard_option
-from gcig.cli.types import DATASET, parse_names
+from gcig.cli.options import DATASET, PATH, json_option, parse_names, quiet_option, run_options, shard_option
 
 __all__ = ["reproduce", "reproduction_document"]
 

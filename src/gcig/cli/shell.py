@@ -1,4 +1,4 @@
-"""The shell: the group of all commands, in the order in which its help lists them, and its entry point."""
+"""The shell: the group of all commands in the order of its help, its entry point, and `gcig completion`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,34 @@ import click
 from gcig._version import __version__
 from gcig.cli.audit import audit
 from gcig.cli.compare import compare
-from gcig.cli.completion import completion
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
-from gcig.cli.frame import ExitCode, Settings, Shell, describe, say, warnings_in_one_line
+from gcig.cli.frame import Command, ExitCode, Settings, Shell, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
 from gcig.cli.train import train
 
-__all__ = ["main", "shell"]
+__all__ = ["completion", "main", "shell"]
+
+
+@click.command(
+    cls=Command,
+    short_help="Print the script for tab completion.",
+    example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
+    'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
+    "gcig completion fish > ~/.config/fish/completions/gcig.fish",
+)
+@click.argument("kind", metavar="[bash|zsh|fish]", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, kind: str) -> None:
+    """Print the script that completes commands, options and names with the tab key."""
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(kind)
+    assert script is not None  # click supports these three
+    click.echo(script(ctx.find_root().command, {}, "gcig", "_GCIG_COMPLETE").source())
+
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

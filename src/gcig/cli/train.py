@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.files import check_writable
-from gcig.cli.frame import Command, ExitCode, say
+from gcig.cli.frame import Command, ExitCode, check_writable, say
 from gcig.cli.options import (
+    METHOD,
     PATH,
+    THRESHOLD,
+    FloatRange,
+    IntRange,
     config_option,
     file_argument,
     json_option,
@@ -25,7 +28,6 @@ from gcig.cli.options import (
     table_options,
     target_options,
 )
-from gcig.cli.types import METHOD, THRESHOLD, FloatRange, IntRange
 
 if TYPE_CHECKING:
     import numpy as np

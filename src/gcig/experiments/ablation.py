@@ -7,8 +7,16 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.paper import paper, printed
-from gcig.experiments.settings import Chosen, Setting, select_setting
-from gcig.experiments.summary import COLLAPSED_NOTE, DEFINITION_NOTE, LABELS, finished, spreads
+from gcig.experiments.settings import (
+    COLLAPSED_NOTE,
+    DEFINITION_NOTE,
+    LABELS,
+    Chosen,
+    Setting,
+    finished,
+    select_setting,
+    spreads,
+)
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 

@@ -3,24 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gcig.benchmark.selection import RULE
 from gcig.benchmark.trials import COMMON
+from gcig.benchmark.tuning import RULE
 from gcig.experiments import (
     ablation,
     checks,
     comparison,
     correlation,
-    cost,
-    datasets,
     design_choices,
+    measurements,
     pareto,
     sensitivity,
-    significance,
 )
 from gcig.experiments.collection import Collected
 from gcig.experiments.figures import Figure
 from gcig.experiments.paper import contradictions, paper
-from gcig.experiments.summary import finished, spread
+from gcig.experiments.settings import finished, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import Table
 
@@ -97,15 +95,15 @@ def _describe(parameters: Mapping[str, object]) -> str:
 
 
 def _datasets(found: Collected) -> Chapter:
-    sizes = [datasets.DatasetSize(**row) for row in found.measured.get("datasets", [])]
-    return Chapter("Datasets", (), datasets.tables(sizes) if sizes else {})
+    sizes = [measurements.DatasetSize(**row) for row in found.measured.get("datasets", [])]
+    return Chapter("Datasets", (), measurements.size_tables(sizes) if sizes else {})
 
 
 def _comparison(found: Collected) -> Chapter:
     request, frame = found.request, found.frames["comparison"]
     shown = {"datasets": request.datasets, "methods": request.methods}
     made = comparison.tables(frame, **shown, expected=request.expected, pooled=found.pooled)
-    made |= significance.tables(frame, **shown, n_folds=request.n_folds)
+    made |= comparison.significance_tables(frame, **shown, n_folds=request.n_folds)
     text = (
         "Does FairX make a model's reasons depend less on the group, and at what cost? Every number of the "
         "paper's main table is shown below ours.",
@@ -158,7 +156,7 @@ def _long_experiments(found: Collected) -> list[Chapter]:
                 **design_choices.reference_tables(found.measured.get("references", [])),
             },
         ),
-        Chapter("Cost", (), cost.tables(found.measured.get("cost", []))),
+        Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", []))),
         Chapter(
             "Trade-off over all settings",
             (),

@@ -10,7 +10,7 @@ import pandas as pd
 from gcig.experiments.collection import Collected
 from gcig.experiments.comparison import DATASETS, FAIRX, PLAIN
 from gcig.experiments.paper import PUBLISHED, printed
-from gcig.experiments.summary import UNRANKED, finished
+from gcig.experiments.settings import UNRANKED, finished
 from gcig.records import formatting
 from gcig.report.tables import Mark, Table, Value
 

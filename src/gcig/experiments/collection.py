@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.manifest import write_provenance
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
 from gcig.benchmark.run_files import RunError, exclusive_claim, write_file
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.store import RunStore, write_provenance
 from gcig.benchmark.trials import Trial
 from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult

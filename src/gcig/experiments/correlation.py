@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.association import (
+from gcig.benchmark.statistics import (
     clustered_bootstrap,
     coefficient,
     linear_fit,
@@ -16,7 +16,7 @@ from gcig.benchmark.association import (
 )
 from gcig.experiments.figures import Figure, Panel, Series
 from gcig.experiments.paper import PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.summary import LABELS, finished, method_label, ordered
+from gcig.experiments.settings import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value

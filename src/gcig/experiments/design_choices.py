@@ -17,16 +17,18 @@ from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
 from gcig.benchmark.execution import make_estimator, split_rows
-from gcig.benchmark.table import Table as Rows
+from gcig.benchmark.trials import Table as Rows
 from gcig.benchmark.trials import Trial
 from gcig.core.definition import Definition
-from gcig.experiments.settings import Chosen, Setting, select_setting
-from gcig.experiments.summary import (
+from gcig.experiments.settings import (
     COLLAPSED_NOTE,
     DEFINITION_NOTE,
     LABELS,
+    Chosen,
+    Setting,
     finished,
     method_label,
+    select_setting,
     spreads,
 )
 from gcig.metrics.evaluation import sum_reasons

@@ -7,8 +7,16 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.settings import Chosen, Setting, select_setting
-from gcig.experiments.summary import COLLAPSED_NOTE, LABELS, finished, method_label, spreads
+from gcig.experiments.settings import (
+    COLLAPSED_NOTE,
+    LABELS,
+    Chosen,
+    Setting,
+    finished,
+    method_label,
+    select_setting,
+    spreads,
+)
 from gcig.report.charts import TradeOff, pareto_front
 from gcig.report.tables import Mark, Table, Value
 

@@ -10,10 +10,8 @@ from typing import Any
 from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial
-from gcig.experiments import cost, design_choices
-from gcig.experiments import datasets as dataset_table
+from gcig.benchmark.trials import Table, Trial
+from gcig.experiments import design_choices, measurements
 from gcig.experiments.collection import (
     MEASURED,
     add_parameters,
@@ -110,7 +108,7 @@ def report(run: str | Path) -> Path:
         request = read_request(folder)
         tables = {name: Table.shipped(name) for name in request.datasets}
         collect(RunStore(folder), Parameters.read(folder).trials(request, tables), folder)
-        sizes = [asdict(size) for size in dataset_table.measure(request.datasets)]
+        sizes = [asdict(size) for size in measurements.measure_sizes(request.datasets)]
         write_json(folder / MEASURED / "datasets.json", sizes)
     return render(folder)
 
@@ -124,7 +122,7 @@ def _measure(request: Request, tables: Mapping[str, Table], chosen: Parameters, 
             place = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
             measure = partial(design_choices.measure_references, tables[name], chosen.of, **place)
             _measure_once(folder, f"references-{name}-{fold}", measure)
-    _measure_once(folder, "cost", cost.measure)
+    _measure_once(folder, "cost", measurements.measure_cost)
 
 
 def _measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:

@@ -8,15 +8,12 @@ from typing import Any, Self
 
 from gcig._validation import InputError
 from gcig.benchmark.run_files import write_file
-from gcig.benchmark.selection import Choice, parameters_for
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.table import Table
-from gcig.benchmark.trials import Trial, common_parameters
-from gcig.benchmark.tuning import tune
+from gcig.benchmark.trials import Table, Trial, common_parameters
+from gcig.benchmark.tuning import Choice, parameters_for, tune
 from gcig.data.datasets.registry import dataset_spec
 from gcig.experiments import ablation, comparison, design_choices, pareto, sensitivity
-from gcig.experiments.settings import Chosen, Setting, setting_trials
-from gcig.experiments.summary import ordered
+from gcig.experiments.settings import Chosen, Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
 
 __all__ = ["ALWAYS", "CHOSEN", "ON_REQUEST", "Parameters", "Request", "choose_parameters"]

@@ -12,8 +12,16 @@ import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
 from gcig.experiments.paper import paper
-from gcig.experiments.settings import Chosen, Setting, select_setting
-from gcig.experiments.summary import COLLAPSED_NOTE, DEFINITION_NOTE, LABELS, finished, spreads
+from gcig.experiments.settings import (
+    COLLAPSED_NOTE,
+    DEFINITION_NOTE,
+    LABELS,
+    Chosen,
+    Setting,
+    finished,
+    select_setting,
+    spreads,
+)
 from gcig.report.tables import Entry, Table, Value
 
 __all__ = [

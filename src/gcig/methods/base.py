@@ -23,8 +23,7 @@ from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.network_parameters import NetworkParameters
-from gcig.methods.networks import copy_to_continue
+from gcig.methods.networks import NetworkParameters, copy_to_continue
 from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data

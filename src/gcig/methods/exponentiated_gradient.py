@@ -22,8 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.network_parameters import CLIP_NORM
-from gcig.methods.networks import MixtureOfLogits
+from gcig.methods.networks import CLIP_NORM, MixtureOfLogits
 from gcig.methods.parameters import INSIDE, POSITIVE_INTEGER, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData

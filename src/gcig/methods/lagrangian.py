@@ -30,7 +30,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM
 from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, RateCheckpointSelector, cell_members
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, parameter
 from gcig.methods.training_data import TrainingData

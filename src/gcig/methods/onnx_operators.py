@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError
 from gcig.core.layered import sequential_steps
-from gcig.data.encoding import MISSING, CategoryColumn, NumberColumn, TableEncoder
-from gcig.data.passthrough import PassThrough
+from gcig.data.encoding import MISSING, CategoryColumn, NumberColumn, PassThrough, TableEncoder
 
 __all__ = [
     "LAYERS",

@@ -16,7 +16,7 @@ from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM
 from gcig.methods.parameters import FRACTION, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData

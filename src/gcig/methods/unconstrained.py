@@ -9,7 +9,7 @@ from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.selection import make_held_out
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import train_fairly
-from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM
 from gcig.methods.training_data import TrainingData
 from gcig.training.loop import Outcome
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gcig.data.datasets.shipped import read_shipped
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
+from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, read_shipped
 
 ADULT = DatasetSpec(
     name="adult",

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gcig.data.datasets.shipped import read_shipped
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
+from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, read_shipped, two_groups
 
 if TYPE_CHECKING:
     import pandas as pd

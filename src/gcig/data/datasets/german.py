@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gcig.data.datasets.shipped import read_shipped
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
+from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, read_shipped, two_groups
 
 if TYPE_CHECKING:
     import pandas as pd

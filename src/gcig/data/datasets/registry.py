@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from gcig.data.datasets.adult import ADULT
 from gcig.data.datasets.bank import BANK
 from gcig.data.datasets.compas import COMPAS, COMPAS_PAPER
-from gcig.data.datasets.dataset import Dataset, check_frame
+from gcig.data.datasets.dataset import Dataset, DatasetCard, check_frame
 from gcig.data.datasets.german import GERMAN
 from gcig.data.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from gcig.data.datasets.card import DatasetCard
 
 _SPECS: dict[str, DatasetSpec] = {spec.name: spec for spec in (ADULT, GERMAN, COMPAS, COMPAS_PAPER, BANK)}
 
@@ -82,8 +80,6 @@ def load_dataset(
     >>> german.X.shape, sorted(german.sensitive_features.unique())
     ((1000, 19), ['female', 'male'])
     """
-    from gcig.data.datasets.card import DatasetCard
-
     spec = dataset_spec(name)
     if name not in _LOADED:
         # The copy separates the cache from a table that the loader may still hold.
@@ -106,7 +102,7 @@ def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSp
     Examples
     --------
     >>> import pandas as pd
-    >>> from gcig.data.datasets.dataset import ProtectedAttribute
+    >>> from gcig.data.datasets.spec import ProtectedAttribute
     >>> spec = DatasetSpec(
     ...     name="tiny",
     ...     load=lambda: pd.DataFrame({"income": [1, 2], "sex": ["f", "m"], "paid": ["no", "yes"]}),

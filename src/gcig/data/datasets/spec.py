@@ -1,18 +1,23 @@
-"""The declaration of a dataset: facts that are known before any row is read.
+"""The declaration of a dataset: facts that are known before any row is read; and the shipped data files.
 
 This module does not import pandas: listing the declarations must stay fast.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.resources import files
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MANIFEST = "manifest.json"  # of the shipped data files
 # Names become parts of file names in results, so they contain only characters that are safe in paths.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -191,3 +196,32 @@ def two_groups(member: pd.Series[bool], inside: str, outside: str) -> pd.Series[
     ['over 25', '25 or younger']
     """
     return member.map({True: inside, False: outside})
+
+
+def read_shipped(name: str) -> pd.DataFrame:
+    """Read a shipped table: numbers as integers, text as categories, nothing missing."""
+    import pandas as pd
+
+    # Without na_filter=False pandas would read the category "None" as a missing value.
+    frame = pd.read_csv(BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False)
+    texts = frame.select_dtypes(exclude="number").columns
+    return frame.astype(dict.fromkeys(texts, "category"))
+
+
+def shipped_bytes(name: str) -> bytes:
+    """Return the compressed file of a table; raise an error unless its hash is that of the manifest."""
+    file = f"{name}.csv.gz"
+    content = files(__package__).joinpath("files", file).read_bytes()
+    found, expected = sha256(content).hexdigest(), manifest()[file]["sha256"]
+    if found != expected:
+        raise ValueError(
+            f"data file {file} is damaged: its sha256 is {found}, but the manifest says {expected}. "
+            f"Reinstall gcig."
+        )
+    return content
+
+
+def manifest() -> dict[str, Any]:
+    """Return the manifest: file name -> SHA-256 of the file and of its table, and its number of rows."""
+    loaded: dict[str, Any] = json.loads(files(__package__).joinpath("files", MANIFEST).read_text("utf-8"))
+    return loaded

@@ -39,7 +39,7 @@ from gcig.methods.fairx.paper import train_as_published
 from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
-from gcig.methods.network_parameters import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Rule, number, one_of, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData

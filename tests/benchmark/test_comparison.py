@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from gcig._validation import InputError, InputWarning
-from gcig.benchmark.comparison import compare, compare_tables
-from gcig.benchmark.comparison_result import ComparisonResult
+from gcig.benchmark.comparison import ComparisonResult, compare, compare_tables
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.trials import fold_trials

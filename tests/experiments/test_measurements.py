@@ -1,9 +1,9 @@
-from gcig.experiments.datasets import DatasetSize, measure, tables
+from gcig.experiments.measurements import DatasetSize, measure_sizes, size_tables
 from gcig.report.tables import entry_text
 
 
 def test_sizes_are_counted():
-    german, compas = measure(["german", "compas-paper"])
+    german, compas = measure_sizes(["german", "compas-paper"])
     assert (german.rows, german.columns) == (1000, 20)
     assert german.encoded_columns > german.columns
     assert (compas.rows, compas.attribute) == (6172, "race")
@@ -15,7 +15,7 @@ def test_differences_from_the_papers_sizes_have_a_reason():
         DatasetSize("bank", "y", "age", 45211, 20, 51),  # 21 with the target, as in the paper
         DatasetSize("loans", "paid", "sex", 10, 2, 3),
     ]
-    adult, bank, loans = tables(sizes)["datasets"].rows
+    adult, bank, loans = size_tables(sizes)["datasets"].rows
     assert (adult[4], adult[7]) == (4522, 32)
     assert "lacks a digit" in adult[-1]
     assert bank[-1] == ""

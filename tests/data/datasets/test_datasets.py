@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
-from gcig.data.datasets import registry, shipped
-from gcig.data.datasets.card import DatasetCard
+from gcig.data.datasets import registry
+from gcig.data.datasets import spec as shipped
+from gcig.data.datasets.dataset import DatasetCard
 from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
 
 ROOT = Path(__file__).parents[3]
