@@ -7,6 +7,7 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.methods.networks import (
     MixtureOfLogits,
+    all_logits,
     architecture_of,
     copy_checked,
     needs_module,
@@ -136,3 +137,12 @@ def test_a_mixture_of_a_users_networks_needs_the_module():
     twin = restore_network(architecture_of(mixture), mixture.state_dict(), nn.Linear(3, 1))
     x = torch.randn(5, 3)
     assert torch.equal(twin(x), mixture(x))
+
+
+def test_logits_of_many_rows_are_those_of_evaluation():
+    network = nn.Sequential(nn.Linear(2, 1), nn.Dropout(0.5), nn.Flatten(0))
+    inputs = torch.ones(70_000, 2)
+    scores = all_logits(network, inputs)
+    assert scores.shape == (70_000,)
+    assert torch.equal(scores, network[0](inputs)[:, 0].detach())
+    assert network.training

@@ -7,7 +7,6 @@ from torch import nn
 from gcig.core.batch import GroupedBatch
 from gcig.methods.outcome_bounded import (
     RateCheckpointSelector,
-    all_logits,
     cell_members,
     cell_rates,
     excess,
@@ -58,15 +57,6 @@ def test_gaps_and_their_excess():
     assert excess(rates, 0.05) == pytest.approx(0.25 + 0.05)
     assert excess(rates, 0.2) == pytest.approx(0.1)
     assert excess(rates, 0.31) == 0.0
-
-
-def test_logits_of_many_rows_are_those_of_evaluation():
-    network = nn.Sequential(nn.Linear(2, 1), nn.Dropout(0.5), nn.Flatten(0))
-    inputs = torch.ones(70_000, 2)
-    scores = all_logits(network, inputs)
-    assert scores.shape == (70_000,)
-    assert torch.equal(scores, network[0](inputs)[:, 0].detach())
-    assert network.training
 
 
 def made_for(network, max_gap=0.05, **parameters):

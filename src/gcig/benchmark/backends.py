@@ -19,8 +19,6 @@ from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 
-__all__ = ["Backend", "LocalBackend", "Outcome", "Work", "WorkerDeath"]
-
 
 @dataclass(frozen=True)
 class WorkerDeath:

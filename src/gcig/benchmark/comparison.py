@@ -23,8 +23,6 @@ from gcig.records.formatting import html_table, shown
 from gcig.report.charts.svg import standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
 
-__all__ = ["ComparisonResult", "Picture", "compare", "compare_tables"]
-
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
 
 

@@ -21,8 +21,6 @@ from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
 
-__all__ = ["failed_result", "fit_seed", "make_estimator", "run_trial", "split_rows"]
-
 Rows = NDArray[np.int64]
 _MAX_LINE = 500  # characters of an error or warning that are kept
 

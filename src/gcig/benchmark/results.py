@@ -17,17 +17,6 @@ from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import assess
 from gcig.records import Evaluation, FoldResult
 
-__all__ = [
-    "MEASURES",
-    "RESULT_COLUMNS",
-    "csv_text",
-    "pooled",
-    "result_order",
-    "results_frame",
-    "summary",
-    "write_results",
-]
-
 MEASURES = (
     *("f1", "auc", "accuracy", "balanced_accuracy", "eo_gap", "eo_worst", "delta_tpr", "delta_fpr"),
     *("gcig", "gcig_label0", "gcig_label1", "completeness"),

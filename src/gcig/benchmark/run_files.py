@@ -15,16 +15,6 @@ from pathlib import Path
 
 from gcig._files import write_atomically
 
-__all__ = [
-    "RunError",
-    "RunWarning",
-    "claim",
-    "disk_error",
-    "exclusive_claim",
-    "read_bounded",
-    "write_file",
-]
-
 _POLL_SECONDS = 0.05  # between two attempts at a claim that another process holds
 _HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 

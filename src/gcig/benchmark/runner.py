@@ -14,8 +14,6 @@ from gcig.benchmark.store import RunStore
 from gcig.benchmark.trials import Table, Trial, select_shard
 from gcig.records import FoldResult
 
-__all__ = ["run_trials"]
-
 _POLL_SECONDS = 0.5  # between two looks at trials that other processes hold
 # Cost of one fit in plain fits on the same rows, roughly, measured on Adult. It affects the order of trials
 # and the estimate of the time left, never a result.

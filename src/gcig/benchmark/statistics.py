@@ -24,28 +24,6 @@ from scipy import stats
 from gcig._validation import InputError
 from gcig.metrics.intervals import percentile_interval
 
-__all__ = [
-    "TIE",
-    "BootstrapInterval",
-    "Correlation",
-    "FriedmanTest",
-    "LinearFit",
-    "ResampledTest",
-    "clustered_bootstrap",
-    "coefficient",
-    "corrected_resampled_t",
-    "friedman",
-    "holm",
-    "linear_fit",
-    "nemenyi",
-    "nemenyi_critical_difference",
-    "partial_correlation",
-    "pearson",
-    "smallest_wilcoxon_p",
-    "spearman",
-    "tally",
-]
-
 TIE = 1e-9  # means that differ by at most this are equal: neither a win nor a loss
 Floats = NDArray[np.float64]
 

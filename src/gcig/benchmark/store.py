@@ -23,18 +23,6 @@ from gcig.benchmark.trials import Table, Trial, canonical_json
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 
-__all__ = [
-    "TRIALS",
-    "Manifest",
-    "RunStore",
-    "code_fingerprints",
-    "installed_versions",
-    "pack_columns",
-    "provenance",
-    "unpack_columns",
-    "write_provenance",
-]
-
 # The parts of the package that can change the result of a trial; reports and commands cannot.
 _RESULT_CODE = (
     *("_tables", "_validation", "adapters", "core", "data", "engine", "losses", "methods", "metrics"),

@@ -32,20 +32,6 @@ from gcig.methods.registry import METHODS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "COMMON",
-    "REPEATS",
-    "ROLES",
-    "Table",
-    "Trial",
-    "canonical_json",
-    "common_parameters",
-    "fold_trials",
-    "grid",
-    "select_shard",
-    "tuning_trials",
-]
-
 ROLES = ("test", "tune")
 REPEATS = 3  # fits per candidate in tuning, to average over seeds
 COMMON: Mapping[str, Any] = {"threshold": "f1"}

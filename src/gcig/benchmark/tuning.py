@@ -27,21 +27,6 @@ from gcig.data.datasets.registry import list_datasets
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 
-__all__ = [
-    "FOLDER",
-    "RULE",
-    "TOLERANCE",
-    "Candidate",
-    "Choice",
-    "choose",
-    "choose_all",
-    "parameters_for",
-    "read_chosen",
-    "tune",
-    "write_choices",
-    "write_chosen",
-]
-
 FOLDER = Path(__file__).parent / "chosen"
 TOLERANCE = 0.01
 RULE = (

@@ -29,8 +29,6 @@ from gcig.cli.options import (
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
-__all__ = ["audit"]
-
 
 @click.command(
     cls=Command,

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gcig.benchmark.comparison import ComparisonResult
     from gcig.records import FoldResult
 
-__all__ = ["compare", "comparison_document", "comparison_table", "describe_failures", "write_page"]
-
 _PAGE = "report.html"
 _TUNED = {
     False: "the methods' defaults, or as given",

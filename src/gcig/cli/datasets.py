@@ -9,8 +9,6 @@ import click
 from gcig.cli.frame import Command, format_table
 from gcig.cli.options import DATASET, json_option
 
-__all__ = ["datasets"]
-
 
 @click.command(
     cls=Command, short_help="List the datasets, or show the card of one.", example="gcig datasets adult"

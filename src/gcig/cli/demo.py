@@ -21,8 +21,6 @@ from gcig.cli.options import (
     seed_option,
 )
 
-__all__ = ["demo"]
-
 
 @click.command(
     cls=Command,

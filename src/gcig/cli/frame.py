@@ -17,20 +17,6 @@ import click
 
 from gcig._progress import printable
 
-__all__ = [
-    "Command",
-    "ExitCode",
-    "Settings",
-    "Shell",
-    "check_writable",
-    "describe",
-    "did_you_mean",
-    "format_table",
-    "say",
-    "warnings_in_one_line",
-    "wrap_for_terminal",
-]
-
 _MAX_NAMES_LISTED = 20
 # Arguments of the library that are no options of the shell, in words that its users know.
 _ROLES = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from gcig.data.reading import TableReading
 
-__all__ = ["LabelledTable", "column_readings", "describe_reading", "read_labelled"]
-
 _MAX_GROUPS = 50
 _MAX_GROUPS_LISTED = 6
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

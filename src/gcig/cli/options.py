@@ -14,33 +14,6 @@ from gcig.cli.frame import did_you_mean
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "DATASET",
-    "LIMIT",
-    "METHOD",
-    "THRESHOLD",
-    "FloatRange",
-    "IntRange",
-    "Name",
-    "config_option",
-    "count_cores",
-    "file_argument",
-    "jobs_option",
-    "json_option",
-    "limit_options",
-    "min_cell_option",
-    "parse_names",
-    "parse_numbers",
-    "parse_shard",
-    "quiet_option",
-    "run_options",
-    "seed_option",
-    "shard_option",
-    "split_names",
-    "table_options",
-    "target_options",
-]
-
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """A name from a list that is looked up when it is needed, because others can be registered."""

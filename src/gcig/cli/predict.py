@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from gcig.data.reading import TableFile, TablePart
 
-__all__ = ["predict"]
-
 _PARQUET = (".parquet", ".pq")
 _RESULTS = ("probability", "decision")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")

@@ -12,8 +12,6 @@ import click
 from gcig.cli.frame import Command
 from gcig.cli.options import PATH, json_option
 
-__all__ = ["report"]
-
 
 @click.command(cls=Command, short_help="Redraw the page of a run.", example="gcig report run/")
 @click.argument("path", metavar="PATH", type=PATH)

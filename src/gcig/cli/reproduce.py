@@ -12,8 +12,6 @@ import click
 from gcig.cli.frame import Command
 from gcig.cli.options import DATASET, PATH, json_option, parse_names, quiet_option, run_options, shard_option
 
-__all__ = ["reproduce", "reproduction_document"]
-
 
 @click.command(
     cls=Command,

@@ -18,8 +18,6 @@ from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
 from gcig.cli.train import train
 
-__all__ = ["completion", "main", "shell"]
-
 
 @click.command(
     cls=Command,

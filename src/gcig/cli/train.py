@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
     from gcig.cli.training_report import TrainedModel
 
-__all__ = ["train"]
-
 _PLAIN = "unconstrained"
 
 _WEIGHT = FloatRange(min=0)

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
     from gcig.records import Evaluation
 
-__all__ = [
-    "TrainedModel",
-    "describe_cost_and_gain",
-    "judge",
-    "measures_table",
-    "print_summary",
-    "report_page",
-    "write_report",
-]
-
 _SCHEMA = 1
 _KIND = "training"
 

@@ -20,16 +20,6 @@ import numpy as np
 
 from gcig._tables import InputError, listed
 
-__all__ = [
-    "CsvLayout",
-    "check_columns",
-    "check_options",
-    "check_unique",
-    "explained_csv_errors",
-    "find_layout",
-    "is_parquet",
-]
-
 SEPARATORS = (";", "\t", "|", ",")  # in order of preference if two fit equally well
 _BLOCK = 2**20  # bytes
 _FOREIGN = {

@@ -20,8 +20,6 @@ from pandas.api import types as pt
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
 
-__all__ = ["MISSING", "CategoryColumn", "NumberColumn", "TableEncoder", "UnseenValuesWarning"]
-
 MISSING = "<missing>"
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 

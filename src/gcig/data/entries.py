@@ -15,17 +15,6 @@ from pandas.api import types as pt
 from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning
 from gcig._warnings import warn_caller
 
-__all__ = [
-    "column_kind",
-    "convert_entries",
-    "has_decimal_commas",
-    "infer_entries",
-    "merge_kinds",
-    "reject_both_marks",
-    "strip_entries",
-    "unify_types",
-]
-
 # Common spellings of a missing number. In a column of text these are text.
 MISSING_NUMBERS = frozenset(
     ("NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "#N/A", "?", ".", "-")

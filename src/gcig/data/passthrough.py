@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from gcig._tables import float_block
 from gcig._validation import InputError, check_features, match_columns
 
-__all__ = ["PassThrough"]
-
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 

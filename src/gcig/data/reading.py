@@ -36,8 +36,6 @@ from gcig.data.entries import (
     strip_entries,
 )
 
-__all__ = ["TableFile", "TablePart", "TableReading", "open_table", "read_table"]
-
 _ROWS_AT_ONCE = 50_000
 
 

@@ -20,8 +20,6 @@ from gcig.experiments.settings import (
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-__all__ = ["CONFIGURATIONS", "DATASETS", "settings", "tables"]
-
 DATASETS = ("compas-paper", "compas")
 # key -> the paper's name, and the weights that are kept
 CONFIGURATIONS = {

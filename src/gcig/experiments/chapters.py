@@ -22,8 +22,6 @@ from gcig.experiments.settings import finished, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import Table
 
-__all__ = ["Chapter", "chapters"]
-
 _TUNING = {
     "shipped": "Parameters come with the package, where they were chosen once by the rule below.",
     "split": "Parameters were tuned in this run by the rule below.",

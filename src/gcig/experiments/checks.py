@@ -14,8 +14,6 @@ from gcig.experiments.settings import UNRANKED, finished
 from gcig.records import formatting
 from gcig.report.tables import Mark, Table, Value
 
-__all__ = ["Check", "checks", "requested_checks", "tables"]
-
 # dataset -> smallest ratio of plain GCIG to FairX's, and largest loss of AUC
 RATIO = {"german": 2.0, "compas-paper": 3.0, "compas": 2.0, "adult": 3.0, "bank": 1.8}
 AUC_LOSS = {"german": 0.01, "compas-paper": 0.01, "compas": 0.015, "adult": 0.01, "bank": 0.01}

@@ -18,17 +18,6 @@ from gcig.benchmark.trials import Trial
 from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult
 
-__all__ = [
-    "Collected",
-    "add_parameters",
-    "add_request",
-    "collect",
-    "read",
-    "read_measured",
-    "read_request",
-    "write_json",
-]
-
 REQUEST, POOLED, PROVENANCE = "request.json", "pooled.csv", "provenance.json"
 EXPLANATIONS = "explanations.json"
 MEASURED = "measured"

@@ -36,18 +36,6 @@ from gcig.experiments.settings import (
 from gcig.records import formatting
 from gcig.report.tables import Entry, Mark, Table, Value
 
-__all__ = [
-    "DATASETS",
-    "FAIRX",
-    "PLAIN",
-    "PRINTED",
-    "SHOWN",
-    "figures",
-    "paired_differences",
-    "settings",
-    "tables",
-]
-
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
 FAIRX, PLAIN = "fairx", "unconstrained"
 PRINTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's main table

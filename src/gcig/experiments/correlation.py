@@ -21,8 +21,6 @@ from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-__all__ = ["POPULATIONS", "answer", "associate", "figures", "populations", "tables"]
-
 # name -> datasets whose trials are pooled
 POPULATIONS: Mapping[str, tuple[str, ...]] = {
     "the paper's datasets": PAPER_DATASETS,

@@ -36,18 +36,6 @@ from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-__all__ = [
-    "CHOICES",
-    "DATASETS",
-    "REFERENCES",
-    "measure_references",
-    "medoid",
-    "reference_tables",
-    "settings",
-    "tables",
-    "typical_members",
-]
-
 DATASETS = ("german", "compas")
 
 

@@ -18,8 +18,6 @@ from gcig.report.charts import TradeOff
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Figure", "Panel", "Series", "draw", "plain_text"]
-
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; markers distinguish them in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

@@ -12,18 +12,6 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = [
-    "PAPER_DATASETS",
-    "PUBLISHED",
-    "Contradiction",
-    "contradictions",
-    "paper",
-    "printed",
-    "printed_means",
-    "printed_tally",
-    "reason",
-]
-
 # The paper's four datasets by our names; its COMPAS is the table with the leaked label.
 PAPER_DATASETS = ("german", "compas-paper", "adult", "bank")
 PUBLISHED = "fairx-paper"  # the published algorithm; the paper prints its numbers as FairX

@@ -20,8 +20,6 @@ from gcig.experiments.settings import (
 from gcig.report.charts import TradeOff, pareto_front
 from gcig.report.tables import Mark, Table, Value
 
-__all__ = ["DATASETS", "FOLDS", "GRIDS", "figures", "on_front", "settings", "tables"]
-
 DATASETS = ("adult", "compas")
 FOLDS = 2  # a front needs many settings more than it needs precise points
 _RATES = (1e-3, 2e-3, 5e-3)

@@ -34,17 +34,6 @@ from gcig.report import charts
 from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
 from gcig.report.tables import Table, entry_text, to_csv, to_latex, to_markdown
 
-__all__ = [
-    "MAX_ROWS",
-    "PAGE",
-    "html_page",
-    "publish",
-    "render",
-    "restructured_text",
-    "split_by_dataset",
-    "write_documentation",
-]
-
 PAGE = "index.html"
 MAX_ROWS = 16  # longer tables are split by dataset: more rows are hard to take in at a glance
 

@@ -23,8 +23,6 @@ from gcig.experiments.collection import (
 from gcig.experiments.rendering import render
 from gcig.experiments.request import Parameters, Request, choose_parameters
 
-__all__ = ["report", "reproduce"]
-
 KIND = "reproduction"
 
 

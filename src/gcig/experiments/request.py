@@ -16,8 +16,6 @@ from gcig.experiments import ablation, comparison, design_choices, pareto, sensi
 from gcig.experiments.settings import Chosen, Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
 
-__all__ = ["ALWAYS", "CHOSEN", "ON_REQUEST", "Parameters", "Request", "choose_parameters"]
-
 ALWAYS = ("comparison", "ablation")  # RQ2 uses the results of RQ1
 ON_REQUEST = ("sensitivity", "design_choices", "pareto")
 CHOSEN = "chosen_parameters.json"

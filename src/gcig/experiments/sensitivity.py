@@ -24,19 +24,6 @@ from gcig.experiments.settings import (
 )
 from gcig.report.tables import Entry, Table, Value
 
-__all__ = [
-    "DATASETS",
-    "FIXED",
-    "SCHEMES",
-    "SWEPT",
-    "WEIGHTS",
-    "describe_collapse",
-    "figures",
-    "settings",
-    "tables",
-    "variant",
-]
-
 DATASETS = ("compas-paper", "compas")
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]

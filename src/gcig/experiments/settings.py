@@ -18,26 +18,6 @@ from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Value
 
-__all__ = [
-    "COLLAPSED_NOTE",
-    "DEFINITION_NOTE",
-    "HIGHER_IS_BETTER",
-    "LABELS",
-    "MISSING",
-    "UNRANKED",
-    "Chosen",
-    "Setting",
-    "finished",
-    "means",
-    "method_label",
-    "ordered",
-    "parameter",
-    "select_setting",
-    "setting_trials",
-    "spread",
-    "spreads",
-]
-
 # The parameters that tuning chose: (dataset, method) -> arguments of the estimator.
 Chosen: TypeAlias = Callable[[str, str], Mapping[str, Any]]
 

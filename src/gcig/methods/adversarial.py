@@ -25,40 +25,23 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.networks import CLIP_NORM
-from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, RateCheckpointSelector, cell_members
+from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, optional, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.training.loop import Loop, Outcome, train
+from gcig.training.loop import Outcome, train
 from gcig.training.runtime import one_thread
 
-__all__ = [
-    "Adversarial",
-    "AdversarialClassifier",
-    "AdversarialStep",
-    "Adversary",
-    "balanced_weights",
-    "debiased",
-    "train_adversarially",
-]
 
-
-@dataclass(frozen=True)
-class Adversarial:
+@dataclass(frozen=True, kw_only=True)
+class Adversarial(BoundedTraining):
     """The settings of training; see `AdversarialClassifier`."""
 
-    loop: Loop
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    clip_norm: float = CLIP_NORM
     alpha: float = 8.0
     warm_up: float = 0.25
     adversary_learning_rate: float = 0.05
     adversary_steps: int = 2
     sharpness: float | str = 5.0
     max_gap: float = 0.02
-    cut: float = 0.0
-    progress: bool = False
 
 
 def debiased(predictor: Tensor, adversary: Tensor, alpha: float) -> Tensor:
@@ -199,24 +182,14 @@ class _Rates:
 
 
 def train_adversarially(
-    network: nn.Module,
-    data: GroupedBatch,
-    settings: Adversarial,
-    *,
-    n_groups: int,
-    generator: torch.Generator,
-    weights: Tensor | None = None,
-    validation: GroupedBatch | None = None,
+    network: nn.Module, data: TrainingData, settings: Adversarial, generator: torch.Generator
 ) -> Outcome:
     """Train a network in place; the learning rates of both players follow the same cosine."""
-    device = data.inputs.device
-    adversary = Adversary(n_groups, settings.sharpness, settings.cut).to(device)
-    members = cell_members(data, n_groups, weights)
-    selector = None
-    if validation is not None:
-        selector = RateCheckpointSelector(
-            network, validation, data, n_groups, settings.max_gap, settings.loop.max_epochs, settings.cut
-        )
+    rows, weights = data.training, data.weights
+    device = rows.inputs.device
+    adversary = Adversary(data.n_groups, settings.sharpness, settings.cut).to(device)
+    members = cell_members(rows, data.n_groups, weights)
+    selector = settings.make_selector(network, data)
     network.train()
     with (
         one_thread(device),
@@ -228,10 +201,10 @@ def train_adversarially(
             FlatAdamW(of_adversary, learning_rate=settings.adversary_learning_rate),
         )
         return train(
-            AdversarialStep(network, adversary, optimizers, data, members, settings, weights),
+            AdversarialStep(network, adversary, optimizers, rows, members, settings, weights),
             nn.ModuleDict({"network": network, "adversary": adversary}),
             _Rates(*optimizers),
-            n_rows=len(data),
+            n_rows=len(rows),
             loop=settings.loop,
             generator=generator,
             device=device,
@@ -307,14 +280,6 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
             sharpness=self.sharpness,
             **self._shared_settings(len(data.training)),
         )
-        outcome = train_adversarially(
-            network,
-            data.training,
-            settings,
-            n_groups=data.n_groups,
-            generator=generator,
-            weights=data.weights,
-            validation=data.validation,
-        )
+        outcome = train_adversarially(network, data, settings, generator)
         self.record_rates(network, data)
         return outcome

@@ -23,8 +23,6 @@ from gcig.methods.quantile_repair import Distribution, GroupRepair
 from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-__all__ = ["DisparateImpactRemover", "DisparateImpactRemoverClassifier"]
-
 _REASON = "a row is repaired by the quantiles of its own group"
 
 

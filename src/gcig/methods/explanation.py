@@ -17,8 +17,6 @@ from gcig.core.references import GroupBaselines
 from gcig.metrics.reasons import compare_attributions
 from gcig.records.formatting import html_table, shown
 
-__all__ = ["Explanation", "explain_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Explanation:

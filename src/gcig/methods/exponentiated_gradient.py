@@ -29,8 +29,6 @@ from gcig.methods.training_data import TrainingData
 from gcig.training.loop import Loop, Outcome, train
 from gcig.training.runtime import one_thread, resolve_batch_size
 
-__all__ = ["ExponentiatedGradientClassifier", "WeightedEqualizedOdds", "WeightedErrorRate", "train_weighted"]
-
 _ROWS_AT_ONCE = 65_536
 _MIN_ROUND_STEPS = 150  # mini-batches per round
 _NEGLIGIBLE_WEIGHT = 1e-6  # a predictor with less is left out of the mixture

@@ -30,47 +30,28 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.networks import CLIP_NORM
-from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, RateCheckpointSelector, cell_members
+from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.training.loop import Loop, Outcome, train
+from gcig.training.loop import Outcome, train
 from gcig.training.runtime import one_thread
-
-__all__ = [
-    "LagrangianClassifier",
-    "Multipliers",
-    "PrimalDual",
-    "PrimalDualStep",
-    "ascend",
-    "pulls",
-    "train_primal_dual",
-    "violations",
-]
 
 Optimizer = FlatAdamW | torch.optim.Optimizer
 
 
-@dataclass(frozen=True)
-class PrimalDual:
+@dataclass(frozen=True, kw_only=True)
+class PrimalDual(BoundedTraining):
     """The settings of training; see `LagrangianClassifier`.
 
     ``dual_rates="proxy"`` gives both players the proxy rates: the ordinary Lagrangian.
     """
 
-    loop: Loop
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    clip_norm: float = CLIP_NORM
-    max_gap: float = 0.01
     dual_learning_rate: float = 1.0
     damping: float = 5.0
     max_multiplier: float = 10.0
     sharpness: float = 3.0
     memory: int = 256
     dual_rates: str = "true"
-    cut: float = 0.0
-    progress: bool = False
 
 
 def violations(rates: Tensor, max_gap: float) -> Tensor:
@@ -203,34 +184,24 @@ class PrimalDualStep:
 
 
 def train_primal_dual(
-    network: nn.Module,
-    data: GroupedBatch,
-    settings: PrimalDual,
-    *,
-    n_groups: int,
-    generator: torch.Generator,
-    weights: Tensor | None = None,
-    validation: GroupedBatch | None = None,
+    network: nn.Module, data: TrainingData, settings: PrimalDual, generator: torch.Generator
 ) -> tuple[Outcome, Multipliers]:
     """Train a network in place; return the history and the multipliers of the epoch that was kept."""
-    device = data.inputs.device
-    members = cell_members(data, n_groups, weights)
-    multipliers = Multipliers(members, settings, math.ceil(len(data) / settings.loop.batch_size))
-    selector = None
-    if validation is not None:
-        selector = RateCheckpointSelector(
-            network, validation, data, n_groups, settings.max_gap, settings.loop.max_epochs, settings.cut
-        )
+    rows, weights = data.training, data.weights
+    device = rows.inputs.device
+    members = cell_members(rows, data.n_groups, weights)
+    multipliers = Multipliers(members, settings, math.ceil(len(rows) / settings.loop.batch_size))
+    selector = settings.make_selector(network, data)
     network.train()
     with one_thread(device), flat_parameters(network) as parameters:
         optimizer = FlatAdamW(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
         outcome = train(
-            PrimalDualStep(network, multipliers, optimizer, parameters, data, members, settings, weights),
+            PrimalDualStep(network, multipliers, optimizer, parameters, rows, members, settings, weights),
             nn.ModuleDict({"network": network, "multipliers": multipliers}),
             optimizer,
-            n_rows=len(data),
+            n_rows=len(rows),
             loop=settings.loop,
             generator=generator,
             device=device,
@@ -300,15 +271,7 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
             memory=self.memory,
             **self._shared_settings(len(data.training)),
         )
-        outcome, multipliers = train_primal_dual(
-            network,
-            data.training,
-            settings,
-            n_groups=data.n_groups,
-            generator=generator,
-            weights=data.weights,
-            validation=data.validation,
-        )
+        outcome, multipliers = train_primal_dual(network, data, settings, generator)
         self.multipliers_ = multipliers.values.cpu().numpy()
         self.record_rates(network, data)
         return outcome

@@ -30,18 +30,7 @@ from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
 from gcig.training.loop import Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 
-__all__ = [
-    "CLIP_NORM",
-    "MixtureOfLogits",
-    "NetworkParameters",
-    "architecture_of",
-    "copy_checked",
-    "copy_to_continue",
-    "needs_module",
-    "restore_network",
-]
-
-
+_ROWS_AT_ONCE = 65_536
 CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
 
@@ -87,6 +76,13 @@ class MixtureOfLogits(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the weighted mean of the networks' logits."""
         return self.each(inputs) @ self.weights
+
+
+@torch.no_grad()
+def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
+    """Return the logits of any number of rows, in evaluation mode."""
+    with evaluating(network):
+        return torch.cat([logits(network, rows) for rows in inputs.split(_ROWS_AT_ONCE)])
 
 
 def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:

@@ -14,8 +14,6 @@ from gcig._version import __version__
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.randomised import RandomisedClassifier
 
-__all__ = ["DEFAULT_OPSET", "export_onnx"]
-
 DEFAULT_OPSET = 17  # the first with all required operators; supported by runtimes since 2022
 _ML_OPSET = 3  # of the domain with operators on text
 # A class that overrides one of these predicts differently from the graph.

@@ -15,19 +15,8 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError
 from gcig.core.layered import sequential_steps
-from gcig.data.encoding import MISSING, CategoryColumn, NumberColumn, PassThrough, TableEncoder
-
-__all__ = [
-    "LAYERS",
-    "MISSING_TEXT",
-    "ROWS",
-    "GraphBuilder",
-    "apply_network",
-    "decide",
-    "encode_rows",
-    "give_probabilities",
-    "table_inputs",
-]
+from gcig.data.encoding import MISSING, CategoryColumn, NumberColumn, TableEncoder
+from gcig.data.passthrough import PassThrough
 
 ROWS = "rows"  # the name of the dimension that is not fixed
 # Spellings of a missing text entry, since text has no NaN: those of pandas and NumPy, and the empty string. A

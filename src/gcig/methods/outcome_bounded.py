@@ -13,28 +13,16 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
-from gcig.core.modules import evaluating, logits
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.networks import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM, all_logits
 from gcig.methods.parameters import FRACTION, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
-from gcig.training.loop import Validation
-
-__all__ = [
-    "OutcomeBoundedClassifier",
-    "RateCheckpointSelector",
-    "all_logits",
-    "cell_members",
-    "cell_rates",
-    "excess",
-    "gaps",
-]
+from gcig.training.loop import Loop, Validation
 
 _FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs: multipliers and adversaries start from zero and need time
-_ROWS_AT_ONCE = 65_536
 
 
 def cell_members(rows: GroupedBatch, n_groups: int, weights: Tensor | None = None) -> Tensor:
@@ -69,13 +57,6 @@ def gaps(rates: Tensor) -> Tensor:
 def excess(rates: Tensor, max_gap: float) -> float:
     """Return by how much the differences exceed the bound, summed over both labels; 0 if it is met."""
     return float((gaps(rates) - max_gap).clamp(min=0).sum())
-
-
-@torch.no_grad()
-def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the logits of any number of rows, in evaluation mode."""
-    with evaluating(network):
-        return torch.cat([logits(network, rows) for rows in inputs.split(_ROWS_AT_ONCE)])
 
 
 @dataclass
@@ -146,6 +127,33 @@ class RateCheckpointSelector:
         return 1 + above if above > 0 else 1 - auc
 
 
+@dataclass(frozen=True, kw_only=True)
+class BoundedTraining:
+    """The settings that trainings under a bound share; see `OutcomeBoundedClassifier`."""
+
+    loop: Loop
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    clip_norm: float = CLIP_NORM
+    max_gap: float = 0.01
+    cut: float = 0.0
+    progress: bool = False
+
+    def make_selector(self, network: nn.Module, data: TrainingData) -> RateCheckpointSelector | None:
+        """Return the selector of checkpoints; None if no rows are held out."""
+        if data.validation is None:
+            return None
+        return RateCheckpointSelector(
+            network,
+            data.validation,
+            data.training,
+            data.n_groups,
+            self.max_gap,
+            self.loop.max_epochs,
+            self.cut,
+        )
+
+
 class OutcomeBoundedClassifier(NetworkClassifier):
     """A network that shall meet a bound ``max_gap`` on the differences of TPR and of FPR between groups.
 
@@ -166,7 +174,6 @@ class OutcomeBoundedClassifier(NetworkClassifier):
         Whether they meet the bound.
     """
 
-    predicts_by_network: ClassVar[bool] = True
     fitted_attributes: ClassVar[tuple[str, ...]] = ("rates_", "met_")
 
     max_gap: float = parameter(

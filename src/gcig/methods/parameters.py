@@ -24,21 +24,6 @@ from sklearn.base import BaseEstimator
 
 from gcig._validation import InputError
 
-__all__ = [
-    "BOOLEAN",
-    "FRACTION",
-    "NON_NEGATIVE",
-    "POSITIVE",
-    "POSITIVE_INTEGER",
-    "Parametrised",
-    "Rule",
-    "integer",
-    "number",
-    "one_of",
-    "optional",
-    "parameter",
-]
-
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from gcig.methods.randomised import row_uniforms
 
-__all__ = ["Distribution", "GroupRepair", "median_quantile"]
-
 Floats = NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import Outcome
 
-__all__ = ["RandomisedClassifier", "row_uniforms"]
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 

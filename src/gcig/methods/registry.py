@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-__all__ = ["METHODS", "Method", "register_method"]
-
 
 @dataclass(frozen=True)
 class Method:

@@ -26,8 +26,6 @@ from gcig.persistence import PersistenceError, load_folder, save_folder
 if TYPE_CHECKING:
     from gcig.methods.base import NetworkClassifier
 
-__all__ = ["decode", "encode", "load", "save_model"]
-
 _KIND = "gcig-model"
 _MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
 _NETWORK = "network."  # prefix of the network's tensors

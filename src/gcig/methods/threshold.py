@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["best_f1_threshold", "logit_of"]
-
 _MARGIN = 1e-12  # distance of a threshold from 0 and 1
 _F1_TOLERANCE = 0.01  # smaller differences of F1 are treated as noise
 

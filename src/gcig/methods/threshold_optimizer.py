@@ -21,8 +21,6 @@ from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData, require_groups
 from gcig.training.loop import Outcome
 
-__all__ = ["ThresholdOptimizerClassifier", "ThresholdRule", "equalize_odds"]
-
 _REASON = "each group has its own thresholds"
 
 

@@ -27,8 +27,6 @@ from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.data.splitting import hold_out
 
-__all__ = ["CheckedTable", "TrainingData", "check_table", "require_groups", "training_data"]
-
 
 @dataclass(frozen=True)
 class CheckedTable:

@@ -13,8 +13,6 @@ from gcig.methods.networks import CLIP_NORM
 from gcig.methods.training_data import TrainingData
 from gcig.training.loop import Outcome
 
-__all__ = ["UnconstrainedClassifier"]
-
 
 class UnconstrainedClassifier(NetworkClassifier):
     """A network trained with cross-entropy and nothing else.

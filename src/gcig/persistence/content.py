@@ -11,8 +11,6 @@ import numpy as np
 import safetensors.torch
 import torch
 
-__all__ = ["PersistenceError", "as_plain", "dump_json", "dump_tensors", "parse_json", "parse_tensors"]
-
 # Parts joined by single dots, as in a state_dict; the excluded name is reserved by safetensors.
 _TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
 

@@ -27,22 +27,6 @@ from gcig.persistence.content import (
     parse_tensors,
 )
 
-__all__ = [
-    "DOCUMENT",
-    "FORMAT",
-    "FORMAT_VERSION",
-    "MAX_BYTES",
-    "REPORT_FILES",
-    "TENSORS",
-    "check_replaceable",
-    "load_folder",
-    "parse_manifest",
-    "read_listed_file",
-    "read_manifest",
-    "save_folder",
-    "with_manifest",
-]
-
 FORMAT: Final = "gcig"
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"

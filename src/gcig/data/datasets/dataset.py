@@ -14,14 +14,6 @@ from gcig.records.audit import SMALLEST_CELL
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Dataset",
-    "check_frame",
-    "group_names",
-    "input_columns",
-    "labels",
-]
-
 
 @dataclass(frozen=True)
 class GroupFacts:
