@@ -86,7 +86,7 @@ def test_failed_trials_are_recorded_and_the_others_continue(tmp_path):
         trials = small_trials(TABLE, ("broken", "unconstrained"), n_folds=2)
         results = run_trials(trials, [TABLE], store)
     assert [r.error is None for r in results] == [False, False, True, True]
-    assert store.failed() == {trial.key for trial in trials[:2]}
+    assert {trial for trial, result in store.entries() if result.error} == set(trials[:2])
     assert results_frame(results)["error"].notna().sum() == 2
 
 
@@ -128,7 +128,7 @@ def test_an_interrupted_run_keeps_finished_trials(tmp_path, monkeypatch):
     replace_run_trial(monkeypatch, run)
     with pytest.raises(KeyboardInterrupt):
         run_trials(TRIALS, [TABLE], store)
-    assert RunStore(tmp_path).finished() == {trial.key for trial in done}
+    assert {trial for trial, _ in RunStore(tmp_path).entries()} == set(done)
     assert len(done) == 2
 
 
@@ -182,7 +182,7 @@ def test_results_do_not_depend_on_jobs_and_a_killed_worker_loses_one_trial(tmp_p
     assert "SIGKILL" in parallel[0].error
     assert [r.error for r in parallel[1:]] == [None] * len(TRIALS)
     assert timeless(parallel[1:]) == timeless(run_trials(TRIALS, [TABLE]))
-    assert store.finished() == {trial.key for trial in trials}
+    assert {trial for trial, _ in store.entries()} == set(trials)
 
 
 PROCESS = """
@@ -270,4 +270,4 @@ def test_another_backend_gets_the_trials_and_the_work(tmp_path, monkeypatch):
     store = small_store(tmp_path, TABLE)
     run_trials(TRIALS, [TABLE], store, backend=Reversed())
     assert [trial.method for trial in done[-3:]] == ["fairx"] * 3
-    assert store.finished() == {trial.key for trial in TRIALS}
+    assert {trial for trial, _ in store.entries()} == set(TRIALS)

@@ -27,16 +27,8 @@ def test_stored_results_are_read_back(tmp_path):
     store.put(TRIAL, RESULT)
     again = RunStore(tmp_path)
     assert again.get(TRIAL) == RESULT
-    assert again.finished() == again.failed() == {TRIAL.key}
+    assert again.entries() == [(TRIAL, RESULT)]
     assert again.get(one_trial(fold=1)) is None
-
-
-def test_results_default_to_test_trials(tmp_path):
-    store, tuning = small_store(tmp_path), one_trial(role="tune")
-    store.put(TRIAL, RESULT)
-    store.put(tuning, RESULT)
-    assert len(store.results()) == 1
-    assert len(store.results([tuning, TRIAL, one_trial(fold=2)])) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,7 +50,7 @@ def test_a_damaged_file_counts_as_missing(tmp_path, damage):
     file.write_bytes(damage(file.read_bytes()))
     assert store.get(TRIAL) is None
     with pytest.warns(RunWarning, match="1 files .* damaged"):
-        assert store.finished() == set()
+        assert store.entries() == []
     store.put(TRIAL, RESULT)
     assert store.get(TRIAL) == RESULT
 

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from gcig.benchmark.execution import run_trial
-from gcig.benchmark.results import write_results
+from gcig.benchmark.results import csv_text, results_frame
+from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
 from support.small_runs import small_store, small_table, small_trials
 
@@ -21,7 +22,7 @@ def run(out, jobs):
     table = small_table()
     store = small_store(out, table)
     results = run_trials(small_trials(table), [table], store, jobs=jobs)
-    write_results(results, Path(out) / "results.csv")
+    write_file(Path(out) / "results.csv", csv_text(results_frame(results)))
 
 
 def fork_and_run(out, jobs):

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pandas as pd
 
 from gcig._validation import InputError, warn_if_sensitive_in
-from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary, write_results
+from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
 from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, write_provenance
@@ -137,7 +137,7 @@ class ComparisonResult:
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write results.csv, summary.csv, pooled.csv and provenance.json into a folder."""
         folder = Path(out)
-        write_results(self.frame, folder / "results.csv")
+        write_file(folder / "results.csv", csv_text(self.frame))
         write_file(folder / "summary.csv", csv_text(self.summary()))
         write_file(folder / "pooled.csv", csv_text(self.pooled()))
         write_provenance(folder / "provenance.json", self.trials, self.manifest)
@@ -318,12 +318,7 @@ def compare_tables(
 
 
 def _parameters_per_fold(
-    choices: Sequence[Choice],
-    table: Table,
-    method: str,
-    seed: int,
-    given: Mapping[str, Any],
-    folds: int,
+    choices: Sequence[Choice], table: Table, method: str, seed: int, given: Mapping[str, Any], folds: int
 ) -> list[dict[str, Any]]:
     """Return the parameters of each fold: the chosen ones, overridden by the given ones."""
     own = [choice for choice in choices if (choice.dataset, choice.method) == (table.name, method)]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 
 from gcig._tables import guard_formula
 from gcig._validation import Groups
-from gcig.benchmark.run_files import write_file
 from gcig.benchmark.trials import canonical_json
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import assess
@@ -101,12 +99,6 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
     rank = known.index(result.method) if result.method in known else len(known)
     place = (result.dataset, rank, result.method, result.variant)
     return (*place, result.seed, result.fold, canonical_json(dict(result.parameters)))
-
-
-def write_results(results: Iterable[FoldResult] | pd.DataFrame, path: str | Path) -> None:
-    """Write results.csv atomically; equal results give equal bytes."""
-    frame = results if isinstance(results, pd.DataFrame) else results_frame(results)
-    write_file(Path(path), csv_text(frame))
 
 
 def csv_text(frame: pd.DataFrame) -> str:

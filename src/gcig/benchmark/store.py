@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -225,8 +225,8 @@ class RunStore:
     --------
     >>> import tempfile
     >>> store = RunStore.open(tempfile.mkdtemp(), tables=[], configuration={"folds": 5})
-    >>> store.finished(), store.results()
-    (set(), [])
+    >>> store.entries()
+    []
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -267,28 +267,23 @@ class RunStore:
     def _folder(self) -> Path:
         return self.path / TRIALS
 
-    def finished(self) -> set[str]:
-        """Return the keys of the trials that have a result, failures included."""
-        return {trial.key for trial, _ in self._entries()}
-
-    def failed(self) -> set[str]:
-        """Return the keys of the trials whose fit failed."""
-        return {trial.key for trial, result in self._entries() if result.error is not None}
-
     def get(self, trial: Trial) -> FoldResult | None:
         """Return the result of a trial, or None if it is not finished."""
         found = _read(self._folder / trial.file_name)
         return found[1] if found is not None and found[0] == trial else None
 
-    def results(self, trials: Iterable[Trial] | None = None) -> list[FoldResult]:
-        """Return the available results of the given trials in their order, or of all test trials."""
-        if trials is not None:
-            return [result for trial in trials if (result := self.get(trial)) is not None]
-        return [result for trial, result in self._entries() if trial.role == "test"]
-
     def entries(self) -> list[tuple[Trial, FoldResult]]:
-        """Return all finished trials with their results, ordered by file name."""
-        return list(self._entries())
+        """Return all finished trials, failed ones included, with their results, ordered by file name."""
+        files = sorted(self._folder.glob("*.json"))
+        read = [(file, _read(file)) for file in files]
+        found = [entry for file, entry in read if entry is not None and entry[0].file_name == file.name]
+        if damaged := len(files) - len(found):
+            warn_caller(
+                f"{damaged} files in {str(self._folder)!r} are damaged and count as missing. Resume the run "
+                "to repeat their trials.",
+                RunWarning,
+            )
+        return found
 
     def put(self, trial: Trial, result: FoldResult) -> None:
         """Store a result; it replaces an earlier one."""
@@ -313,21 +308,6 @@ class RunStore:
         """Remove temporary files that a killed process left behind; call only under the trial's claim."""
         for leftover in self._folder.glob(f".{trial.file_name}.*.tmp"):
             leftover.unlink(missing_ok=True)
-
-    def _entries(self) -> Iterator[tuple[Trial, FoldResult]]:
-        damaged = 0
-        for file in sorted(self._folder.glob("*.json")):
-            found = _read(file)
-            if found is None or found[0].file_name != file.name:
-                damaged += 1
-            else:
-                yield found
-        if damaged:
-            warn_caller(
-                f"{damaged} files in {str(self._folder)!r} are damaged and count as missing. Resume the run "
-                "to repeat their trials.",
-                RunWarning,
-            )
 
 
 def pack_columns(columns: Mapping[str, Any]) -> dict[str, str]:

@@ -226,9 +226,7 @@ def _train_and_measure(
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
         estimator.fit(
-            table.inputs.iloc[train],
-            table.labels.iloc[train],
-            sensitive_features=table.sensitive.iloc[train],
+            table.inputs.iloc[train], table.labels.iloc[train], sensitive_features=table.sensitive.iloc[train]
         )
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(

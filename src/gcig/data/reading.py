@@ -209,11 +209,7 @@ class TableFile:
 
 
 def open_table(
-    path: str | Path,
-    *,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
+    path: str | Path, *, separator: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> TableFile:
     """Scan a CSV or Parquet file in constant memory.
 

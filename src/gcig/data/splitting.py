@@ -65,11 +65,7 @@ def hold_out(
 
 
 def k_folds(
-    y: Any,
-    groups: Any = None,
-    *,
-    n_splits: int = 5,
-    random_state: int | np.random.Generator | None = 0,
+    y: Any, groups: Any = None, *, n_splits: int = 5, random_state: int | np.random.Generator | None = 0
 ) -> list[tuple[Rows, Rows]]:
     """Return pairs (training, test) that test every row once.
 

@@ -55,44 +55,23 @@ def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS, methods: Seq
     ]
 
 
-def on_front(points: Sequence[tuple[float, float, float]]) -> list[bool]:
-    """Return which (AUC, EO gap, GCIG) points no other point dominates; points with NaN are not on the front.
-
-    Examples
-    --------
-    >>> on_front([(0.9, 0.1, 0.1), (0.9, 0.2, 0.1), (0.8, 0.0, 0.2)])
-    [True, False, True]
-    """
-    known = [i for i, point in enumerate(points) if not math.isnan(sum(point))]
-    flags = pareto_front([(points[i][0], -points[i][1], -points[i][2]) for i in known])
-    kept = {i for i, flag in zip(known, flags, strict=True) if flag}
-    return [i in kept for i in range(len(points))]
-
-
 def tables(
     frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str], expected: int
 ) -> dict[str, Table]:
     """Return every setting with whether it is on the front."""
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
+    shown = (*_METRICS, "eo_noise_floor")
     for name in datasets:
         listed = _listed(frame, name, methods)
-        flags = on_front([point for _, _, _, point in listed])
-        for (method, changes, own, _), flag in zip(listed, flags, strict=True):
+        flags = _on_front([point for point, _ in listed], "eo_gap", "gcig")
+        for (point, own), flag in zip(listed, flags, strict=True):
             if flag:
                 marks[len(rows), 2] = "best"
-            words = ", ".join(f"{key} {value}" for key, value in changes.items())
-            entries = spreads(own, (*_METRICS, "eo_noise_floor"), expected=expected)
-            rows.append((name, method_label(method), words, *entries, flag))
+            rows.append((name, point.series, point.name, *spreads(own, shown, expected=expected), flag))
     return {
         "pareto": Table(
-            (
-                "dataset",
-                "method",
-                "setting",
-                *(LABELS[m] for m in (*_METRICS, "eo_noise_floor")),
-                "on the front",
-            ),
+            ("dataset", "method", "setting", *(LABELS[metric] for metric in shown), "on the front"),
             rows,
             caption="Every setting; in bold those that no other setting dominates in AUC, EO gap and GCIG",
             notes=(
@@ -111,12 +90,12 @@ def figures(
     """Plot AUC against GCIG and against the EO gap, all methods in one figure."""
     panels, trade_offs = [], {}
     for name in datasets:
-        listed = _listed(frame, name, methods)
-        trade_offs[name] = [_trade_off(*each[:3]) for each in listed if len(each[2])]
-        for place, metric in ((2, "gcig"), (1, "eo_gap")):
-            series = [_cloud(listed, method, place) for method in methods]
+        points = [point for point, own in _listed(frame, name, methods) if len(own)]
+        trade_offs[name] = points
+        for metric in ("gcig", "eo_gap"):
+            series = [_cloud(points, method_label(method), metric) for method in methods]
             title = f"{name}: AUC against {LABELS[metric]}"
-            panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(listed, place)))
+            panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(points, metric)))
     caption = (
         "One point per setting, means over the folds; upper left is better. Settings with a collapsed fold "
         "are not on the front."
@@ -125,42 +104,41 @@ def figures(
     return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs, marks_collapsed=True)}
 
 
-def _listed(
-    frame: pd.DataFrame, dataset: str, methods: Sequence[str]
-) -> list[tuple[str, dict[str, Any], pd.DataFrame, tuple[float, float, float]]]:
-    """Return method, changes, folds and point of every setting; the point of a collapsed setting is NaN."""
+def _listed(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) -> list[tuple[TradeOff, pd.DataFrame]]:
+    """Return the means and the folds of every setting; means are NaN if no fold is finished."""
     found = []
     for method in methods:
         for changes in GRIDS.get(method, ()):
             own = finished(select_setting(frame, dataset, _variant(changes), method))
-            usable = len(own) and not own["collapsed"].astype(bool).any()
-            auc, gap, gcig = (float(own[m].mean()) if usable else math.nan for m in _METRICS)
-            found.append((method, changes, own, (auc, gap, gcig)))
+            auc, gap, gcig = (float(own[metric].mean()) for metric in _METRICS)
+            words = ", ".join(f"{key} {value}" for key, value in changes.items())
+            collapsed = bool(own["collapsed"].astype(bool).any())
+            found.append((TradeOff(method_label(method), auc, gcig, gap, words, collapsed), own))
     return found
 
 
-def _cloud(listed: Sequence[Any], method: str, place: int) -> Series:
-    x, y, collapsed = [], [], []
-    for key, _, own, _ in listed:
-        if key == method and len(own):
-            x.append(float(own[_METRICS[place]].mean()))
-            y.append(float(own["auc"].mean()))
-            collapsed.append(bool(own["collapsed"].astype(bool).any()))
-    return Series(method_label(method), x, y, collapsed=collapsed)
+def _on_front(points: Sequence[TradeOff], *gaps: str) -> list[bool]:
+    """Return which points no other dominates in AUC and the gaps; collapsed and unfinished ones never are."""
+    usable = [
+        index
+        for index, point in enumerate(points)
+        if not point.collapsed and not math.isnan(point.auc + point.eo_gap + point.gcig)
+    ]
+    flags = pareto_front([(points[i].auc, *(-getattr(points[i], gap) for gap in gaps)) for i in usable])
+    kept = {index for index, flag in zip(usable, flags, strict=True) if flag}
+    return [index in kept for index in range(len(points))]
 
 
-def _corners(listed: Sequence[Any], place: int) -> list[tuple[float, float]]:
-    """Return the points that no other point dominates in AUC and one of the gaps, from left to right."""
-    points = [(point[place], point[0]) for *_, point in listed if not math.isnan(sum(point))]
-    flags = pareto_front([(-gap, auc) for gap, auc in points])
-    return sorted({point for point, flag in zip(points, flags, strict=True) if flag})
+def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
+    own = [point for point in points if point.series == label]
+    gaps = [getattr(point, metric) for point in own]
+    return Series(label, gaps, [p.auc for p in own], collapsed=[p.collapsed for p in own])
 
 
-def _trade_off(method: str, changes: Mapping[str, Any], own: pd.DataFrame) -> TradeOff:
-    auc, gap, gcig = (float(own[metric].mean()) for metric in _METRICS)
-    words = ", ".join(f"{key} {value}" for key, value in changes.items())
-    collapsed = bool(own["collapsed"].astype(bool).any())
-    return TradeOff(method_label(method), auc, gcig, gap, words, collapsed)
+def _corners(points: Sequence[TradeOff], metric: str) -> list[tuple[float, float]]:
+    """Return the points that no other dominates in AUC and one of the gaps, from left to right."""
+    flags = _on_front(points, metric)
+    return sorted({(getattr(p, metric), p.auc) for p, flag in zip(points, flags, strict=True) if flag})
 
 
 def _variant(changes: Mapping[str, Any]) -> str:

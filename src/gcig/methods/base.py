@@ -27,12 +27,7 @@ from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.training.loop import DivergenceError, Outcome
-from gcig.training.runtime import (
-    isolated_seed,
-    own_modes,
-    resolve_device,
-    seeded_generator,
-)
+from gcig.training.runtime import isolated_seed, own_modes, resolve_device, seeded_generator
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 

@@ -135,11 +135,7 @@ def explain_rows(
     """Explain encoded rows (n, p) against the baselines (2, groups, p) of the labels that `codes` number."""
     references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
     found = attributions(
-        module,
-        torch.from_numpy(encoded),
-        references,
-        rule=definition.rule,
-        n_steps=definition.n_steps,
+        module, torch.from_numpy(encoded), references, rule=definition.rule, n_steps=definition.n_steps
     )
     values, names = found.values, encoder.encoded_names_
     if definition.columns == "original":

@@ -176,11 +176,7 @@ class PrimalDualStep:
         self.optimizer.step()
         outcomes = proxy if settings.dual_rates == "proxy" else (scores >= settings.cut).to(members.dtype)
         self.multipliers.observe(outcomes.detach(), members)
-        return {
-            "prediction": prediction.detach(),
-            "constraint": constraint.detach(),
-            "total": total.detach(),
-        }
+        return {"prediction": prediction.detach(), "constraint": constraint.detach(), "total": total.detach()}
 
 
 def train_primal_dual(

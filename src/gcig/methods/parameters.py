@@ -129,8 +129,7 @@ RANDOM_STATE = Rule(
     lambda value: value is None or isinstance(value, np.random.RandomState) or _is_integer(value, 0, 2**32),
 )
 VERBOSE = Rule(
-    "True, False or an integer >= 0",
-    lambda value: BOOLEAN.holds(value) or _is_integer(value, 0, 2**31),
+    "True, False or an integer >= 0", lambda value: BOOLEAN.holds(value) or _is_integer(value, 0, 2**31)
 )
 MODULE = Rule("None or a torch.nn.Module", lambda value: value is None or isinstance(value, torch.nn.Module))
 

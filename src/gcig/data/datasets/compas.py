@@ -40,19 +40,9 @@ COMPAS = DatasetSpec(
     load=partial(read_shipped, "compas"),
     rows=6_172,
     inputs=(
-        "age",
-        "juv_fel_count",
-        "juv_misd_count",
-        "juv_other_count",
-        "priors_count",
-        "decile_score",
-        "v_decile_score",
-        "days_b_screening_arrest",
-        "sex",
-        "race",
-        "age_cat",
-        "c_charge_degree",
-        "score_text",
+        *("age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"),
+        *("decile_score", "v_decile_score", "days_b_screening_arrest", "sex", "race", "age_cat"),
+        *("c_charge_degree", "score_text"),
     ),
     target="two_year_recid",
     positive=1,
@@ -68,10 +58,7 @@ COMPAS = DatasetSpec(
     sha256={
         "compas-scores-two-years.csv": "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d"
     },
-    traps=(
-        _LEAK_EXCLUDED,
-        *_TRAPS,
-    ),
+    traps=(_LEAK_EXCLUDED, *_TRAPS),
     harms=(
         "The label is a new charge, not a new crime: if policing is unequal, so is the label "
         "(Bao et al. 2021, It's COMPASlicated).",
