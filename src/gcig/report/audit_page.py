@@ -86,10 +86,7 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         KeyFigure(
             "GCIG, members",
             number(found.gcig_members.value),
-            _hint(
-                "relative to real members",
-                _with_number("noise {}", found.members_noise),
-            ),
+            _hint("relative to real members", limits(found.gcig_members)),
         ),
         KeyFigure(
             "Above chance",

@@ -69,7 +69,8 @@ EXPLANATIONS = {
         "with real people as references: the reasons of a row are computed relative to many members of each "
         "group who have the same outcome, and averaged.",
         "The members are a sample, so the averages of two groups differ a little even if nothing else does. "
-        "The noise of the estimate is what the same measurement shows for two halves of one group.",
+        "The noise of the members is that difference between two halves of one group. It has been removed "
+        "from the number, whose range shows the uncertainty that remains.",
         "It is bad news if this number stays high while GCIG is low: the reasons then agree relative to the "
         "means only. A model that was trained to have a low GCIG deserves trust if both are low.",
     ),

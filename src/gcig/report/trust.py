@@ -202,8 +202,8 @@ def _members_noise(models: Mapping[str, Evaluation | GcigAudit]) -> list[tuple[V
     noise = [model.members_noise for model in models.values()]
     if all(math.isnan(value) for value in noise):
         return []
-    reading = "The same for two halves of one group: differences of this size mean nothing."
-    return [("Noise of this estimate", *(Entry(number(value), value) for value in noise), reading)]
+    reading = "Distance between two halves of the same members, already removed from the number above."
+    return [("Noise of the members", *(Entry(number(value), value) for value in noise), reading)]
 
 
 def _in_sentence(name: str) -> str:
