@@ -266,8 +266,6 @@ def test_files_that_users_put_into_a_model_folder_are_not_lost(saved, both_ways)
     with pytest.raises(PersistenceError, match=r"holds more than a saved model \('notes.txt'\)"):
         save_folder(saved, {"new": 1}, {}, kind="x")
     assert load_folder(saved)[0] == DOCUMENT
-    save_folder(saved, {"new": 1}, {}, kind="x", replaces=["notes.txt"])
-    assert contents(saved).keys() == FILES
 
 
 def test_a_report_on_a_model_goes_with_the_model(saved, both_ways):

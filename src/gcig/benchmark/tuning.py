@@ -95,7 +95,7 @@ class Choice:
     note: str = ""
 
 
-def choose(candidates: Sequence[Candidate], tolerance: float = TOLERANCE) -> int | None:
+def choose(candidates: Sequence[Candidate]) -> int | None:
     """Return the index of the candidate that the rule selects, or None if no candidate is usable.
 
     Of equal candidates the first is selected.
@@ -111,7 +111,7 @@ def choose(candidates: Sequence[Candidate], tolerance: float = TOLERANCE) -> int
         return None
     best = max(candidates[index].auc for index in usable)
     # The slack admits a candidate that is exactly at the tolerance in spite of rounding.
-    near = [index for index in usable if candidates[index].auc >= best - tolerance - 1e-12]
+    near = [index for index in usable if candidates[index].auc >= best - TOLERANCE - 1e-12]
     return min(near, key=lambda index: candidates[index].eo_gap + candidates[index].gcig)
 
 

@@ -101,7 +101,7 @@ class Figure:
         return f"{self.title}. {self.caption}{marks}"
 
 
-def draw(figure: Figure, format: str = "svg", *, dots_per_inch: int = 150) -> bytes:
+def draw(figure: Figure, format: str = "svg") -> bytes:
     """Draw a figure and return the bytes of an SVG or PNG file."""
     try:
         from matplotlib import rc_context
@@ -128,7 +128,7 @@ def draw(figure: Figure, format: str = "svg", *, dots_per_inch: int = 150) -> by
         _legend(canvas, axes)
         out = io.BytesIO()
         metadata = {"Date": None} if format == "svg" else {"Software": None}
-        canvas.savefig(out, format=format, dpi=dots_per_inch, metadata=metadata)
+        canvas.savefig(out, format=format, dpi=150, metadata=metadata)
     return out.getvalue()
 
 

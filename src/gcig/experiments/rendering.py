@@ -62,16 +62,11 @@ def render(run: str | Path) -> Path:
             for name, figure in chapter.figures.items():
                 for kind in ("svg", "png"):
                     write_file(out / "figures" / f"{name}.{kind}", draw(figure, kind))
-    write_file(out / PAGE, html_page(listed, provenance=found.provenance))
+    write_file(out / PAGE, html_page(listed, found.provenance))
     return out / PAGE
 
 
-def html_page(
-    chapters: Sequence[Chapter],
-    *,
-    title: str = "The paper's experiments, reproduced",
-    provenance: Mapping[str, Any] | None = None,
-) -> str:
+def html_page(chapters: Sequence[Chapter], provenance: Mapping[str, Any]) -> str:
     """Return one self-contained HTML page, with figures drawn by the page's own charts."""
     sections = []
     for chapter in chapters:
@@ -80,7 +75,7 @@ def html_page(
             blocks += [FigureRow(_pictures(figure)), Paragraph(figure.describe(collapsed="hollow"))]
         blocks += [part for table in chapter.tables.values() for part in split_by_dataset(table)]
         sections.append(Section(chapter.heading, blocks))
-    return page(title, sections, foot=_foot(provenance or {}))
+    return page("The paper's experiments, reproduced", sections, foot=_foot(provenance))
 
 
 def split_by_dataset(table: Table) -> list[Table]:

@@ -124,8 +124,6 @@ class Multipliers(nn.Module):
     @property
     def pulls(self) -> Tensor:
         """The pulls of the damped multipliers, shape (2, groups)."""
-        if not self.settings.damping:
-            return pulls(self.values)
         violation = violations(self.rates, self.settings.max_gap)
         return pulls(ascend(self.values, violation, self.settings.damping, self.settings.max_multiplier))
 

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,7 +135,6 @@ def save_folder(
     tensors: Mapping[str, np.ndarray | torch.Tensor],
     *,
     kind: str,
-    replaces: Collection[str] = REPORT_FILES,
 ) -> None:
     """Write a document and tensors to a folder, completely or not at all.
 
@@ -144,8 +143,8 @@ def save_folder(
     Parameters
     ----------
     path : path-like
-        The folder. Missing parents are created. An existing folder is replaced if it is empty or holds a
-        saved model and nothing else.
+        The folder. Missing parents are created. An existing folder is replaced if it is empty or holds
+        nothing but a saved model and the reports on it.
     document : mapping
         Strings, numbers, booleans, None, and lists and mappings (with string keys) of these. Tuples
         become lists, NumPy scalars become Python's; floats come back exactly. Mappings come back sorted by
@@ -155,9 +154,6 @@ def save_folder(
         Any shape and numeric dtype. They come back as tensors on the CPU, bit for bit.
     kind : str
         The kind of content, such as ``"gcig-model"``, which `load_folder` can require.
-    replaces : collection of str
-        Names of further files that may be deleted with a replaced folder; by default the reports on the
-        old model.
 
     Examples
     --------
@@ -177,7 +173,7 @@ def save_folder(
             )
     target = Path(os.path.abspath(path))
     try:
-        check_replaceable(target, replaces)
+        check_replaceable(target)
         _write_folder(target, files)
     except OSError as error:
         raise PersistenceError(
@@ -216,7 +212,7 @@ def load_folder(
     return document, parse_tensors(tensor_bytes, folder / TENSORS)
 
 
-def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] = REPORT_FILES) -> None:
+def check_replaceable(path: str | os.PathLike[str]) -> None:
     """Raise an error if `save_folder` would refuse this path; called before training starts.
 
     >>> check_replaceable("no/such/folder")
@@ -237,7 +233,7 @@ def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] = 
         raise PersistenceError(
             f"{str(target)!r} exists and is not replaced, because it holds no saved model ({error})"
         ) from error
-    if others := sorted(names - MAX_BYTES.keys() - set(replaces)):
+    if others := sorted(names - MAX_BYTES.keys() - set(REPORT_FILES)):
         shown = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
         raise PersistenceError(
             f"{str(target)!r} is not replaced, because it holds more than a saved model ({shown}): move "
