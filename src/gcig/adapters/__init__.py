@@ -4,7 +4,7 @@ from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
 from gcig.adapters.explainers import Advance, Budget, Explainer, GradientExplainer, Reasons, to_tensor
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.selection import adapt
-from gcig.adapters.shapley import ShapleyExplainer
+from gcig.adapters.shapley import ShapleyExplainer, block_shapley_values
 
 __all__ = [
     "AdaptedModel",
@@ -17,6 +17,7 @@ __all__ = [
     "Reasons",
     "ShapleyExplainer",
     "adapt",
+    "block_shapley_values",
     "call_with_groups",
     "to_tensor",
 ]

@@ -92,7 +92,7 @@ class Budget:
     shuffles: int = 199
     shuffled_rows: int = 500
     shuffled_steps: int | None = None
-    member_rows: int = 1024
+    member_rows: int = 1000
     members: int = 64
 
     def coarsen(self, definition: Definition) -> Definition:

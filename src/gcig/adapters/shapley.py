@@ -15,7 +15,7 @@ from gcig.adapters.explainers import Advance, Budget, Explainer, Reasons, Rows
 from gcig.core.definition import Definition
 from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
 
-__all__ = ["CLIP", "ShapleyExplainer", "clipped_logits"]
+__all__ = ["CLIP", "ShapleyExplainer", "block_shapley_values", "clipped_logits"]
 
 Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
@@ -165,6 +165,45 @@ class ShapleyExplainer(Explainer):
         """Return the definition with the way of sampling in place of a rule of integration."""
         exact = is_exact(len(self.encoding.names), _pairs(definition), random=self.encoding.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
+
+
+def block_shapley_values(
+    score: Callable[[Rows], Rows],
+    rows: Rows,
+    references: Rows,
+    blocks: NDArray[np.int64],
+    *,
+    n_pairs: int = _N_PAIRS,
+    seed: int = 0,
+) -> Tensor:
+    """Return Shapley values (groups, n, blocks) of a score of encoded rows, whose players are column blocks.
+
+    Parameters
+    ----------
+    score : encoded rows (m, p) -> (m,).
+    rows, references : encoded rows (n, p), and one reference per group (groups, p).
+    blocks : (p,) the block of each encoded column.
+    """
+    n, groups, n_blocks = len(rows), len(references), int(blocks.max()) + 1
+    points = np.concatenate([rows, references.astype(rows.dtype)])
+
+    def value(choices: Floats) -> Floats:
+        """Evaluate points given, per block, as the position of the row or reference that it is taken from."""
+        taken = points[choices.astype(np.int64)[:, blocks], np.arange(len(blocks))]
+        return np.asarray(score(taken), dtype=np.float64)
+
+    found = shapley_values(
+        value,
+        np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1),
+        lambda uniforms: np.broadcast_to(
+            n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim),
+            (groups, *uniforms.shape),
+        ),
+        n_pairs=n_pairs,
+        random=False,
+        rng=np.random.default_rng(seed),
+    )
+    return torch.from_numpy(found.values)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from gcig._tables import level_name, listed
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
-from gcig.auditing.findings import Options, run_audit
+from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import reference_source
 from gcig.auditing.subject import describe_subject, hash_model, resolve_model
@@ -20,6 +20,7 @@ from gcig.auditing.table_audit import assemble_record, proxy_columns
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
+from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, reference_table
 from gcig.records.audit import SMALLEST_CELL
 
@@ -48,6 +49,8 @@ def audit_file(
     random_state: int = 0,
     max_rows_explained: int | None = None,
     progress: bool = False,
+    robustness: bool = False,
+    other: Any = None,
     score: Score | None = None,
     name: str | None = None,
     trust_pickle: bool = False,
@@ -98,10 +101,22 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
     (1000, ['female', 'male'])
     """
+    check_robustness(other, robustness=robustness)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
+    if other is not None:
+        other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
     stream = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
+    also = roles
+    if other is not None:
+        also = _find_roles(other, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
+        if set(also.inputs) != set(roles.inputs):
+            raise InputError(
+                "reads other columns than the audited model, so the two cannot be compared. Pass a model of the "
+                "same columns.",
+                argument="other",
+            )
     options = Options(
         definition=definition or Definition(),
         threshold=threshold,
@@ -112,6 +127,7 @@ def audit_file(
         random_state=random_state,
         max_rows_explained=max_rows_explained,
         progress=progress,
+        robustness=robustness,
     )
     mark = stream.find_decimal(roles.columns, rows_at_once)
     whole = stream.n_rows <= in_memory_rows
@@ -127,7 +143,18 @@ def audit_file(
             given, names = reference_source(adapted, reference)
             source = FileSource(stream, roles, schema, adapted, mark, rows, names)
             try:
-                findings = run_audit(adapted, source, given, options)
+                compared = None
+                if other is not None:
+                    second = adapt(
+                        other,
+                        schema.prototype(also.inputs),
+                        score=score,
+                        reference=reference_table(reference),
+                    )
+                    references, known = reference_source(second, reference)
+                    its_rows = FileSource(stream, also, schema, second, mark, rows, known)
+                    compared = Audited(second, its_rows, references)
+                findings = run_audit(Audited(adapted, source, given), options, compared)
                 break
             except SchemaGrew as grew:
                 schema = grew.schema

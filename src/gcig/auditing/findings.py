@@ -18,11 +18,13 @@ from gcig.metrics.intervals import Draws
 from gcig.metrics.outcome_sums import OutcomeSums
 from gcig.metrics.reason_sums import ReasonSums
 from gcig.metrics.reasons import Comparison
+from gcig.metrics.robustness import conclude, measure_panel
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust_figures import measure_trust
+from gcig.records import Robustness
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 
-__all__ = ["Findings", "Options", "run_audit"]
+__all__ = ["Audited", "Findings", "Options", "run_audit"]
 
 _N_RESAMPLES = 100  # draws in which the references are estimated again
 _NOT_COMPARED = GcigAudit(
@@ -51,6 +53,7 @@ class Options:
     random_state: int = 0
     max_rows_explained: int | None = None
     progress: bool = False
+    robustness: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,7 @@ class Findings:
     suppressed_cells : names of the cells that gaps leave out.
     definition : the definition as it is recorded.
     n_rows : rows of the published groups: the number of all rows would reveal the size of a suppressed one.
+    robustness : GCIG under several references, if it was asked for and groups can be compared.
     """
 
     outcome: OutcomeAudit
@@ -71,10 +75,24 @@ class Findings:
     suppressed_cells: tuple[str, ...]
     definition: dict[str, object]
     n_rows: int
+    robustness: Robustness | None = None
 
 
-def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, options: Options) -> Findings:
-    """Audit the rows of a source; references come from ``reference``, the model or the rows themselves."""
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """A model with the rows that it is applied to, and those that its references are estimated from."""
+
+    adapted: AdaptedModel
+    source: Source
+    reference: Source | None
+
+
+def run_audit(audited: Audited, options: Options, other: Audited | None = None) -> Findings:
+    """Audit the rows of a source; references come from ``reference``, the model or the rows themselves.
+
+    ``other`` is a second model that the audited one is compared with under several references.
+    """
+    adapted, source = audited.adapted, audited.source
     if options.definition.reference != "mean":
         raise InputError(
             "is by members, but audits compare rows with the mean of each cell, and report gcig_members "
@@ -82,15 +100,7 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
             argument="definition",
         )
     streams = RandomStreams.spawn(options.random_state)
-    first = first_pass(
-        adapted,
-        source,
-        reference,
-        max_rows_explained=options.max_rows_explained,
-        min_cell=options.min_cell,
-        streams=streams,
-        shown=options.progress,
-    )
+    first = _first_pass(audited, options, streams)
     names, outcome = (
         source.group_names,
         OutcomeSums(len(source.group_names), probabilistic=adapted.probabilistic),
@@ -141,7 +151,45 @@ def run_audit(adapted: AdaptedModel, source: Source, reference: Source | None, o
         suppressed_cells=outcome.confusion.suppressed_cells(names, options.min_cell),
         definition=adapted.explainer.describe(definition),
         n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
+        robustness=_measure_robustness(audited, other, options),
     )
+
+
+def _first_pass(audited: Audited, options: Options, streams: RandomStreams) -> FirstPass:
+    return first_pass(
+        audited.adapted,
+        audited.source,
+        audited.reference,
+        max_rows_explained=options.max_rows_explained,
+        min_cell=options.min_cell,
+        streams=streams,
+        shown=options.progress,
+    )
+
+
+def _measure_robustness(audited: Audited, other: Audited | None, options: Options) -> Robustness | None:
+    """Measure GCIG of one or two models under several references, in a pass of its own."""
+    panels = []
+    for each in (audited, other):
+        if not options.robustness or each is None:
+            continue
+        streams = RandomStreams.spawn(options.random_state)
+        first = _first_pass(each, options, streams)
+        if len(first.compared) < 2:
+            return None
+        panels.append(
+            measure_panel(
+                each.adapted,
+                next(iter(first.baselines.values())),
+                options.definition,
+                first.sample,
+                first.pool,
+                streams,
+                compared=first.compared,
+                n_bootstrap=options.n_bootstrap,
+            )
+        )
+    return conclude(*panels) if panels else None
 
 
 def _sum_decisions(adapted: AdaptedModel, source: Source, outcome: OutcomeSums, options: Options) -> None:

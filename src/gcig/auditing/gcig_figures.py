@@ -9,14 +9,13 @@ from gcig.auditing.alternatives import NullDistribution
 from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import ReasonSums, label_means
+from gcig.metrics.reasons import MATERIAL
 from gcig.records.audit import ColumnAudit, GcigAudit, LabelAudit, PairAudit
-from gcig.records.interval import Interval
+from gcig.records.interval import UNDEFINED, Interval
 
 __all__ = ["ALPHA", "MATERIAL", "UNDEFINED", "GcigFigures", "judge_evidence"]
 
 ALPHA = 0.05  # level of the test against shuffled groups
-MATERIAL = 0.05  # an excess of GCIG that counts as material; a smaller difference of reasons is called small
-UNDEFINED = Interval(math.nan)
 
 
 def judge_evidence(p_value: float, excess: Interval, floor: Interval) -> str:

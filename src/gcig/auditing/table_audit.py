@@ -9,13 +9,14 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import Groups, InputWarning, check_features, check_lengths, find_proxy_columns
 from gcig.adapters import adapt
-from gcig.auditing.findings import Findings, Options, run_audit
+from gcig.auditing.findings import Audited, Findings, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import TableSource, reference_source
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
 from gcig.auditing.verdict import write_verdict
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord, Subject, Verdict
 
@@ -39,6 +40,8 @@ def audit(
     random_state: int = 0,
     max_rows_explained: int | None = None,
     progress: bool = False,
+    robustness: bool = False,
+    other: Any = None,
     score: Score | None = None,
     name: str | None = None,
     trust_pickle: bool = False,
@@ -78,9 +81,14 @@ def audit(
         The seed of everything drawn at random.
     max_rows_explained : int, optional
         Explain a random sample of this many rows. By default all rows, or 1,000 if the model has no
-        gradients.
+        gradients. Figures relative to members are measured on 1,000 rows at most.
     progress : bool
         Whether to report progress on standard error.
+    robustness : bool
+        Whether to measure GCIG under several references, and to say whether they lead to the same
+        conclusion: ``result.record.robustness``.
+    other : any, optional
+        A second model, or its path, to compare with under every reference.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
     name : str, optional
@@ -104,6 +112,7 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
+    check_robustness(other, robustness=robustness)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     adapted = adapt(model, X, score=score, reference=reference_table(reference))
@@ -117,13 +126,25 @@ def audit(
         random_state=random_state,
         max_rows_explained=max_rows_explained,
         progress=progress,
+        robustness=robustness,
     )
     given, names = reference_source(adapted, reference)
     source = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names)
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
-        findings = run_audit(adapted, source, given, options)
+        compared = None
+        if other is not None:
+            second = adapt(
+                resolve_model(other, trust_pickle=trust_pickle)[0],
+                X,
+                score=score,
+                reference=reference_table(reference),
+            )
+            references, known = reference_source(second, reference)
+            rows = TableSource.check(second, X, y, sensitive_features, sample_weight, known)
+            compared = Audited(second, rows, references)
+        findings = run_audit(Audited(adapted, source, given), options, compared)
     subject = describe_subject(
         adapted,
         findings,
@@ -156,5 +177,6 @@ def assemble_record(
         min_cell=min_cell,
         suppressed_cells=findings.suppressed_cells,
         proxy_columns=proxies,
+        robustness=findings.robustness,
     )
     return replace(record, verdict=write_verdict(record))

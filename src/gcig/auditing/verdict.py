@@ -6,10 +6,18 @@ The statuses are decided first, on fields of the record. The sentences are writt
 import math
 
 from gcig.auditing.gcig_figures import MATERIAL
+from gcig.records import Robustness
 from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
 
-__all__ = ["FOUR_FIFTHS", "MATERIAL_GAP", "outcome_status", "reasons_status", "write_verdict"]
+__all__ = [
+    "FOUR_FIFTHS",
+    "MATERIAL_GAP",
+    "members_status",
+    "outcome_status",
+    "reasons_status",
+    "write_verdict",
+]
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
 MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
@@ -22,9 +30,11 @@ def write_verdict(record: AuditRecord) -> Verdict:
     """Decide the statuses of a record and put its findings and cautions into words.
 
     The status is the more serious one of two questions: whether reasons depend on the group, and whether
-    decisions do. The verdict that the record already has is ignored.
+    decisions do. Reasons are clear only if they are so relative to means and to members, and if the
+    conclusion does not depend on the reference. The verdict that the record already has is ignored.
     """
-    reasons, decisions = reasons_status(record.procedural), outcome_status(record.outcome)
+    members, decisions = members_status(record.procedural), outcome_status(record.outcome)
+    reasons = reasons_status(record.procedural, members, record.robustness)
     return Verdict(
         status=max(reasons, decisions, key=_SEVERITY.index),
         headline=_headline(reasons, decisions),
@@ -32,16 +42,36 @@ def write_verdict(record: AuditRecord) -> Verdict:
         cautions=tuple(_cautions(record)),
         reasons=reasons,
         decisions=decisions,
+        members=members,
     )
 
 
-def reasons_status(found: GcigAudit) -> str:
-    """Decide whether the model's reasons depend on the group."""
+def reasons_status(found: GcigAudit, members: str, robustness: Robustness | None = None) -> str:
+    """Decide whether the model's reasons depend on the group.
+
+    Parameters
+    ----------
+    members : the answer relative to members; see `members_status`.
+    robustness : GCIG under several references, if it was measured.
+    """
     if found.evidence == "disparity" and found.excess.value >= MATERIAL:
         return "concern"
-    if found.evidence != "not enough" and found.excess.high < MATERIAL:
-        return "clear"
-    return "inconclusive"
+    if found.evidence == "not enough":
+        return "inconclusive"
+    if members == "concern":
+        return "concern"
+    alike = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
+    return "clear" if alike and (robustness is None or robustness.agrees) else "inconclusive"
+
+
+def members_status(found: GcigAudit) -> str:
+    """Decide whether the model's reasons depend on the group, relative to members instead of means.
+
+    The estimate is free of the noise of its members, so it is compared with what counts as material as it is.
+    """
+    if found.gcig_members.low >= MATERIAL:
+        return "concern"
+    return "clear" if found.gcig_members.high < MATERIAL else "inconclusive"
 
 
 def outcome_status(found: OutcomeAudit) -> str:

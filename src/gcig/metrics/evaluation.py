@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._validation import InputError
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel, adapt
 from gcig.core.definition import Definition
@@ -17,6 +18,7 @@ from gcig.metrics.predictions import assess
 from gcig.metrics.rates import Floats
 from gcig.metrics.reason_sums import ReasonSums, label_means
 from gcig.metrics.reasons import Comparison
+from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
 from gcig.metrics.sample import (
     EncodedRows,
     RandomStreams,
@@ -88,6 +90,8 @@ def evaluate(
     min_cell: int = SMALLEST_CELL,
     n_bootstrap: int = 1000,
     random_state: int | np.random.Generator | None = 0,
+    robustness: bool = False,
+    other: Any = None,
     score: Score | None = None,
 ) -> Evaluation:
     """Measure utility, outcome fairness and procedural fairness of a model on one set of rows.
@@ -121,6 +125,11 @@ def evaluate(
         Draws for the interval of GCIG (over rows, with the references fixed); 0 for none.
     random_state : int, Generator or None
         The seed of everything drawn at random.
+    robustness : bool
+        Whether to measure GCIG under several references, and to say whether they lead to the same
+        conclusion: ``result.robustness``.
+    other : any, optional
+        A second model, such as the plainly trained one, to compare with under every reference.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
 
@@ -136,6 +145,7 @@ def evaluate(
     >>> [rates.group for rates in result.groups], list(result.gcig_columns)
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
+    check_robustness(other, robustness=robustness)
     adapted = adapt(model, X, score=score, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     outputs = adapted.answer(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
@@ -151,8 +161,9 @@ def evaluate(
     )
     if len(sample.compared) < 2:
         return replace(evaluation, definition=adapted.explainer.describe(definition or Definition()))
-    streams = RandomStreams.spawn(random_state)
-    sums, drawn = _sum_sample(adapted, sample, definition or Definition(), streams)
+    seed, definition = _fixed_seed(random_state), definition or Definition()
+    streams = RandomStreams.spawn(seed)
+    sums, drawn = _sum_sample(adapted, sample, definition, streams)
     trust = measure_trust(
         sums,
         drawn,
@@ -162,7 +173,49 @@ def evaluate(
         n_bootstrap=n_bootstrap,
     )
     draws = Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws)
-    return _with_gcig(evaluation, sums, sample, draws, trust)
+    evaluation = _with_gcig(evaluation, sums, sample, draws, trust)
+    if not robustness:
+        return evaluation
+    panels = [_panel(adapted, sample, definition, seed, n_bootstrap)]
+    if other is not None:
+        second = adapt(other, X, score=score, reference=reference_table(reference))
+        checked = Sample.check(second, X, y, sensitive_features, reference, sample_weight, min_cell)
+        panels.append(_panel(second, checked, definition, seed, n_bootstrap))
+    return replace(evaluation, robustness=conclude(*panels))
+
+
+def check_robustness(other: Any, *, robustness: bool) -> None:
+    """Raise an error if a second model is given that would not be used."""
+    if other is not None and not robustness:
+        raise InputError(
+            "was given, but only robustness=True compares two models. Pass robustness=True, or leave it out.",
+            argument="other",
+        )
+
+
+def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
+    """Return one seed for everything that is drawn, so that two models are measured on the same rows."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    return int(np.random.default_rng().integers(2**63)) if random_state is None else random_state
+
+
+def _panel(
+    adapted: AdaptedModel, sample: Sample, definition: Definition, seed: int, n_bootstrap: int
+) -> dict[str, PanelFigure]:
+    streams = RandomStreams.spawn(seed)
+    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
+    drawn.add(sample.rows)
+    return measure_panel(
+        adapted,
+        sample.baselines,
+        definition,
+        drawn.rows,
+        _member_pool(sample, streams),
+        streams,
+        compared=sample.compared,
+        n_bootstrap=n_bootstrap,
+    )
 
 
 def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:

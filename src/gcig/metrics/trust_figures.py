@@ -63,7 +63,7 @@ def measure_trust(
     comparison, undefined = sums.comparison, {}
     given = isinstance(comparison, MemberComparison)
     of_members = sums if given else sum_members(comparison, sample, pool, streams)
-    found = members_interval(of_members, n_bootstrap, streams)
+    found = members_interval(of_members, n_bootstrap, streams.members)
     if math.isnan(found.value):
         undefined["gcig_members"] = undefined["members_noise"] = (
             "A compared group has fewer than two rows of a label to draw members from."
@@ -95,7 +95,7 @@ def sum_members(
     return sums
 
 
-def members_interval(sums: ReasonSums, n_bootstrap: int, streams: RandomStreams) -> Interval:
+def members_interval(sums: ReasonSums, n_bootstrap: int, rng: np.random.Generator) -> Interval:
     """Return GCIG relative to members; its interval covers the choice of rows and that of members.
 
     A mean below zero, which noise can cause if there is no disparity, is reported as zero.
@@ -103,7 +103,7 @@ def members_interval(sums: ReasonSums, n_bootstrap: int, streams: RandomStreams)
     value = float(sums.combine(sums.total.sum(axis=0)))
     if math.isnan(value) or n_bootstrap < 2:
         return Interval(max(0.0, value) if not math.isnan(value) else value)
-    drawn = sums.combine(Draws(sums.blocks.n_blocks, n_bootstrap, streams.members).resample(sums.total))
+    drawn = sums.combine(Draws(sums.blocks.n_blocks, n_bootstrap, rng).resample(sums.total))
     of_members = 0.0 if math.isnan(sums.standard_error) else sums.standard_error
     reach = Z * math.hypot(float(np.nanstd(drawn)), of_members)
     return Interval(max(0.0, value), max(0.0, value - reach), max(0.0, value + reach))

@@ -251,6 +251,7 @@ class Verdict(Record):
     cautions : what a reader must know before relying on the findings.
     reasons : the status of the question whether the model's reasons depend on the group.
     decisions : the status of the question whether its decisions do.
+    members : the status of the question of ``reasons`` if rows are compared with members of the groups.
     """
 
     status: str
@@ -259,6 +260,7 @@ class Verdict(Record):
     cautions: tuple[str, ...] = ()
     reasons: str = "inconclusive"
     decisions: str = "inconclusive"
+    members: str = "inconclusive"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """The record of GCIG under several references: whether the conclusion depends on the choice."""
 
+import math
 from dataclasses import dataclass
 
 from gcig.records.base import Record
@@ -29,12 +30,15 @@ class RobustnessFigure(Record):
     gcig : GCIG of the model, with the 95 % interval of a bootstrap over rows.
     other : the same for the second model; undefined if there is none.
     description : one sentence that says what the reference is.
+    noise : the model's GCIG relative to references of two halves of the same group: what is measured if
+        nothing differs. 0 if the estimate is free of noise.
     """
 
     reference: str
     gcig: Interval
     other: Interval
     description: str
+    noise: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +48,8 @@ class Robustness(Record):
     Attributes
     ----------
     figures : one per reference, in the order of ``REFERENCES``.
-    agrees : whether the conclusion is the same under every reference: which of two models is fairer, or, for
-        one model, whether GCIG is material.
+    agrees : whether the conclusion is the same under every reference. For two models it is which of them has
+        the lower GCIG; for one model, whether GCIG exceeds its noise by 0.05 or more.
     verdict : one sentence that says so.
     """
 

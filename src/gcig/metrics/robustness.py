@@ -1,0 +1,346 @@
+"""GCIG under several references, and whether they lead to the same conclusion.
+
+The references of a (label, group) cell are its mean, its medoid (the member nearest to the mean), its modal
+member (the one that is most usual in most columns), or its members themselves; the mean of the group without
+regard to the label; and, for all groups alike, the mean of the label. All figures of a model are measured on
+the same random rows.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from gcig.adapters import AdaptedModel, block_shapley_values
+from gcig.core.definition import Definition
+from gcig.core.disparity import disparity, normalise
+from gcig.core.numerics import root_mean_square_distance, vector_norm
+from gcig.metrics.intervals import Draws, Z, percentile_interval
+from gcig.metrics.members import MemberPool
+from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.reason_sums import combine_labels
+from gcig.metrics.reasons import MATERIAL, Comparison
+from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
+from gcig.metrics.trust_figures import members_interval, sum_members
+from gcig.records.interval import UNDEFINED, Interval
+from gcig.records.robustness import REFERENCES, Robustness, RobustnessFigure
+
+__all__ = ["PanelFigure", "conclude", "measure_panel"]
+
+_SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
+_NEAR = 0.25  # standard deviations from the median within which a number counts as usual
+_DESCRIPTIONS = {
+    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
+    "label-free": "The mean of all rows of a group, whatever their label.",
+    "medoid": "The member of a cell that is nearest to its mean.",
+    "modal member": "The member of a cell that has the most usual value in most columns.",
+    "members": "Members of a cell, one after the other; attributions are averaged over them.",
+    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
+    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
+    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
+}
+_OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
+
+
+@dataclass(frozen=True, eq=False)
+class PanelFigure:
+    """GCIG of one model relative to one kind of reference.
+
+    Attributes
+    ----------
+    interval : the value and its 95 % interval.
+    draws : (draws,) the value in bootstrap draws of the rows.
+    error : standard error that is not due to the choice of rows.
+    noise : the value for references of two halves of the same group; 0 if the value is free of noise.
+    """
+
+    interval: Interval
+    draws: Floats
+    error: float = 0.0
+    noise: float = 0.0
+
+
+def measure_panel(
+    adapted: AdaptedModel,
+    baselines: Rows,
+    definition: Definition,
+    sample: EncodedRows,
+    pool: MemberPool,
+    streams: RandomStreams,
+    *,
+    compared: tuple[int, ...],
+    n_bootstrap: int,
+) -> dict[str, PanelFigure]:
+    """Measure GCIG of a model relative to every kind of reference.
+
+    Parameters
+    ----------
+    baselines : (2, compared groups, p) the means of the cells.
+    sample : rows in random order, of which the first are explained; the same rows for all models that are
+        compared.
+    pool : members of the cells.
+    streams : fresh streams from the seed that all models share, from which only ``pool`` was drawn.
+    compared : codes of the compared groups.
+    """
+    explainer, definition = adapted.explainer, replace(definition, reference="mean")
+    n_probe = min(explainer.budget.probe_rows, len(sample))
+    comparison = Comparison.prepare(adapted, baselines, definition, sample, n_probe, compared=compared)
+    of_members = sum_members(comparison, sample, pool, streams)
+    members = members_interval(of_members, n_bootstrap, streams.members)
+    rows = sample[: explainer.member_budget[0]]
+    draws = Draws(len(rows), max(2, n_bootstrap), np.random.default_rng(0))
+    resampled = of_members.combine(draws.resample(of_members.total))
+    error = of_members.standard_error
+    comparison = replace(comparison, definition=explainer.budget.coarsen(comparison.definition))
+    norm_l2 = replace(comparison, definition=replace(comparison.definition, norm="l2"))
+    found = {
+        kind: _relative_to(comparison, rows, draws, references, halves)
+        for kind, references, halves in _references(comparison, pool)
+    }
+    found["members"] = PanelFigure(members, resampled, 0.0 if math.isnan(error) else error)
+    found["common"] = _common(comparison, rows, pool, draws)
+    found["Shapley values"] = _by_shapley_values(comparison, rows, found["mean"], n_bootstrap)
+    found["mean, l2"] = _relative_to(norm_l2, rows, draws, comparison.baselines, None)
+    return {kind: found[kind] for kind in REFERENCES}
+
+
+def _references(
+    comparison: Comparison, pool: MemberPool
+) -> Iterator[tuple[str, Rows, tuple[Rows, Rows] | None]]:
+    """Yield kinds of reference: name, references (2, groups, p), and those of two halves of every cell."""
+    compared, shape = comparison.compared, comparison.baselines.shape
+    blocks = comparison.compared_columns.input_blocks
+    counts = np.maximum(pool.counts[:, list(compared)], 1).astype(np.float64)
+    makers = {
+        "mean": lambda members: members.mean(axis=0),
+        "medoid": _medoid,
+        "modal member": lambda members: _modal_member(members, blocks),
+    }
+    for kind, make in makers.items():
+        whole, first, second = (np.full(shape, np.nan) for _ in range(3))
+        for label, group in np.ndindex(*shape[:2]):
+            if pool.counts[label, compared[group]] < 2:
+                continue
+            members = np.asarray(pool.members(label, compared[group]), dtype=np.float64)
+            whole[label, group] = make(members)
+            first[label, group], second[label, group] = make(members[0::2]), make(members[1::2])
+        if kind == "mean":
+            whole = comparison.baselines
+        yield kind, whole, (first, second)
+        if kind == "mean":
+            free = (_without_label(each, counts) for each in (whole, first, second))
+            reference, *halves = free
+            yield "label-free", reference, (halves[0], halves[1])
+
+
+def _without_label(references: Rows, counts: Floats) -> Rows:
+    """Return the mean over labels of references (2, groups, p), for both labels."""
+    mean = np.einsum("yg,ygp->gp", counts / counts.sum(axis=0), references)
+    return np.stack([mean, mean])
+
+
+def _medoid(members: Floats) -> Floats:
+    """Return the member that is nearest to the mean."""
+    return np.asarray(members[np.square(members - members.mean(axis=0)).sum(axis=1).argmin()])
+
+
+def _modal_member(members: Floats, blocks: Codes) -> Floats:
+    """Return the member with the most frequent category, or a number near the median, in most columns."""
+    agree = np.zeros(len(members))
+    for block in np.unique(blocks):
+        own = members[:, blocks == block]
+        if own.shape[1] > 1:
+            agree += own.argmax(axis=1) == own.mean(axis=0).argmax()
+        else:
+            scale = own.std() or 1.0
+            distance = np.abs(own[:, 0] - np.median(own)) / scale
+            agree += (distance < _NEAR) - 1e-3 * distance
+    return np.asarray(members[agree.argmax()])
+
+
+def _relative_to(
+    comparison: Comparison,
+    rows: EncodedRows,
+    draws: Draws,
+    references: Rows,
+    halves: tuple[Rows, Rows] | None,
+) -> PanelFigure:
+    """Measure GCIG relative to references (2, groups, p)."""
+    kind, used = comparison.definition.columns, comparison.definition
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    sums, noise = np.zeros((len(rows), 2, 2)), np.zeros((2, 2))
+    for label in range(2):
+        own = np.flatnonzero(rows.labels == label)
+        sets = [references[label], *(each[label] for each in halves or ())]
+        if not len(own):
+            continue
+        if not all(np.isfinite(each).all() for each in sets):
+            return PanelFigure(UNDEFINED, np.empty(0))
+        _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
+        values = kinds[kind].unflatten(0, (len(sets), -1))
+        defined = (vector_norm(values[0], "l1") > 1e-8 * comparison.scale[kind]).all(0).numpy()
+        found = disparity(values[0], norm=used.norm, eps=used.eps).numpy()
+        sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
+        if halves is not None:
+            first, second = (normalise(each, norm=used.norm, eps=used.eps) for each in values[1:])
+            apart = vector_norm(first - second, "l2").mean(0).numpy()
+            noise[label] = (apart * weights[own]).sum(), weights[own].sum()
+    value = float(_mean(comparison, sums.sum(axis=0)))
+    resampled = _mean(comparison, draws.resample(sums))
+    return PanelFigure(
+        Interval(value, *percentile_interval(resampled)),
+        resampled,
+        noise=0.0 if halves is None else float(_mean(comparison, noise)),
+    )
+
+
+def _mean(comparison: Comparison, sums: Floats) -> Floats:
+    return combine_labels(sums, comparison.definition.label_weights)
+
+
+def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: Draws) -> PanelFigure:
+    """Compare the groups' mean attributions relative to one reference per label, the mean of its rows."""
+    kind, used = comparison.definition.columns, comparison.definition
+    compared = list(comparison.compared)
+    counts = np.maximum(pool.counts[:, compared], 1).astype(np.float64)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    n_columns = len(comparison.columns)
+    sums = np.zeros((len(rows), 2, len(compared), n_columns + 1))
+    for label in range(2):
+        own = np.flatnonzero((rows.labels == label) & np.isin(rows.groups, compared))
+        reference = (counts[label, :, None] * comparison.baselines[label]).sum(axis=0) / counts[label].sum()
+        if not len(own):
+            continue
+        if not np.isfinite(reference).all():
+            return PanelFigure(UNDEFINED, np.empty(0))
+        _, kinds = comparison.attribute(rows.inputs[own], reference[None], (kind,))
+        units = normalise(kinds[kind], norm=used.norm, eps=used.eps)[0].numpy()
+        place = np.searchsorted(compared, rows.groups[own])
+        sums[own, label, place] = np.column_stack([units, np.ones(len(own))]) * weights[own, None]
+    value = float(_distance_of_groups(sums.sum(axis=0)[None])[0])
+    resampled = _distance_of_groups(draws.resample(sums))
+    return PanelFigure(Interval(value, *percentile_interval(resampled)), resampled)
+
+
+def _distance_of_groups(sums: Floats) -> Floats:
+    """Return distances (draws,) between mean attributions, from sums (draws, 2, groups, columns + 1)."""
+    means = quotient(sums[..., :-1], sums[..., -1:])
+    apart = root_mean_square_distance(torch.from_numpy(np.moveaxis(means, 2, 0)).flatten(1, 2)).numpy()
+    share = quotient(sums[..., -1].sum(axis=2), sums[..., -1].sum(axis=(1, 2))[:, None])
+    return np.asarray((apart.reshape(share.shape) * share).sum(axis=1))
+
+
+def _by_shapley_values(
+    comparison: Comparison, rows: EncodedRows, mean: PanelFigure, n_bootstrap: int
+) -> PanelFigure:
+    """Measure GCIG with Shapley values of the original columns in place of integrated gradients."""
+    adapted, used = comparison.adapted, comparison.definition
+    if adapted.explainer.name == "Shapley values":
+        return mean
+    few = rows[:_SHAPLEY_ROWS]
+    weights = np.ones(len(few)) if few.weights is None else few.weights
+    sums = np.zeros((len(few), 2, 2))
+    for label in range(2):
+        own = np.flatnonzero(few.labels == label)
+        if not len(own):
+            continue
+        if not np.isfinite(comparison.baselines[label]).all():
+            return PanelFigure(UNDEFINED, np.empty(0))
+        values = block_shapley_values(
+            adapted.logits,
+            few.inputs[own],
+            comparison.baselines[label],
+            comparison.compared_columns.input_blocks.astype(np.int64),
+            n_pairs=_SHAPLEY_PAIRS,
+        )
+        found = disparity(values, norm=used.norm, eps=used.eps).numpy()
+        defined = (vector_norm(values, "l1") > 1e-8 * comparison.scale["original"]).all(0).numpy()
+        sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
+    draws = Draws(len(few), max(2, n_bootstrap), np.random.default_rng(0))
+    resampled = _mean(comparison, draws.resample(sums))
+    value = float(_mean(comparison, sums.sum(axis=0)))
+    return PanelFigure(Interval(value, *percentile_interval(resampled)), resampled, noise=mean.noise)
+
+
+def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] | None = None) -> Robustness:
+    """Say whether the conclusion depends on the reference.
+
+    For two models the conclusion is which of them has the lower GCIG, if the 95 % interval of the difference
+    does not contain zero. For one model it is whether GCIG exceeds its noise by 0.05 or more; values with
+    the l2 norm, which are on another scale, are then not judged.
+    """
+    figures = tuple(
+        RobustnessFigure(
+            reference=kind,
+            gcig=figure.interval,
+            other=UNDEFINED if other is None else other[kind].interval,
+            description=_DESCRIPTIONS[kind],
+            noise=figure.noise,
+        )
+        for kind, figure in panel.items()
+    )
+    defined = {kind: figure for kind, figure in panel.items() if not math.isnan(figure.interval.value)}
+    if other is None:
+        judged = {kind: _material(each) for kind, each in defined.items() if kind not in _OTHER_SCALE}
+        return _conclude_on_one(figures, judged)
+    return _conclude_on_two(figures, {kind: _fairer(each, other[kind]) for kind, each in defined.items()})
+
+
+def _material(figure: PanelFigure) -> bool:
+    return figure.interval.value - figure.noise >= MATERIAL
+
+
+def _fairer(first: PanelFigure, second: PanelFigure) -> str:
+    """Return "first" or "second", whichever has the lower GCIG, or "neither" if that is not certain."""
+    difference = first.interval.value - second.interval.value
+    paired = len(first.draws) == len(second.draws) and len(first.draws) > 1
+    if paired:
+        of_rows = float(np.nanstd(first.draws - second.draws))
+    else:
+        reaches = ((each.interval.high - each.interval.low) / (2 * Z) for each in (first, second))
+        of_rows = math.hypot(*reaches)
+    reach = Z * math.hypot(of_rows, first.error, second.error)
+    if math.isnan(difference) or not abs(difference) > reach:
+        return "neither"
+    return "first" if difference < 0 else "second"
+
+
+def _conclude_on_one(figures: tuple[RobustnessFigure, ...], judged: Mapping[str, bool]) -> Robustness:
+    material = [kind for kind, yes in judged.items() if yes]
+    small = [kind for kind, yes in judged.items() if not yes]
+    if not judged:
+        return Robustness(figures, agrees=False, verdict="GCIG is undefined under every reference.")
+    if material and small:
+        verdict = (
+            f"The conclusion depends on the reference: GCIG exceeds its noise by {MATERIAL} or more relative "
+            f"to {_listed(material)}, but not relative to {_listed(small)}."
+        )
+        return Robustness(figures, agrees=False, verdict=verdict)
+    size = f"exceeds its noise by {MATERIAL} or more" if material else f"is within {MATERIAL} of its noise"
+    verdict = f"The conclusion does not depend on the reference: under each of them GCIG {size}."
+    return Robustness(figures, agrees=True, verdict=verdict)
+
+
+def _conclude_on_two(figures: tuple[RobustnessFigure, ...], judged: Mapping[str, str]) -> Robustness:
+    by_answer = {
+        answer: [kind for kind, given in judged.items() if given == answer]
+        for answer in ("first", "second", "neither")
+    }
+    first, second = by_answer["first"], by_answer["second"]
+    agrees = not (first and second) and judged.get("mean") == judged.get("members")
+    parts = [
+        f"{name} has the lower GCIG relative to {'all' if len(kinds) == len(judged) else _listed(kinds)}"
+        for name, kinds in (("the model", first), ("the other model", second))
+        if kinds
+    ]
+    if by_answer["neither"]:
+        parts.append(f"the difference is not certain relative to {_listed(by_answer['neither'])}")
+    start = "does not depend" if agrees else "depends"
+    return Robustness(figures, agrees, f"The conclusion {start} on the reference: {', and '.join(parts)}.")
+
+
+def _listed(kinds: list[str]) -> str:
+    names = [f"{kind!r}" for kind in kinds]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}" if names else ""
