@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from gcig.auditing.gcig_figures import judge_evidence
-from gcig.auditing.verdict import outcome_status, reasons_status, write_verdict
-from gcig.records import Interval
+from gcig.auditing.verdict import members_status, outcome_status, reasons_status, write_verdict
+from gcig.records import Interval, Robustness
 from support.audits import example_audit
 
 RECORD = example_audit().record
@@ -16,6 +16,8 @@ EVEN = replace(
     eo_noise_floor=0.02,
     collapsed=False,
 )
+
+MEANS_ONLY = replace(RECORD.procedural, gcig_members=Interval(math.nan))
 
 
 @pytest.mark.parametrize(
@@ -32,16 +34,47 @@ EVEN = replace(
 )
 def test_evidence_and_status_of_reasons(p_value, excess, evidence, status) -> None:
     evident = judge_evidence(p_value, excess, Interval(0.1, 0.08, 0.12))
-    found = replace(RECORD.procedural, p_value=p_value, excess=excess, evidence=evident)
+    found = replace(MEANS_ONLY, p_value=p_value, excess=excess, evidence=evident)
     assert found.evidence == evidence
     assert reasons_status(found) == status
+
+
+@pytest.mark.parametrize(
+    ("members", "of_members", "status"),
+    [
+        (Interval(0.01, 0.0, 0.04), "clear", "clear"),
+        (Interval(0.03, 0.0, 0.07), "inconclusive", "clear"),
+        (Interval(0.06, 0.03, 0.09), "inconclusive", "inconclusive"),
+        (Interval(0.1, 0.06, 0.14), "concern", "concern"),
+        (Interval(math.nan), "inconclusive", "clear"),
+    ],
+)
+def test_reasons_are_not_clear_if_members_disagree_with_the_mean(members, of_members, status) -> None:
+    small = replace(RECORD.procedural, p_value=0.005, excess=Interval(0.02, 0.01, 0.03), evidence="disparity")
+    found = replace(small, gcig_members=members)
+    assert members_status(found) == of_members
+    assert reasons_status(found) == status
+    verdict = write_verdict(replace(RECORD, procedural=found, outcome=EVEN))
+    assert (verdict.reasons, verdict.members) == (status, of_members)
+    disagreed = any("does not hold relative to the people" in line for line in verdict.findings)
+    assert disagreed == (members.value >= 0.05)
+
+
+def test_reasons_are_not_clear_if_the_conclusion_depends_on_the_reference() -> None:
+    found = replace(MEANS_ONLY, p_value=0.3, excess=Interval(0.001, -0.02, 0.02), evidence="none")
+    for agrees, status in ((True, "clear"), (False, "inconclusive")):
+        robustness = Robustness((), agrees, "A sentence on references.")
+        assert reasons_status(found, robustness) == status
+        verdict = write_verdict(replace(RECORD, procedural=found, robustness=robustness))
+        assert "A sentence on references." in verdict.findings
+        assert verdict.reasons == status
 
 
 def test_no_difference_requires_enough_power() -> None:
     excess = Interval(-0.06, -0.1, -0.02)
     assert judge_evidence(0.8, excess, Interval(0.2, 0.18, 0.22)) == "none"
     assert judge_evidence(0.8, excess, Interval(0.2, 0.1, 0.3)) == "not enough"
-    unsure = replace(RECORD.procedural, p_value=0.8, excess=excess, evidence="not enough")
+    unsure = replace(MEANS_ONLY, p_value=0.8, excess=excess, evidence="not enough")
     assert reasons_status(unsure) == "inconclusive"
 
 
@@ -63,7 +96,7 @@ def test_status_of_outcomes(changes, status) -> None:
 
 
 def test_the_more_serious_question_gives_the_status() -> None:
-    quiet = replace(RECORD.procedural, p_value=0.5, excess=Interval(0.0, -0.01, 0.01), evidence="none")
+    quiet = replace(MEANS_ONLY, p_value=0.5, excess=Interval(0.0, -0.01, 0.01), evidence="none")
     for procedural, outcome, status in (
         (quiet, EVEN, "clear"),
         (RECORD.procedural, EVEN, "concern"),

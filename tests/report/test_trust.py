@@ -4,10 +4,11 @@ from dataclasses import replace
 import pytest
 
 from gcig.records import Interval
+from gcig.records.trust import TRUST_NUMBERS
 from gcig.report.audit_page import audit_page
 from gcig.report.comparison_page import comparison_page
 from gcig.report.training_page import training_page
-from gcig.report.trust import TRUST_NUMBERS, models_trust
+from gcig.report.trust import models_trust
 from support.audit_records import example, undefined
 from support.fold_results import evaluation, fold
 from support.pages import Page

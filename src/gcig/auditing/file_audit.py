@@ -113,8 +113,8 @@ def audit_file(
         also = _find_roles(other, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
         if set(also.inputs) != set(roles.inputs):
             raise InputError(
-                "reads other columns than the audited model, so the two cannot be compared. Pass a model of the "
-                "same columns.",
+                "reads other columns than the audited model, so the two cannot be compared. Pass a model of "
+                "the same columns.",
                 argument="other",
             )
     options = Options(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from gcig.records.audit import AuditRecord, GroupAudit
 from gcig.records.formatting import limits, number
 from gcig.records.interval import Interval
+from gcig.records.trust import TRUST_NUMBERS, describe_trust
 
 __all__ = ["model_card"]
 
@@ -35,6 +36,9 @@ def model_card(record: AuditRecord) -> str:
                 ("F1", outcome.f1),
             ],
         ),
+        "### Can GCIG be relied on?",
+        _rows(("number", "value", "how to read it"), trust_lines(record)),
+        *_robustness(record),
         "### Groups",
         _rows(
             ("group", "rows", "base rate", "selection rate", "TPR", "FPR", "PPV", "calibration"),
@@ -73,6 +77,29 @@ def model_card(record: AuditRecord) -> str:
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def trust_lines(record: AuditRecord) -> list[tuple[str, str, str]]:
+    """Return name, value and explanation of the numbers that say whether GCIG can be relied on."""
+    found = record.procedural
+    values = {item.field: getattr(found, item.field) for item in TRUST_NUMBERS}
+    plain = {name: each.value if isinstance(each, Interval) else each for name, each in values.items()}
+    return describe_trust(plain, found.undefined)
+
+
+def _robustness(record: AuditRecord) -> list[str]:
+    found = record.robustness
+    if found is None:
+        return []
+    figures = [
+        (each.reference, *(f"{number(i.value)} {limits(i)}".strip() for i in (each.gcig, each.other)))
+        for each in found.figures
+    ]
+    return [
+        "### GCIG under other references",
+        _text(found.verdict),
+        _rows(("reference", "GCIG", "other model"), figures),
+    ]
 
 
 def _table(header: tuple[str, ...], rows: list[tuple[str, Interval]]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gcig._files import write_atomically
 from gcig._validation import InputError
-from gcig.auditing.model_card import model_card
+from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.formatting import estimate, html_table, percent, shown
 
@@ -210,6 +210,7 @@ class AuditResult:
         lines = [f"{record.verdict.status.upper()}: {record.verdict.headline}"]
         lines += [f"- {line}" for line in record.verdict.findings]
         lines += [f"! {line}" for line in record.verdict.cautions]
+        lines += [f"* {name}: {value}. {reading}" for name, value, reading in trust_lines(record)]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

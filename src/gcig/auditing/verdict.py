@@ -9,6 +9,7 @@ from gcig.auditing.gcig_figures import MATERIAL
 from gcig.records import Robustness
 from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
+from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
 __all__ = [
     "FOUR_FIFTHS",
@@ -21,7 +22,6 @@ __all__ = [
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
 MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
-_FEW_COLUMNS = 2.0  # effective columns under which a small GCIG means little
 _MANY_CLIPPED = 0.05  # share of clipped probabilities that is worth a caution
 _SEVERITY = ("clear", "inconclusive", "concern")
 
@@ -30,11 +30,10 @@ def write_verdict(record: AuditRecord) -> Verdict:
     """Decide the statuses of a record and put its findings and cautions into words.
 
     The status is the more serious one of two questions: whether reasons depend on the group, and whether
-    decisions do. Reasons are clear only if they are so relative to means and to members, and if the
-    conclusion does not depend on the reference. The verdict that the record already has is ignored.
+    decisions do. The verdict that the record already has is ignored.
     """
     members, decisions = members_status(record.procedural), outcome_status(record.outcome)
-    reasons = reasons_status(record.procedural, members, record.robustness)
+    reasons = reasons_status(record.procedural, record.robustness)
     return Verdict(
         status=max(reasons, decisions, key=_SEVERITY.index),
         headline=_headline(reasons, decisions),
@@ -46,19 +45,17 @@ def write_verdict(record: AuditRecord) -> Verdict:
     )
 
 
-def reasons_status(found: GcigAudit, members: str, robustness: Robustness | None = None) -> str:
+def reasons_status(found: GcigAudit, robustness: Robustness | None = None) -> str:
     """Decide whether the model's reasons depend on the group.
 
-    Parameters
-    ----------
-    members : the answer relative to members; see `members_status`.
-    robustness : GCIG under several references, if it was measured.
+    They are clear only if they are so relative to means and to members, and if the conclusion does not
+    depend on the reference, provided that ``robustness`` was measured.
     """
     if found.evidence == "disparity" and found.excess.value >= MATERIAL:
         return "concern"
     if found.evidence == "not enough":
         return "inconclusive"
-    if members == "concern":
+    if members_status(found) == "concern":
         return "concern"
     alike = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
     return "clear" if alike and (robustness is None or robustness.agrees) else "inconclusive"
@@ -137,12 +134,30 @@ def _reason_findings(record: AuditRecord) -> list[str]:
             f"({percent(first.share)}): it favours the positive class more if a person is compared with "
             f"group {first.towards!r}."
         )
+    lines += _reference_findings(record)
     if len(found.pairs) > 1:
         worst = max(found.pairs, key=lambda pair: (not math.isnan(pair.gcig.value), pair.gcig.value))
         lines.append(
             f"The groups whose reasons differ most are {worst.first!r} and {worst.second!r}: "
             f"{estimate(worst.gcig)}."
         )
+    return lines
+
+
+def _reference_findings(record: AuditRecord) -> list[str]:
+    """Say whether the finding holds relative to members and, if measured, relative to other references."""
+    found, lines = record.procedural, []
+    if not math.isnan(found.gcig_members.value):
+        line = (
+            "Compared with the members of the groups one by one instead of their mean, reasons change by "
+            f"{estimate(found.gcig_members)}."
+        )
+        small = found.evidence != "not enough" and found.excess.high < MATERIAL
+        if small and found.gcig_members.value >= MATERIAL:
+            line += " The small value relative to means does not hold relative to the people behind them."
+        lines.append(line)
+    if record.robustness is not None:
+        lines.append(record.robustness.verdict)
     return lines
 
 
@@ -235,7 +250,18 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
         lines.append(f"Reasons were computed for a random sample of {counted(found.sampled_rows, 'row')}.")
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
-    if found.effective_columns < _FEW_COLUMNS:
+    if found.reference_offset >= LARGE_OFFSET:
+        lines.append(
+            f"The score at the references is {number(found.reference_offset, 2)} standard deviations from "
+            "that of the people they stand for: the references are not typical, and GCIG can be low for that "
+            "alone."
+        )
+    if found.faithfulness < LOW_FAITHFULNESS:
+        lines.append(
+            f"The reasons agree with what the score depends on only to {number(found.faithfulness, 2)} (rank "
+            "correlation, at most 1): they do not describe the model well."
+        )
+    if found.effective_columns < FEW_COLUMNS:
         lines.append(
             f"The model relies on {number(found.effective_columns, 1)} columns. GCIG is small for any model "
             "of one column, so a small value says little here."

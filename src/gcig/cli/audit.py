@@ -62,8 +62,20 @@ if TYPE_CHECKING:
     "--columns",
     default="original",
     show_default=True,
-    type=click.Choice(["original", "raw"]),
-    help="Columns that GCIG compares: those of the file, or encoded ones, one per category, as in the paper.",
+    type=click.Choice(["original", "encoded", "raw"]),
+    help="Columns that GCIG compares: those of the file, or one per category, centred (encoded) or as in the "
+    "paper (raw).",
+)
+@click.option(
+    "--robustness",
+    is_flag=True,
+    help="Measure GCIG under several references, and say whether the conclusion depends on them.",
+)
+@click.option(
+    "--other",
+    type=PATH,
+    metavar="MODEL",
+    help="A second model to compare with under every reference; implies --robustness.",
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--markdown", type=PATH, metavar="FILE", help="Write a section for a model card.")
@@ -97,6 +109,8 @@ def audit(
     html: Path | None,
     markdown: Path | None,
     columns: str,
+    robustness: bool,
+    other: Path | None,
     seed: int,
     drop: Sequence[str],
     min_cell: int | None,
@@ -110,7 +124,8 @@ def audit(
     torch program; FILE is a CSV or Parquet table of any length with rows that the model was not trained on.
 
     GCIG compares the columns of the file, which makes all kinds of models comparable. --columns raw compares
-    encoded columns instead, as the paper does.
+    encoded columns instead, as the paper does. --robustness measures GCIG relative to other references than
+    the groups' means, also in comparison with a second model (--other).
 
     --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
     above a limit, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
@@ -138,6 +153,8 @@ def audit(
         definition=Definition(columns=columns),
         random_state=seed,
         progress=not quiet and watched,
+        robustness=robustness or other is not None,
+        other=other,
         **options,
     )
     check = found.check(**limits, conservative=conservative) if limited else None

@@ -9,6 +9,7 @@ from typing import Any
 from gcig.records.base import Record
 from gcig.records.formatting import describe_suppression, html_table, shown
 from gcig.records.robustness import Robustness
+from gcig.records.trust import describe_trust
 
 __all__ = ["Evaluation", "GroupRates"]
 
@@ -189,7 +190,7 @@ class Evaluation(Record):
                 for i, (entry, w) in enumerate(zip(row, widths, strict=True))
             )
             lines.append("  ".join(entries).rstrip())
-        return "\n".join([*lines, *self._remarks()])
+        return "\n".join([*lines, *self._remarks(), *self._trust_lines()])
 
     def _repr_html_(self) -> str:
         scalars = self.scalars()
@@ -202,6 +203,13 @@ class Evaluation(Record):
         tables = html_table([entry for title in measured for entry in (title, "")], lines)
         remarks = [html_table(("remarks",), [(line,) for line in self._remarks()])] if self._remarks() else []
         return "".join([tables, html_table(header, body), *remarks])
+
+    def _trust_lines(self) -> list[str]:
+        """Return a heading and one line per number that says whether GCIG can be relied on."""
+        numbers = describe_trust(self.scalars(), self.undefined)
+        robust = [] if self.robustness is None else [self.robustness.verdict]
+        lines = [f"{name}: {value}. {reading}" for name, value, reading in numbers]
+        return ["", *robust, *lines] if lines else robust
 
     def _remarks(self) -> list[str]:
         """Return the sentences that belong with the numbers."""

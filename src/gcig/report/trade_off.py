@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 
 from gcig.records import Evaluation
 from gcig.records.formatting import number
+from gcig.records.trust import TRUST_NUMBERS
 from gcig.report import charts
 from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
-from gcig.report.trust import TRUST_NUMBERS
 
 __all__ = ["Scores", "describe_trade_off", "trade_off_figures"]
 

@@ -1,122 +1,19 @@
-"""The numbers that say whether a low GCIG can be relied on, and when each of them is bad news."""
+"""Tables of the numbers that say whether a low GCIG can be relied on."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from gcig.records import Evaluation, GcigAudit, Interval
-from gcig.records.formatting import limits, number, percent
-from gcig.records.trust_limits import (
-    EFFECT_TOLERANCE,
-    FAITHFULNESS_TOLERANCE,
-    FEW_COLUMNS,
-    LARGE_OFFSET,
-    LOW_FAITHFULNESS,
-    OFFSET_TOLERANCE,
-)
+from gcig.records.formatting import limits, number
+from gcig.records.trust import TRUST_NUMBERS, TrustNumber
 from gcig.report.document import Block, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Value
 
-__all__ = ["TRUST_NUMBERS", "TrustNumber", "methods_trust", "models_trust", "trust_explanations"]
+__all__ = ["methods_trust", "models_trust", "trust_explanations"]
 
 _CAPTION = "What GCIG alone does not show"
-
-
-@dataclass(frozen=True)
-class TrustNumber:
-    """One number, its explanation, and the conditions under which it is bad news.
-
-    Attributes
-    ----------
-    name, field : displayed name; field of `Evaluation` and `GcigAudit`.
-    reading : what the number is, and when it is bad news.
-    question : its entry in the glossary.
-    caution : a sentence on a change for the worse, with the places ``{before}`` and ``{after}``.
-    worsens : whether the change from the plain network's value to another one is bad news.
-    alarms : whether a value is bad news by itself.
-    digits, is_share : number of decimals; whether the number is shown as a percentage.
-    """
-
-    name: str
-    field: str
-    reading: str
-    question: str
-    caution: str
-    worsens: Callable[[float, float], bool]
-    alarms: Callable[[float], bool] = lambda _: False
-    digits: int = 3
-    is_share: bool = False
-
-    def shown(self, value: float) -> str:
-        """Return a value as text."""
-        return percent(value, 1) if self.is_share else number(value, self.digits)
-
-    def describe_change(self, before: float, after: float) -> str:
-        """Return the caution if the change is for the worse; otherwise nothing."""
-        if math.isnan(before + after) or not self.worsens(before, after):
-            return ""
-        return self.caution.format(before=self.shown(before), after=self.shown(after))
-
-
-TRUST_NUMBERS = (
-    TrustNumber(
-        "GCIG relative to members",
-        "gcig_members",
-        "GCIG with real members of each group as references instead of their mean. Bad news if it stays high "
-        "while GCIG is low: the reasons agree only relative to a point that nobody occupies.",
-        "How is GCIG relative to members measured?",
-        "Relative to members, GCIG does not fall ({before} to {after}): the reasons agree only relative to "
-        "the groups' means, which nobody occupies.",
-        worsens=lambda before, after: after > 0 and after >= before,
-    ),
-    TrustNumber(
-        "Reference offset",
-        "reference_offset",
-        "Distance between the score at a reference and the mean score of the people it stands for, in "
-        f"standard deviations. Bad news from about {LARGE_OFFSET}: the references are not typical, and GCIG "
-        "can be low for that alone.",
-        "How is the reference offset measured?",
-        "The reference offset rises from {before} to {after}: the references have become less typical, and "
-        "part of the lower GCIG may come from that alone.",
-        worsens=lambda before, after: after - before > OFFSET_TOLERANCE,
-        alarms=lambda value: value >= LARGE_OFFSET,
-    ),
-    TrustNumber(
-        "Faithfulness",
-        "faithfulness",
-        "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news "
-        f"below about {LOW_FAITHFULNESS}: the reasons do not describe the model.",
-        "How is faithfulness measured?",
-        "Faithfulness falls from {before} to {after}: the reasons describe the model less well than before.",
-        worsens=lambda before, after: before - after > FAITHFULNESS_TOLERANCE,
-        alarms=lambda value: value < LOW_FAITHFULNESS,
-    ),
-    TrustNumber(
-        "Effective columns",
-        "effective_columns",
-        "Number of columns that the reasons rest on. Bad news if it is close to 1 or was halved by training: "
-        "with a single column, everybody has the same reason.",
-        "How is the effective number of columns measured?",
-        "The effective number of columns halved or doubled ({before} to {after}): part of the lower GCIG "
-        "may come from that alone.",
-        worsens=lambda before, after: after <= before / 2 or after >= 2 * before,
-        alarms=lambda value: value < FEW_COLUMNS,
-        digits=1,
-    ),
-    TrustNumber(
-        "Attribute effect",
-        "attribute_effect",
-        "Share of decisions that change if only the protected attribute changes. Bad news if it is not close "
-        "to 0: the model uses the attribute itself.",
-        "How is the attribute effect measured?",
-        "The attribute effect rises from {before} to {after}: more decisions depend on the protected "
-        "attribute itself.",
-        worsens=lambda before, after: after - before > EFFECT_TOLERANCE,
-        is_share=True,
-    ),
-)
 
 
 def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:

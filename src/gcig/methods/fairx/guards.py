@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gcig._warnings import warn_caller
 from gcig.metrics.ranking import roc_auc
-from gcig.records.trust_limits import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
+from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
 
 __all__ = [
