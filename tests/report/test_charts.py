@@ -82,7 +82,9 @@ def every_chart(draw):
         return charts.pareto(points, noise_floor=draw(st.none() | NUMBER))
     if kind == 7:
         references = [*columns, "mean", charts.OTHER_NORM]
-        figures = [RobustnessFigure(r, draw(intervals), draw(intervals), "") for r in references]
+        figures = [
+            RobustnessFigure(r, draw(intervals), draw(intervals), "", draw(NUMBER)) for r in references
+        ]
         return charts.robustness(figures, model=draw(NAME), other=draw(NAME))
     series = [charts.Series(g, draw(row), draw(row), draw(row), draw(row)) for g in groups]
     log = draw(st.booleans())
@@ -195,6 +197,7 @@ def test_a_single_model_is_compared_with_the_headline():
     (rule,) = [n for n in root.iter(f"{SVG}line") if n.get("stroke-dasharray")]
     headline = next(c for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None)
     assert rule.get("x1") == headline.get("cx")
+    assert len([n for n in root.iter(f"{SVG}rect") if n.get("class") == "noise"]) == 8
 
 
 def test_a_gap_breaks_a_line_and_a_fit_stays_inside():

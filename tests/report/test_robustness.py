@@ -23,6 +23,7 @@ def test_the_references_have_a_section_if_the_record_has_them():
     assert "robustness=True" not in with_panel.text
     one = Page(audit_page(replace(example(), robustness=robustness(paired=False))))
     assert "other model" not in one.texts
+    assert "noise" in one.texts
     assert any("callout-good" in (a.get("class") or "") for a in one.all("p"))
 
 

@@ -49,7 +49,7 @@ def robustness(*, paired=True, agrees=True):
     }
     return Robustness(
         tuple(
-            RobustnessFigure(name, around(a, 0.008), around(b, 0.012) if paired else NAN, words)
+            RobustnessFigure(name, around(a, 0.008), around(b, 0.012) if paired else NAN, words, noise=0.03)
             for name, (a, b, words) in values.items()
         ),
         agrees,

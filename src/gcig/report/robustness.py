@@ -8,7 +8,7 @@ from gcig.records import Robustness
 from gcig.report import charts
 from gcig.report.document import Callout, FigureBlock, Section, TableBlock
 from gcig.report.glossary import explanations
-from gcig.report.tables import Mark, Value, estimate
+from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
 
 __all__ = ["robustness_section"]
 
@@ -32,11 +32,12 @@ def robustness_section(
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for i, figure in enumerate(figures):
-        values = [estimate(figure.gcig), *([estimate(figure.other)] if paired else [])]
+        values = (estimate(figure.gcig), estimate(figure.other) if paired else _noise(figure.noise))
         rows.append((charts.reference_name(figure.reference, headline), *values, figure.description))
         if charts.is_reversed(figure, figures, headline):
             marks[i, 1] = "concern"
-    header = ("reference", *([model, other] if paired else ["GCIG"]), "what a row is compared with")
+    names = (model, other) if paired else ("GCIG", "noise")
+    header = ("reference", *names, "what a row is compared with")
     return [
         Section(
             "Robustness: does the conclusion depend on the reference?",
@@ -55,15 +56,21 @@ def robustness_section(
     ]
 
 
+def _noise(noise: float) -> Entry:
+    """Return the noise of a figure; 0 stands for an estimate that is free of it."""
+    return number_entry(noise, 3) if noise else Entry("none", 0.0)
+
+
 def _caption(paired: bool, any_reversed: bool) -> str:
     """Say how to read the chart."""
     if not paired:
         return (
-            "GCIG relative to each kind of reference, with 95 % intervals. The shaded row is the headline's; "
-            "the dashed line marks its value."
+            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show what is measured "
+            "if nothing differs. The shaded row is the headline's; the dashed line marks its value."
         )
     order = (
-        "Dashed lines lean the other way: these references reverse the order of the two models."
+        "Dashed lines lean the other way: these references reverse the order of the two models, though not "
+        "with certainty if the intervals overlap."
         if any_reversed
         else "All lines lean the same way: every reference orders the two models alike."
     )

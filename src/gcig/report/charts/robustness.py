@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from gcig.records import Interval, RobustnessFigure
-from gcig.records.formatting import estimate
+from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, legend, legend_height, marker
 from gcig.report.charts.profiles import LABELS, whisker
@@ -52,8 +52,8 @@ def robustness(
     """Draw one row per reference, with a mark and an interval for the model and hollow ones for the other.
 
     A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
-    the reference ``headline``. With a single model, a dashed line marks the headline's value. Figures with
-    another norm have an axis of their own.
+    the reference ``headline``. With a single model, a grey bar shows the noise of each row, and a dashed line
+    marks the headline's value. Figures with another norm have an axis of their own.
 
     Examples
     --------
@@ -100,8 +100,9 @@ class _Panel:
         return self.top + len(self.rows) * self.height
 
     def draw(self, label: str, reversed_rows: Sequence[bool]) -> Markup:
+        noise = (f.noise for f in self.rows if len(self.names) == 1)
         values = finite(v for f in self.rows for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
-        x = scale_for(values, LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+        x = scale_for([*values, *finite(noise)], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
         behind, rows = [], []
         for k, (figure, is_reversed) in enumerate(zip(self.rows, reversed_rows, strict=True)):
             y = self.top + self.height * (k + 0.5)
@@ -130,6 +131,8 @@ class _Panel:
                 "g", element("title", name), text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)
             )
         ]
+        if len(self.names) == 1 and math.isfinite(figure.noise):
+            parts.append(_noise_bar(figure.noise, x, y))
         shift = _SHIFT if len(self.names) > 1 else 0.0
         pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
         if all(math.isfinite(i.value) for i, _ in pair):
@@ -138,6 +141,19 @@ class _Panel:
             if math.isfinite(interval.value):
                 parts.append(_mark(k, interval, x, at, f"{model}, {name}: {estimate(interval)}"))
         return join(*parts)
+
+
+def _noise_bar(noise: float, x: Scale, y: float) -> Markup:
+    start, stop = x(0.0), x(noise)
+    return element(
+        "rect",
+        element("title", f"noise: {number(noise)}"),
+        x=start,
+        y=y - 7,
+        width=max(stop - start, 0.0),
+        height=14.0,
+        class_="noise",
+    )
 
 
 def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:
