@@ -40,6 +40,16 @@ def test_headlines_with_members(members, words):
     assert words in describe_trade_off(plain, fair)[0]
 
 
+def test_an_uncertain_change_relative_to_members_is_no_claim():
+    numbers = {"gcig_members": 0.0, "gcig_members_low": 0.0, "gcig_members_high": 0.16}
+    plain = Scores("P", 0.9, 0.2, 0.2, 0.01, 8.0, False, **numbers)
+    numbers = {"gcig_members": 0.06, "gcig_members_low": 0.02, "gcig_members_high": 0.1}
+    headline, _, cautions = describe_trade_off(plain, Scores("F", 0.9, 0.1, 0.2, 0.01, 8.0, False, **numbers))
+    assert headline.endswith("at no cost in AUC; relative to their members, the change is not certain.")
+    assert len(cautions) == 1
+    assert "uncertain (0.000 to 0.160 before, 0.020 to 0.100 after)" in cautions[0]
+
+
 def test_cautions_name_every_number_that_got_worse():
     trust = {"gcig_members": 0.1, "reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
     worse = {"gcig_members": 0.2, "reference_offset": 0.3, "faithfulness": 0.7, "attribute_effect": 0.1}

@@ -63,6 +63,16 @@ def test_trust_numbers_have_a_table():
     assert "but not relative to their members" in read.text
 
 
+def test_overlapping_intervals_are_not_marked():
+    plain = evaluation(members=0.1, gcig_members_low=0.0, gcig_members_high=0.2)
+    fair = evaluation(members=0.15, gcig_members_low=0.1, gcig_members_high=0.2)
+    assert not models_trust({"plain": plain, "fair": fair})[0].marks
+    certain = replace(fair, gcig_members=0.4, gcig_members_low=0.3, gcig_members_high=0.5)
+    assert models_trust({"plain": plain, "fair": certain})[0].marks
+    results = [fold("unconstrained", 0, plain), fold("fairx", 0, fair)]
+    assert "mark-concern" not in comparison_page(results).split("<main>")[1]
+
+
 @pytest.mark.parametrize("item", TRUST_NUMBERS, ids=lambda item: item.field)
 def test_equal_and_undefined_numbers_are_no_bad_news(item):
     if item.field != "gcig_members":  # training has to lower it

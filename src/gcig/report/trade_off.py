@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from gcig.records import Evaluation
-from gcig.records.formatting import number
+from gcig.records import Evaluation, Interval
+from gcig.records.formatting import limits, number
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report import charts
 from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
+from gcig.report.trust import overlap
 
 __all__ = ["Scores", "describe_trade_off", "trade_off_figures"]
 
@@ -28,6 +29,8 @@ class Scores:
     effective_columns: float
     collapsed: bool
     gcig_members: float = math.nan
+    gcig_members_low: float = math.nan
+    gcig_members_high: float = math.nan
     reference_offset: float = math.nan
     faithfulness: float = math.nan
     attribute_effect: float = math.nan
@@ -42,6 +45,11 @@ class Scores:
         """Take the means over folds; the model counts as collapsed if one fold has collapsed."""
         means = {f.name: summary.mean(f.name) for f in fields(cls) if f.name not in ("label", "collapsed")}
         return cls(label=summary.label, collapsed=summary.collapsed > 0, **means)
+
+    @property
+    def relative_to_members(self) -> Interval:
+        """GCIG relative to members, with its interval."""
+        return Interval(self.gcig_members, self.gcig_members_low, self.gcig_members_high)
 
 
 def describe_trade_off(plain: Scores, fair: Scores) -> tuple[str, list[str], list[str]]:
@@ -66,15 +74,16 @@ def _headline(plain: Scores, fair: Scores) -> str:
     cost = round(plain.auc, 3) - round(fair.auc, 3)
     price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
     times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
-    if fair.gcig_members > 0 and fair.gcig_members >= plain.gcig_members:
-        return (
-            f"{fair.label} makes the reasons depend {times} on the group relative to the groups' means, but "
-            f"not relative to their members, {price}."
-        )
-    if fair.gcig_members > 0 and not math.isnan(plain.gcig_members):
-        times_members = f"{plain.gcig_members / fair.gcig_members:.1f} times relative to members"
-        return f"{fair.label} makes the reasons depend {times} on the group ({times_members}), {price}."
-    return f"{fair.label} makes the reasons depend {times} on the group, {price}."
+    claim = f"{fair.label} makes the reasons depend {times} on the group"
+    before, after = plain.gcig_members, fair.gcig_members
+    if not after > 0 or math.isnan(before):
+        return f"{claim}, {price}."
+    if overlap(plain.relative_to_members, fair.relative_to_members):
+        certainty = "relative to their members, the change is not certain"
+        return f"{claim} relative to the groups' means, {price}; {certainty}."
+    if after >= before:
+        return f"{claim} relative to the groups' means, but not relative to their members, {price}."
+    return f"{claim} ({before / after:.1f} times relative to members), {price}."
 
 
 def _findings(plain: Scores, fair: Scores) -> list[str]:
@@ -96,8 +105,17 @@ def _cautions(plain: Scores, fair: Scores) -> list[str]:
             f"With this few rows, even an exactly fair model shows an EO gap of {floor} on average: "
             "differences of that size mean little."
         )
+    uncertain = overlap(plain.relative_to_members, fair.relative_to_members)
+    if uncertain:
+        before, after = limits(plain.relative_to_members), limits(fair.relative_to_members)
+        cautions.append(
+            f"With this few rows, GCIG relative to members is uncertain ({before} before, {after} after): it "
+            "does not show whether the lower GCIG holds relative to real people."
+        )
     changes = (
-        item.describe_change(getattr(plain, item.field), getattr(fair, item.field)) for item in TRUST_NUMBERS
+        item.describe_change(getattr(plain, item.field), getattr(fair, item.field))
+        for item in TRUST_NUMBERS
+        if not (uncertain and item.field == "gcig_members")
     )
     return [*cautions, *(change for change in changes if change)]
 

@@ -11,7 +11,7 @@ from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Value
 
-__all__ = ["methods_trust", "models_trust", "trust_explanations"]
+__all__ = ["methods_trust", "models_trust", "overlap", "trust_explanations"]
 
 _CAPTION = "What GCIG alone does not show"
 
@@ -32,7 +32,8 @@ def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
                 rows.append((item.name, *(_entry(i, item) for i in found), why))
             continue
         for k, interval in enumerate(found):
-            worse = k > 0 and item.describe_change(found[0].value, interval.value)
+            certain = k > 0 and not overlap(found[0], interval)
+            worse = certain and item.describe_change(found[0].value, interval.value)
             if worse or item.alarms(interval.value):
                 marks[len(rows), k + 1] = "concern"
         rows.append((item.name, *(_entry(i, item) for i in found), item.reading))
@@ -65,9 +66,8 @@ def methods_trust(methods: Sequence[MethodSummary], plain: str) -> list[Block]:
         entries = [method.entry(item.field, item.digits) for item in columns]
         rows.append((method.label, method.entry("gcig"), *entries))
         for j, item in enumerate(columns, 2):
-            mean = method.mean(item.field)
-            worse = base and base is not method and item.describe_change(base.mean(item.field), mean)
-            if worse or item.alarms(mean):
+            found = _mean_interval(method, item.field)
+            if item.alarms(found.value) or (base and base is not method and _worse(item, base, found)):
                 marks[i, j] = "concern"
     header = ("method", "GCIG", *(_in_sentence(item.name) for item in columns))
     notes = [*_notes(marks, base.label if base else ""), *(f"{i.name}: {i.reading}" for i in columns)]
@@ -79,6 +79,28 @@ def _notes(marks: Mapping[tuple[int, int], Mark], base: str) -> list[str]:
     """Explain the colour of the marked entries."""
     worse = f", or clearly worse than {base}" if base else ""
     return [f"In colour: bad news by itself{worse}."] if marks else []
+
+
+def overlap(first: Interval, second: Interval) -> bool:
+    """Return whether two intervals overlap, so that the order of the estimates is not certain.
+
+    Examples
+    --------
+    >>> overlap(Interval(0.2, 0.1, 0.3), Interval(0.25, 0.2, 0.4)), overlap(Interval(0.2), Interval(0.3))
+    (True, False)
+    """
+    return first.low <= second.high and second.low <= first.high
+
+
+def _worse(item: TrustNumber, base: MethodSummary, found: Interval) -> bool:
+    before = _mean_interval(base, item.field)
+    return not overlap(before, found) and bool(item.describe_change(before.value, found.value))
+
+
+def _mean_interval(method: MethodSummary, field: str) -> Interval:
+    """Return the mean of a number over folds; that of GCIG relative to members has limits."""
+    limits = ("gcig_members_low", "gcig_members_high") if field == "gcig_members" else ()
+    return Interval(method.mean(field), *(method.mean(limit) for limit in limits))
 
 
 def _interval(found: Evaluation | GcigAudit, field: str) -> Interval:
