@@ -6,7 +6,7 @@ backward pass equals autograd through both. The rows' forward pass is shared by 
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from gcig.core.layered import LayeredNetwork
 from gcig.engine.scratch import Scratch
@@ -51,6 +51,14 @@ class NetworkPass:
         """Return the logits of the rows."""
         self._work = work = _PlainPass(self.layers, inputs)
         return work.logits
+
+    @torch.no_grad()
+    def train_on_cross_entropy(self, inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return `gcig.losses.objective.PredictionTerm` of the rows, and write the parameters' gradient."""
+        scores = self.predict(inputs)
+        d_scores = torch.sigmoid(scores).sub_(targets).div_(len(scores))
+        self.pull(d_scores if weights is None else d_scores.mul_(weights))
+        return binary_cross_entropy_with_logits(scores, targets, weight=weights)
 
     @torch.no_grad()
     def explain(self, inputs: Tensor, labels: Tensor, references: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from gcig.metrics.ranking import roc_auc
 __all__ = ["BatchSource", "Teacher"]
 
 _CHUNK_ROWS = 65_536
-_BETWEEN_SHARE = 0.5  # synthetic points between rows and references, per row of a mini-batch
+_BETWEEN_SHARE = 0.35  # synthetic points between rows and references, per row of a mini-batch
 _TO_MEAN_SHARE = 0.3  # of those, towards the mean of a cell; the others towards a member
 _EXCHANGED_SHARE = 0.1  # copies with exchanged protected columns, per row of a mini-batch
 _DRAWN_POINTS = 4096  # synthetic points drawn at once, for many mini-batches: much faster than few at a time
@@ -128,7 +128,8 @@ class BatchSource:
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
-        rows = rows % len(self.data)
+        if self.teacher is not None:
+            rows = rows % len(self.data)
         data = self.data.rows
         batch = MiniBatch(
             self.network,

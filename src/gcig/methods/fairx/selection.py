@@ -31,9 +31,9 @@ from gcig.training.loop import Validation
 
 __all__ = ["CheckpointSelector", "HeldOut", "binary_auc", "decision_cut", "make_held_out", "measure"]
 
-_EXPLAINED_ROWS = 2048
-_MEMBER_ROWS, _MEMBERS = 256, 16  # rows and members per cell of the estimate relative to members
-_IMPORTANCE_ROWS = 256  # rows of the permutation importance
+_EXPLAINED_ROWS = 1024
+_MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
+_IMPORTANCE_ROWS = 128  # rows of the permutation importance
 _AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
 _TERM_SHARES = {"gcig": 2.0, "outcome": 1.0}  # of what is left of each, in the criterion
 _NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise

@@ -45,14 +45,14 @@ Customise = Callable[[Objective], Objective]
 
 _MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, with new synthetic points
 _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
-_STUDENT_EPOCH_SHARE = 0.5  # a student that starts at the teacher's weights needs fewer epochs
+_STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
 _MIN_RAMP_EPOCHS = 5
 _WITNESSES = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
 _WANTED_COLUMNS = 0.65  # the share below which the network is penalised
 _TARGETS = {"gcig": 0.35, "outcome": 0.25}  # of the teacher's value: less is not worth any AUC
-_EXPLAINED_ROWS = 48  # per mini-batch, relative to members; as good as 128 rows, at a fraction of the cost
+_EXPLAINED_ROWS = 32  # per mini-batch, relative to members; as good as 128 rows, at a fraction of the cost
 
 
 @dataclass(frozen=True)
