@@ -59,8 +59,7 @@ class TrainingData:
     Examples
     --------
     >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
-    >>> data = TrainingData(rows, training=rows, validation=None, weights=None, n_groups=2,
-    table=pd.DataFrame())
+    >>> data = TrainingData(rows, rows, None, weights=None, n_groups=2, table=pd.DataFrame())
     >>> len(data.rows)
     2
     """

@@ -105,7 +105,7 @@ def test_targets_of_all_points_are_the_teachers_probabilities():
     learned = TrainingRows(data.rows, torch.sigmoid(teacher.logits(data.rows.inputs)), data.weights)
     batch = make_source(learned, teacher)(torch.arange(20))
     torch.testing.assert_close(batch.targets, torch.sigmoid(teacher.logits(batch.inputs)))
-    assert len(batch.inputs) == len(batch.targets) == len(batch.weights) == 20 + 10 + 2
+    assert len(batch.inputs) == len(batch.targets) == len(batch.weights) == 20 + 7 + 2
     assert len(batch.labels) == len(batch.groups) == 20
 
 
@@ -124,7 +124,7 @@ def test_points_lie_between_rows_and_references_of_their_label():
     ends = torch.cat([rows.inputs, source.means.flatten(0, 1)])
     labels = torch.cat([rows.labels, torch.tensor([0, 0, 1, 1])])
     points, weights = batch.inputs[40:], batch.weights[40:]
-    assert len(points) == 20
+    assert len(points) == 14
     towards_mean = 0
     for point, weight in zip(points, weights, strict=True):
         start = int(torch.argmin((data.weights - weight).abs()))  # weights name their rows
@@ -179,4 +179,4 @@ def test_rows_of_other_shapes_are_interpolated():
     network = nn.Sequential(nn.Flatten(), nn.Linear(6, 1), nn.Flatten(0))
     teacher = Teacher(network, {"auc": 0.5}, images, error=0.1)
     batch = make_source(data, teacher, protected=None)(torch.arange(16))
-    assert batch.inputs.shape == (24, 2, 3)
+    assert batch.inputs.shape == (22, 2, 3)

@@ -128,8 +128,7 @@ class BatchSource:
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
-        if self.teacher is not None:
-            rows = rows % len(self.data)
+        rows = rows % len(self.data)
         data = self.data.rows
         batch = MiniBatch(
             self.network,
