@@ -76,11 +76,11 @@ def _headline(plain: Scores, fair: Scores) -> str:
     times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
     claim = f"{fair.label} makes the reasons depend {times} on the group"
     before, after = plain.gcig_members, fair.gcig_members
-    if not after > 0 or math.isnan(before):
-        return f"{claim}, {price}."
     if overlap(plain.relative_to_members, fair.relative_to_members):
         certainty = "relative to their members, the change is not certain"
         return f"{claim} relative to the groups' means, {price}; {certainty}."
+    if math.isnan(before) or not after > 0:
+        return f"{claim}, {price}."
     if after >= before:
         return f"{claim} relative to the groups' means, but not relative to their members, {price}."
     return f"{claim} ({before / after:.1f} times relative to members), {price}."
