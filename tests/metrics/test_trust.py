@@ -1,0 +1,136 @@
+"""The numbers that say whether GCIG can be trusted, by hand and for every kind of model."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import gcig
+from gcig.auditing import audit
+from gcig.metrics import evaluate
+from gcig.metrics.trust import (
+    attribute_effect,
+    exchange_columns,
+    faithfulness,
+    permutation_importance,
+    reference_offset,
+)
+
+
+def test_reference_offset_by_hand() -> None:
+    scores, cells = torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0, 0, 1, 1])
+    found = reference_offset(torch.tensor([2.0, 5.5]), scores, cells)
+    assert found == pytest.approx((1 + 0.5) / 2 / float(scores.std()))
+    # A row of weight 3 counts as three rows in the standard deviation; cells without rows are left out.
+    weighted = reference_offset(
+        torch.tensor([2.0, 9.0]), scores[:2], torch.tensor([0, 0]), torch.tensor([1.0, 3.0])
+    )
+    assert weighted == pytest.approx(1 / np.std([0.0, 2.0, 2.0, 2.0]))
+    assert math.isnan(reference_offset(torch.ones(1), torch.ones(4), torch.zeros(4, dtype=torch.int64)))
+
+
+def test_permutation_importance_by_hand() -> None:
+    rows = torch.tensor([[0.0, 1.0, 5.0], [1.0, 0.0, 7.0], [0.0, 1.0, 9.0]])
+    weights, order = torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1, 2, 0])
+    found = permutation_importance(lambda x: x @ weights, rows, torch.tensor([0, 0, 1]), order)
+    # The block changes by +3, -3 and 0; the number by 1, 1 and -2.
+    torch.testing.assert_close(found, torch.tensor([2.0, 4 / 3]))
+
+
+def test_faithfulness_is_a_rank_correlation() -> None:
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    assert faithfulness(shares, shares.square()) == pytest.approx(1)
+    assert faithfulness(shares, -shares) == pytest.approx(-1)
+    assert math.isnan(faithfulness(shares[:2], shares[:2]))
+    assert math.isnan(faithfulness(shares, torch.ones(4)))
+
+
+def test_exchanged_columns_are_those_of_another_group() -> None:
+    groups = torch.tensor([0, 1, 2] * 10)
+    rows = torch.stack([groups.double(), torch.arange(30).double()], dim=1)
+    exchanged = exchange_columns(rows, groups, rows, groups, torch.tensor([0]))
+    assert (exchanged[:, 0] != rows[:, 0]).all()
+    assert torch.equal(exchanged[:, 1], rows[:, 1])
+    alone = exchange_columns(rows, torch.zeros(30), rows, torch.zeros(30), torch.tensor([0]))
+    assert torch.equal(alone, rows)
+
+
+def test_attribute_effect_is_a_share_of_decisions() -> None:
+    before, after = torch.tensor([0.2, -0.2, 1.0]), torch.tensor([-0.1, 0.3, 2.0])
+    assert attribute_effect(before, after, cut=0.0) == pytest.approx(2 / 3)
+    assert attribute_effect(before, after, cut=1.5) == pytest.approx(1 / 3)
+    assert attribute_effect(before, after, 0.0, torch.tensor([1.0, 0.0, 3.0])) == pytest.approx(0.25)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Decisions that depend on the sex, which is a column, with four numbers and a category."""
+    rng = np.random.default_rng(0)
+    n = 500
+    sex = rng.choice(["f", "m"], n)
+    frame = pd.DataFrame({f"x{i}": rng.normal(size=n) for i in range(4)})
+    frame = frame.assign(sex=sex, job=rng.choice(["a", "b", "c"], n))
+    score = 2 * frame["x0"] + frame["x1"] + 0.5 * frame["x2"] + 1.5 * (sex == "m") - 0.75
+    return frame, (score + rng.normal(size=n) > 0).astype(int), sex
+
+
+def pipeline(frame, y):
+    encoder = make_column_transformer((OneHotEncoder(), ["sex", "job"]), remainder="passthrough")
+    return make_pipeline(encoder, LogisticRegression()).fit(frame, y)
+
+
+@pytest.mark.filterwarnings("ignore:X has columns that reveal")
+@pytest.mark.parametrize("kind", ["pipeline", "function", "estimator"])
+def test_of_every_kind_of_model(table, kind) -> None:
+    frame, y, sex = table
+    model = pipeline(frame, y)
+    if kind == "estimator":
+        plain = gcig.methods.METHODS["unconstrained"].estimator(max_epochs=30, random_state=0)
+        model = plain.fit(frame, y, sensitive_features=sex)
+    elif kind == "function":
+        fitted = model
+        model = lambda rows: fitted.predict_proba(rows)[:, 1]  # noqa: E731
+    found = evaluate(model, frame, y, sensitive_features=sex, n_bootstrap=20)
+    assert found.reference_offset < 0.2
+    assert found.faithfulness > 0.7
+    assert 0.1 < found.attribute_effect < 0.5
+    assert found.gcig_members > 0.05
+    assert found.undefined == {}
+    exchanged = frame.assign(sex=np.where(sex == "f", "m", "f"))
+    if kind == "pipeline":
+        changed = np.mean(model.predict(frame) != model.predict(exchanged))
+        assert found.attribute_effect == pytest.approx(changed)
+        text = str(found)
+        assert "Attribute effect: " in text
+        assert "Bad news" in text
+        result = audit(model, frame, y, sensitive_features=sex, n_bootstrap=20, n_shuffles=5)
+        assert result.record.procedural.attribute_effect.value == found.attribute_effect
+        assert "* Faithfulness: " in str(result)
+        assert "Can GCIG be relied on?" in result.to_markdown()
+
+
+def test_undefined_numbers_have_a_reason(table) -> None:
+    frame, y, sex = table
+    numbers = frame[["x0", "x1", "x2", "x3"]]
+    found = evaluate(LogisticRegression().fit(numbers, y), numbers, y, sensitive_features=sex, n_bootstrap=0)
+    assert math.isnan(found.attribute_effect)
+    assert found.undefined == {"attribute_effect": "No column of the table reveals the group."}
+    assert "No column of the table reveals the group." in str(found)
+    two = numbers[["x0", "x1"]]
+    found = evaluate(LogisticRegression().fit(two, y), two, y, sensitive_features=sex, n_bootstrap=0)
+    assert "fewer than three columns" in found.undefined["faithfulness"]
+
+
+def test_scores_that_are_no_probabilities_are_cut_at_zero(table) -> None:
+    frame, y, sex = table
+    numbers = frame[["x0", "x1", "x2"]].assign(male=(sex == "m").astype(float))
+    model = RidgeClassifier().fit(numbers, y)
+    found = evaluate(model, numbers, y, sensitive_features=sex, n_bootstrap=0)
+    changed = np.mean(model.predict(numbers) != model.predict(numbers.assign(male=1 - numbers["male"])))
+    assert found.attribute_effect == pytest.approx(changed)
