@@ -139,9 +139,8 @@ def test_conclusion_on_one_model() -> None:
     small = conclude(panel(mean=0.02))
     assert not small.agrees
     assert "but not relative to 'mean'." in small.verdict
-    assert (
-        conclude({kind: PanelFigure(Interval(math.nan), np.empty(0)) for kind in REFERENCES}).agrees is False
-    )
+    undefined = {kind: PanelFigure(Interval(math.nan), np.empty(0)) for kind in REFERENCES}
+    assert not conclude(undefined).agrees
 
 
 def test_conclusion_on_two_models() -> None:

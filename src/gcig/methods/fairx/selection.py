@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -27,6 +26,13 @@ from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.reasons import compare_attributions
+from gcig.metrics.trust import (
+    attribute_effect,
+    exchange_columns,
+    faithfulness,
+    permutation_importance,
+    reference_offset,
+)
 from gcig.training.loop import Validation
 
 __all__ = ["CheckpointSelector", "HeldOut", "binary_auc", "decision_cut", "make_held_out", "measure"]
@@ -120,14 +126,7 @@ class HeldOut:
         if not len(self.protected):
             return None
         rows, data = self.explained, self.training
-        generator = torch.Generator().manual_seed(0)
-        copies = rows.inputs.clone()
-        for group in range(self.n_groups):
-            own = (rows.groups == group).nonzero().flatten()
-            others = (data.groups != group).nonzero().flatten()
-            drawn = others[torch.randint(len(others), (len(own),), generator=generator).to(others.device)]
-            copies[own.unsqueeze(1), self.protected] = data.inputs[drawn][:, self.protected]
-        return copies
+        return exchange_columns(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
 
     @torch.no_grad()
     def logits(self, network: nn.Module, inputs: Tensor | None = None) -> Tensor:
@@ -178,25 +177,17 @@ class HeldOut:
         data = self._offset_rows
         scores = self.logits(network, data.inputs)
         at_means = self.logits(network, self.means.flatten(0, 1))
-        cells = data.labels * self.n_groups + data.groups
-        sums = torch.zeros_like(at_means).index_add_(0, cells, scores)
-        counts = torch.bincount(cells, minlength=len(at_means)).clamp_min(1)
-        return float(((at_means - sums / counts).abs() / scores.std()).mean())
+        return reference_offset(at_means, scores, data.labels * self.n_groups + data.groups)
 
     def _faithfulness(self, network: nn.Module, shares: Tensor) -> float:
         rows = self.rows.spread(_IMPORTANCE_ROWS).inputs
         if rows.dim() != 2 or len(shares) < 3:
             return math.nan
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
-        permuted = rows.repeat(len(shares), 1, 1)
-        for block in range(len(shares)):
-            columns = (self.origin == block).nonzero().flatten()
-            permuted[block][:, columns] = rows[order][:, columns]
-        changed = self.logits(network, permuted.flatten(0, 1)).view(len(shares), -1)
-        importance = (changed - self.logits(network, rows)).abs().mean(1)
-        if not bool((importance != importance[0]).any() & (shares != shares[0]).any()):
-            return math.nan  # a correlation with a constant is undefined
-        return float(spearmanr(shares.cpu().numpy(), importance.cpu().numpy()).statistic)
+        importance = permutation_importance(
+            lambda inputs: self.logits(network, inputs), rows, self.origin, order
+        )
+        return faithfulness(shares, importance)
 
     def _attribute_effect(self, network: nn.Module) -> float:
         if self._exchanged is None:
@@ -204,8 +195,8 @@ class HeldOut:
         cut = self.settings.cut
         if cut is None:
             cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
-        before = self.logits(network, self.explained.inputs) >= cut
-        return float((before != (self.logits(network, self._exchanged) >= cut)).double().mean())
+        before = self.logits(network, self.explained.inputs)
+        return attribute_effect(before, self.logits(network, self._exchanged), cut)
 
 
 def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
