@@ -104,6 +104,19 @@ def test_raw_columns_give_the_raw_gcig_of_evaluate(audit, model, held_out_csv):
     assert json.loads(out)["procedural"]["gcig"]["value"] == pytest.approx(found.gcig_raw, rel=1e-4)
 
 
+def test_robustness_and_a_second_model(audit, model):
+    code, out, _ = audit("--robustness", "--json", "--quiet")
+    assert code == 0
+    alone = AuditRecord.from_json(out)
+    assert [figure.reference for figure in alone.robustness.figures][:2] == ["mean", "label-free"]
+    assert alone.robustness.verdict in alone.verdict.findings
+    code, out, _ = audit("--other", model, "--json", "--quiet")
+    both = AuditRecord.from_json(out).robustness
+    assert code == 0
+    assert both.agrees
+    assert all(figure.gcig.value == figure.other.value for figure in both.figures)
+
+
 def test_pages_and_cards(audit, tmp_path, shell):
     page, card = tmp_path / "audit.html", tmp_path / "card.md"
     code, out, _ = audit("--html", page, "--markdown", card, "--quiet", "--max-gcig", "1.9")

@@ -180,3 +180,8 @@ def test_a_constant_network_has_no_reasons():
     assert np.isnan(found.disparity).all()
     assert "undefined" in repr(found)
     assert isinstance(found.to_frame(), pd.DataFrame)
+
+
+def test_centred_columns_are_not_explained(model):
+    with pytest.raises(InputError, match="gcig_encoded"):
+        model.explain(TEST.X, TEST.y, columns="encoded")

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from gcig._validation import InputError
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.disparity import sum_blocks
@@ -133,6 +134,12 @@ def explain_rows(
     label_source: str,
 ) -> Explanation:
     """Explain encoded rows (n, p) against the baselines (2, groups, p) of the labels that `codes` number."""
+    if definition.columns == "encoded":
+        raise InputError(
+            "must be 'original' or 'raw': explanations are not centred within one-hot blocks. For GCIG on "
+            "centred columns, see gcig_encoded of gcig.evaluate.",
+            argument="columns",
+        )
     references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
     found = attributions(
         module, torch.from_numpy(encoded), references, rule=definition.rule, n_steps=definition.n_steps

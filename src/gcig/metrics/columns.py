@@ -82,12 +82,12 @@ class ComparedColumns:
 
     @property
     def encodes(self) -> bool:
-        """Whether raw and original columns differ."""
+        """True if raw and original columns differ."""
         return not np.array_equal(self.blocks.numpy(), np.arange(len(self.names)))
 
     @property
     def centres(self) -> bool:
-        """Whether raw and encoded columns differ."""
+        """True if raw and encoded columns differ."""
         return bool(self.frequencies.any())
 
     def of(self, kind: str) -> tuple[str, ...]:
