@@ -141,12 +141,15 @@ def test_reasons_that_cannot_be_trusted_give_a_warning(name, value, message):
 
 def test_small_changes_of_reasons_give_no_warning():
     small = {"reference_offset": 0.24, "faithfulness": 0.76, "attribute_effect": 0.054}
-    warn_of_reasons(REASONS, small, n_columns=20)
-    warn_of_attribute(REASONS, small, n_rows=1000)
-    warn_of_reasons(REASONS, dict.fromkeys(REASONS, math.nan), n_columns=20)
-    warn_of_attribute(REASONS, dict.fromkeys(REASONS, math.nan), n_rows=1000)
-    warn_of_reasons(REASONS, REASONS | {"faithfulness": 0.7}, n_columns=5)  # two swapped ranks
-    warn_of_attribute(REASONS, REASONS | {"attribute_effect": 0.06}, n_rows=100)  # one row
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_reasons(REASONS, small, n_columns=20)
+        warn_of_attribute(REASONS, small, n_rows=1000)
+        warn_of_reasons(REASONS, dict.fromkeys(REASONS, math.nan), n_columns=20)
+        warn_of_attribute(REASONS, dict.fromkeys(REASONS, math.nan), n_rows=1000)
+        warn_of_reasons(REASONS, REASONS | {"faithfulness": 0.7}, n_columns=5)  # two swapped ranks
+        warn_of_attribute(REASONS, REASONS | {"attribute_effect": 0.06}, n_rows=100)  # one row
+    assert not caught
 
 
 def test_warnings_point_to_the_caller():
