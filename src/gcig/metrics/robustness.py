@@ -23,7 +23,7 @@ from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import combine_labels
 from gcig.metrics.reasons import MATERIAL, Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
-from gcig.metrics.trust_figures import members_interval, sum_members
+from gcig.metrics.trust_figures import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import REFERENCES, Robustness, RobustnessFigure
 
@@ -239,6 +239,8 @@ def _by_shapley_values(
     adapted, used = comparison.adapted, comparison.definition
     if adapted.explainer.name == "Shapley values":
         return mean
+    if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
+        return PanelFigure(UNDEFINED, np.empty(0))
     few = rows[:_SHAPLEY_ROWS]
     weights = np.ones(len(few)) if few.weights is None else few.weights
     sums = np.zeros((len(few), 2, 2))

@@ -24,10 +24,11 @@ from gcig.metrics.trust import (
 )
 from gcig.records.interval import UNDEFINED, Interval
 
-__all__ = ["TrustFigures", "measure_trust", "members_interval", "sum_members"]
+__all__ = ["MAX_PERMUTED_COLUMNS", "TrustFigures", "measure_trust", "members_interval", "sum_members"]
 
 _IMPORTANCE_ROWS = 512
 _EXCHANGED_ROWS = 2048
+MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,8 @@ def measure_trust(
     faithful = _faithfulness(sums, sample[:_IMPORTANCE_ROWS], streams)
     if math.isnan(faithful):
         undefined["faithfulness"] = (
-            "The table has fewer than three columns, or the model's score is constant."
+            f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's score "
+            "is constant."
         )
     effect, reason = _attribute_effect(comparison, sample[:_EXCHANGED_ROWS], threshold)
     if reason:
@@ -130,7 +132,7 @@ def _reference_offset(comparison: Comparison, pool: MemberPool) -> float:
 
 def _faithfulness(sums: ReasonSums, rows: EncodedRows, streams: RandomStreams) -> float:
     columns, total = sums.comparison.compared_columns, sums.original_shares.sum()
-    if not total > 0:
+    if not total > 0 or len(columns.names) > MAX_PERMUTED_COLUMNS:
         return math.nan
     importance = permutation_importance(
         lambda points: _logits(sums.comparison, points),
