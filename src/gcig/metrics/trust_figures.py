@@ -75,8 +75,8 @@ def measure_trust(
     faithful = _faithfulness(sums, sample[:_IMPORTANCE_ROWS], streams)
     if math.isnan(faithful):
         undefined["faithfulness"] = (
-            f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's score "
-            "is constant."
+            f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's "
+            "score is constant."
         )
     effect, reason = _attribute_effect(comparison, sample[:_EXCHANGED_ROWS], threshold)
     if reason:
