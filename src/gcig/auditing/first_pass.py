@@ -44,7 +44,7 @@ class FirstPass:
 
     @property
     def explains_all(self) -> bool:
-        """Whether every row is explained."""
+        """True if every row is explained."""
         return self.limit is None or self.n_rows <= self.limit
 
     @property

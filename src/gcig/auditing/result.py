@@ -36,7 +36,7 @@ class LimitCheck:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the value is above the limit."""
+        """True if the value is above the limit."""
         return self.value > self.limit
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether an audit passed.
+    """The outcome of the limits of an audit.
 
     Examples
     --------
@@ -67,12 +67,12 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether no limit is exceeded and every figure that has a limit is defined."""
+        """True if no limit is exceeded and every figure that has a limit is defined."""
         return not any(check.exceeded or math.isnan(check.value) for check in self.checks)
 
     @property
     def inconclusive(self) -> bool:
-        """Whether no limit is exceeded, but a figure is undefined."""
+        """True if no limit is exceeded, but a figure is undefined."""
         return not self.passed and not any(check.exceeded for check in self.checks)
 
     @property

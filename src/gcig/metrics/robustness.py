@@ -15,7 +15,7 @@ import torch
 
 from gcig.adapters import AdaptedModel, block_shapley_values
 from gcig.core.definition import Definition
-from gcig.core.disparity import disparity, normalise
+from gcig.core.disparity import defined_rows, disparity, normalise
 from gcig.core.numerics import root_mean_square_distance, vector_norm
 from gcig.metrics.intervals import Draws, Z, percentile_interval
 from gcig.metrics.members import MemberPool
@@ -180,7 +180,7 @@ def _relative_to(
             return PanelFigure(UNDEFINED, np.empty(0))
         _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
         values = kinds[kind].unflatten(0, (len(sets), -1))
-        defined = (vector_norm(values[0], "l1") > 1e-8 * comparison.scale[kind]).all(0).numpy()
+        defined = defined_rows(vector_norm(values[0], "l1"), comparison.scale[kind]).numpy()
         found = disparity(values[0], norm=used.norm, eps=used.eps).numpy()
         sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
         if halves is not None:
@@ -258,7 +258,7 @@ def _by_shapley_values(
             n_pairs=_SHAPLEY_PAIRS,
         )
         found = disparity(values, norm=used.norm, eps=used.eps).numpy()
-        defined = (vector_norm(values, "l1") > 1e-8 * comparison.scale["original"]).all(0).numpy()
+        defined = defined_rows(vector_norm(values, "l1"), comparison.scale["original"]).numpy()
         sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
     draws = Draws(len(few), max(2, n_bootstrap), np.random.default_rng(0))
     resampled = _mean(comparison, draws.resample(sums))

@@ -34,7 +34,7 @@ AUDIT_SCHEMA = 3
 
 @dataclass(frozen=True, eq=False)
 class Subject(Record):
-    """What was audited.
+    """The subject of an audit: model, data and definition.
 
     Attributes
     ----------
