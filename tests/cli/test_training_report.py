@@ -54,7 +54,7 @@ def test_a_loss_is_not_reported_as_a_gain():
 def test_noise_collapse_and_the_paper_are_reported():
     text = describe(PLAIN, replace(PLAIN, eo_noise_floor=0.2, collapsed=True, gcig_raw=0.1))
     assert "even an exactly fair model shows an EO gap of 0.200" in text
-    assert "On encoded columns, as in the paper, GCIG is 0.100 (plain network: undefined)." in text
+    assert "On raw columns, as in the paper, GCIG is 0.100 (plain network: undefined)." in text
     assert text.endswith("Do not use FairX: it has collapsed.")
 
 

@@ -185,7 +185,7 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     if before.f1 - after.f1 > 0.03 and before.auc - after.auc < 0.02 and after.threshold == 0.5:
         f1 += "; --threshold f1 may recover it, but check the EO gap"
     raw = f"{number(after.gcig_raw)} (plain network: {number(before.gcig_raw)})"
-    paper = [] if math.isnan(after.gcig_raw) else [f"On encoded columns, as in the paper, GCIG is {raw}."]
+    paper = [] if math.isnan(after.gcig_raw) else [f"On raw columns, as in the paper, GCIG is {raw}."]
     unusable = [f"Do not use {fair.label}: it has collapsed."] if after.collapsed else []
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
