@@ -25,6 +25,7 @@ from gcig.methods.fairx.weights import Measured, WeightControl
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
+from gcig.metrics.rates import gap
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.trust import (
     attribute_effect,
@@ -248,10 +249,14 @@ def binary_auc(scores: Tensor, labels: Tensor) -> float:
 
 
 def _decision_gap(margins: Tensor, membership: Tensor) -> float:
-    """Return the sum over conditions of the largest difference of decision rates between groups."""
-    rates = (membership @ (margins >= 0).to(membership.dtype)) / membership.sum(-1)
-    gaps = rates.nan_to_num(-math.inf).amax(1) - rates.nan_to_num(math.inf).amin(1)
-    return float(gaps.clamp(min=0).sum())
+    """Return the sum over conditions of the gap between the groups' decision rates, empty cells left out."""
+    counts = membership.sum(-1)
+    rates = (membership @ (margins >= 0).to(membership.dtype)) / counts
+    gaps = [
+        gap(of_condition.double().cpu().numpy(), (present > 0).cpu().numpy())
+        for of_condition, present in zip(rates, counts, strict=True)
+    ]
+    return float(np.nansum(gaps))
 
 
 @dataclass(frozen=True)
