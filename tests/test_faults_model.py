@@ -13,7 +13,8 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.methods.fairx.estimator import CollapseWarning, FairXClassifier
+from gcig.methods.fairx.estimator import FairXClassifier
+from gcig.methods.fairx.guards import CollapseWarning
 from gcig.persistence import PersistenceError
 from gcig.training.loop import DivergenceError
 

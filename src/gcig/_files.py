@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_path", "hash_file", "sync_folder", "write_atomically", "write_new"]
-
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file, text in UTF-8: after a crash or with a full disk, the old or the new file exists.

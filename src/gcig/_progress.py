@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Advance", "printable", "progress"]
-
 # Called as advance(count, auc=0.81): the units finished since the last call, and figures to display.
 Advance = Callable[..., None]
 

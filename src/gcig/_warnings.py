@@ -4,8 +4,6 @@ import sys
 import warnings
 from traceback import walk_stack
 
-__all__ = ["warn_caller"]
-
 _PACKAGE = __file__.removesuffix("_warnings.py")  # as frames spell it: a normalised path may differ
 
 

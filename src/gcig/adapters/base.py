@@ -15,16 +15,6 @@ from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
 from gcig.core.modules import evaluating
 
-__all__ = [
-    "AdaptedModel",
-    "DifferentiableModel",
-    "Outputs",
-    "call_with_groups",
-    "class_codes",
-    "default_names",
-    "numeric_rows",
-]
-
 _CHUNK_ROWS = 65_536  # rows per forward pass
 
 

@@ -18,8 +18,6 @@ from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.pipelines import categorical_columns
 from gcig.adapters.shapley import ShapleyExplainer, clipped_logits
 
-__all__ = ["BlackBoxModel", "adapt_black_box", "check_probabilities"]
-
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes

@@ -17,8 +17,6 @@ from pandas.api import types as pt
 
 from gcig._validation import InputError, check_features, match_columns
 
-__all__ = ["CategoryColumn", "NumberColumn", "TableEncoding"]
-
 Floats = NDArray[np.float64]
 _MAX_LEVELS = 1000  # a column with more categories is an identifier or free text
 

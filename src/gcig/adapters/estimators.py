@@ -12,8 +12,6 @@ from gcig.adapters.base import DifferentiableModel, call_with_groups, class_code
 from gcig.adapters.explainers import Rows
 from gcig.adapters.modules import Scored
 
-__all__ = ["GcigModel"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GcigModel(DifferentiableModel):

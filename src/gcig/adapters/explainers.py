@@ -23,17 +23,6 @@ from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.shapley import Advance as Advance
 
-__all__ = [
-    "Advance",
-    "Budget",
-    "Explainer",
-    "GradientExplainer",
-    "Reasons",
-    "Rows",
-    "first_parameter",
-    "to_tensor",
-]
-
 Rows = NDArray[np.floating[Any]]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 

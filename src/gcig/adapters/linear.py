@@ -11,8 +11,6 @@ from torch import nn
 from gcig.adapters.base import DifferentiableModel, class_codes, default_names, numeric_rows
 from gcig.adapters.explainers import Rows
 
-__all__ = ["LinearModel", "linear_module"]
-
 
 def linear_module(model: Any) -> nn.Module:
     """Return the decision function (n, p) -> (n,) of a linear classifier, copied in double precision."""

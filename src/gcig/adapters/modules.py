@@ -13,8 +13,6 @@ from gcig.adapters.base import DifferentiableModel, numeric_rows
 from gcig.adapters.explainers import Rows, first_parameter, to_tensor
 from gcig.core.modules import Score, evaluating
 
-__all__ = ["Scored", "TorchModel"]
-
 
 class Scored(nn.Module):
     """A module followed by a function."""

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from gcig._validation import InputError, check_features
 
-__all__ = ["OnnxClassifier"]
-
 _TYPES: dict[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,

@@ -24,8 +24,6 @@ from gcig.adapters.estimators import GcigModel
 from gcig.adapters.explainers import Rows
 from gcig.adapters.linear import LinearModel
 
-__all__ = ["DifferentiablePipeline", "categorical_columns", "column_origin"]
-
 Origin = NDArray[np.int64]
 
 

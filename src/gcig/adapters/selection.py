@@ -13,8 +13,6 @@ from gcig.adapters.modules import TorchModel
 from gcig.adapters.pipelines import DifferentiablePipeline
 from gcig.core.modules import Score
 
-__all__ = ["adapt"]
-
 
 def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: Any = None) -> AdaptedModel:
     """Wrap a model in the interface that ``evaluate``, ``gcig_score`` and ``audit`` use.

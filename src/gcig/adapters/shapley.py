@@ -15,8 +15,6 @@ from gcig.adapters.explainers import Advance, Budget, Explainer, Reasons, Rows
 from gcig.core.definition import Definition
 from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
 
-__all__ = ["CLIP", "ShapleyExplainer", "block_shapley_values", "clipped_logits"]
-
 Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
 _N_PAIRS = 16  # antithetic pairs of orders per row, unless the definition says otherwise

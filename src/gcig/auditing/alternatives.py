@@ -22,8 +22,6 @@ from gcig.metrics.reasons import KINDS, Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import StabilityCheck
 
-__all__ = ["NullDistribution", "check_stability", "compare_shuffles", "mean_disparities"]
-
 _BYTES_AT_ONCE = 64 * 2**20
 
 

@@ -19,8 +19,6 @@ from gcig.core.references import CellSums
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.sample import cell_means, sum_cells
 
-__all__ = ["BaselineSums"]
-
 _LABEL_BLOCKS = 4096
 _CELL_BLOCKS = 256
 

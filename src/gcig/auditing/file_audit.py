@@ -24,8 +24,6 @@ from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, reference_table
 from gcig.records.audit import SMALLEST_CELL
 
-__all__ = ["audit_file"]
-
 ROWS_AT_ONCE = 65_536
 IN_MEMORY_ROWS = 100_000
 

@@ -16,8 +16,6 @@ from gcig.auditing.sources import Batch
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
 
-__all__ = ["FileSource", "Roles", "Schema", "SchemaGrew"]
-
 _MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
 
 

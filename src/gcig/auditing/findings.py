@@ -24,8 +24,6 @@ from gcig.metrics.trust_figures import measure_trust
 from gcig.records import Robustness
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
 
-__all__ = ["Audited", "Findings", "Options", "run_audit"]
-
 _N_RESAMPLES = 100  # draws in which the references are estimated again
 _NOT_COMPARED = GcigAudit(
     gcig=UNDEFINED,

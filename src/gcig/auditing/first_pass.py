@@ -11,8 +11,6 @@ from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Floats
 from gcig.metrics.sample import EncodedRows, RandomStreams, comparable_groups, draw_sample
 
-__all__ = ["FirstPass", "first_pass"]
-
 
 @dataclass(frozen=True, eq=False)
 class FirstPass:

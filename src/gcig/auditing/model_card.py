@@ -8,8 +8,6 @@ from gcig.records.formatting import limits, number
 from gcig.records.interval import Interval
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
 
-__all__ = ["model_card"]
-
 _COLUMNS = 10
 
 

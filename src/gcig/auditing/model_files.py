@@ -8,8 +8,6 @@ from typing import Any
 from gcig._validation import InputError
 from gcig.methods.saving import load
 
-__all__ = ["open_model"]
-
 _PROGRAMS = {
     ".pkl": "pickle",
     ".pickle": "pickle",

@@ -28,8 +28,6 @@ from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
 from gcig.records.audit import GroupAudit, OutcomeAudit
 from gcig.records.interval import Interval
 
-__all__ = ["audit_groups", "audit_outcome"]
-
 _UNDEFINED = Interval(math.nan)
 
 

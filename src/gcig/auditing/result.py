@@ -14,8 +14,6 @@ from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.formatting import estimate, html_table, percent, shown
 
-__all__ = ["AuditResult", "CheckResult", "LimitCheck", "check_limits"]
-
 
 @dataclass(frozen=True)
 class LimitCheck:

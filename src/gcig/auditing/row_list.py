@@ -9,8 +9,6 @@ from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import RowAudit
 
-__all__ = ["RowList"]
-
 _N_BINS = 24
 _TOP_ROWS = 20
 _DESCRIBED_ROWS = 50  # with include_rows: so many of the largest disparity, and so many at random

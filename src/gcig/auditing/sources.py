@@ -13,8 +13,6 @@ from gcig.adapters import AdaptedModel, Outputs
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.sample import EncodedRows, Reference, Rows, check_sample_labels
 
-__all__ = ["Batch", "Source", "TableSource", "iterate", "reference_source"]
-
 
 @dataclass(frozen=True, eq=False)
 class Batch:

@@ -21,8 +21,6 @@ from gcig.auditing.model_files import open_model
 from gcig.auditing.sources import Source
 from gcig.records.audit import Subject
 
-__all__ = ["describe_subject", "hash_model", "hash_path", "hash_table", "resolve_model"]
-
 
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:
     """Return the model and, if it was given by its path, its hash and name."""

@@ -20,8 +20,6 @@ from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord, Subject, Verdict
 
-__all__ = ["assemble_record", "audit", "proxy_columns"]
-
 
 def audit(
     model: Any,

@@ -11,15 +11,6 @@ from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
-__all__ = [
-    "FOUR_FIFTHS",
-    "MATERIAL_GAP",
-    "members_status",
-    "outcome_status",
-    "reasons_status",
-    "write_verdict",
-]
-
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
 MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
 _MANY_CLIPPED = 0.05  # share of clipped probabilities that is worth a caution

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Activation", "Buffers", "Kernels", "find_activation"]
-
 Derivatives = tuple[Tensor, Tensor, Tensor | None]
 
 

@@ -11,8 +11,6 @@ from gcig.core.memory import Chunks, Probe, compute_attributions, plan_chunks, p
 from gcig.core.modules import Score, evaluating, logits
 from gcig.core.paths import unexpanded
 
-__all__ = ["MAX_BYTES", "Attribution", "attributions", "choose_integration"]
-
 MAX_BYTES = 1 << 28
 _CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
 _PROBE_ROWS = 128

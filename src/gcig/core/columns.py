@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["find_blocks", "protected_columns"]
-
 _CHECKED_ROWS = 16_384
 _MAX_VALUES = 32  # distinct values of a number that may stand for a group
 _MIN_ROWS_PER_VALUE = 10  # with fewer rows, most values occur in a single group by chance

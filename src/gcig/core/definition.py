@@ -3,8 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["EPS", "Definition"]
-
 EPS = 1e-12
 _CHOICES = {
     "norm": ("l1", "l2"),

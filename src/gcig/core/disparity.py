@@ -14,19 +14,6 @@ from torch import Tensor
 from gcig.core.definition import EPS
 from gcig.core.numerics import root_mean_square_distance, vector_norm
 
-__all__ = [
-    "all_defined",
-    "column_disparity",
-    "column_shares",
-    "defined_rows",
-    "disparity",
-    "effective_columns",
-    "independent_squares",
-    "normalise",
-    "signed_root",
-    "sum_blocks",
-]
-
 _UNDEFINED_BELOW = 1e-8
 
 

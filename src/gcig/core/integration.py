@@ -7,8 +7,6 @@ from torch import nn
 from gcig.core.layered import LayeredNetwork
 from gcig.core.quadrature import quadrature
 
-__all__ = ["Integration", "training_integration"]
-
 
 @dataclass(frozen=True)
 class Integration:

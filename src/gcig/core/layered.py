@@ -6,8 +6,6 @@ from torch import Tensor, nn
 
 from gcig.core.activations import Activation, find_activation
 
-__all__ = ["LayeredNetwork", "sequential_steps"]
-
 
 @dataclass(frozen=True)
 class LayeredNetwork:

@@ -14,18 +14,6 @@ from gcig.core.modules import Score, evaluating, logits, running_eagerly
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
 from gcig.core.quadrature import quadrature
 
-__all__ = [
-    "Chunks",
-    "KinkWarning",
-    "Probe",
-    "accumulate",
-    "compute_attributions",
-    "parameters_of",
-    "plan_chunks",
-    "probe",
-    "warn_of_kinks",
-]
-
 
 class Chunks(NamedTuple):
     """The division of the work.
@@ -74,7 +62,9 @@ def plan_chunks(integration: Integration, references: Tensor, max_bytes: int, po
 class Computation(Protocol):
     """A function that computes attributions of some rows, or a part of them."""
 
-    def __call__(self, inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor: ...
+    def __call__(self, inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor:
+        """Return the attributions of ``inputs`` relative to ``references``."""
+        ...
 
 
 def compute_attributions(

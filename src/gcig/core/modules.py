@@ -7,8 +7,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Score", "evaluating", "logits", "running_eagerly", "untraced"]
-
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["average_slope", "root_mean_square_distance", "sharpness", "vector_norm"]
-
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:
     """Return the l1 or l2 norm over the last dimension; its gradient at zero is zero.

@@ -20,14 +20,6 @@ from gcig.core.modules import Score, evaluating, logits, running_eagerly
 from gcig.core.numerics import average_slope, sharpness
 from gcig.core.quadrature import Quadrature
 
-__all__ = [
-    "cell_secant_attributions",
-    "general_attributions",
-    "node_attributions",
-    "secant_attributions",
-    "unexpanded",
-]
-
 
 def general_attributions(
     module: nn.Module,

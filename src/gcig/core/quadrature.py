@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
-__all__ = ["RULES", "Quadrature", "quadrature"]
-
 
 @dataclass(frozen=True)
 class Quadrature:

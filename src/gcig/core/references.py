@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-__all__ = ["CellSums", "GroupBaselines", "GroupMembers", "cell_sums", "indicator"]
-
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_POINTS", "Levels", "ShapleyValues", "is_exact", "shapley_values"]
-
 Floats = NDArray[np.float64]
 Value = Callable[[Floats], Floats]
 Draw = Callable[[Floats], Floats]

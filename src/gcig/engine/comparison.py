@@ -11,8 +11,6 @@ from torch import Tensor
 
 from gcig.engine.scratch import Scratch
 
-__all__ = ["Comparison", "ComparisonArrays", "compare", "pull_compare"]
-
 
 class ComparisonArrays:
     """The arrays of a comparison, with their views.

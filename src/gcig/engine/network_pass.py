@@ -12,8 +12,6 @@ from gcig.core.layered import LayeredNetwork
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
-__all__ = ["NetworkPass"]
-
 
 class NetworkPass:
     """One forward and one backward pass per mini-batch, with arrays that are kept between mini-batches.

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FlatAdamW", "clip_norm", "flat_parameters"]
-
 
 @contextmanager
 def flat_parameters(module: nn.Module) -> Iterator[list[nn.Parameter]]:

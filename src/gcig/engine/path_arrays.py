@@ -17,8 +17,6 @@ from gcig.engine.comparison import ComparisonArrays
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers
 
-__all__ = ["LayerArrays", "PathArrays", "PathShape", "add_up"]
-
 _FEW_TERMS = 6  # up to here additions one by one are faster than a sum over an outer dimension
 
 

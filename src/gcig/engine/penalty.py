@@ -18,8 +18,6 @@ from gcig.core.layered import LayeredNetwork
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
-__all__ = ["secant_penalty"]
-
 _CHUNK_BYTES = 1 << 23
 
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["Scratch"]
-
 _MOST_PLANS = 16
 
 Plan = TypeVar("Plan")

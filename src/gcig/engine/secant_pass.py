@@ -29,8 +29,6 @@ from gcig.engine.path_arrays import LayerArrays, PathArrays, PathShape, add_up
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import Secants, pull_secants, secants
 
-__all__ = ["Gradient", "Layers", "SecantPass", "SecantRule"]
-
 
 @dataclass(frozen=True)
 class SecantRule:

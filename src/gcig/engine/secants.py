@@ -6,8 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["SecantBuffers", "Secants", "pull_secants", "secants"]
-
 
 class SecantBuffers(NamedTuple):
     """Output arrays for slopes and divisors, and the constant two, which costs an operation to create."""

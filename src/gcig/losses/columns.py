@@ -10,8 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["column_shortfall"]
-
 
 def column_shortfall(attributions: Tensor, least: float) -> Tensor:
     """Return by how much log effective columns fall short of log `least`; zero if there are enough.

@@ -36,9 +36,6 @@ from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
 from gcig.losses.objective import fused_penalty
 
-__all__ = ["GCIGPenalty", "label_members", "label_row_weights", "sample_rows"]
-
-
 _LABEL_SHARES = {"sum": 1.0, "equal": 0.5, "empirical": 1.0}  # the weight of each label's mean
 
 

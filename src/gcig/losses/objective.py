@@ -28,20 +28,6 @@ from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
 from gcig.losses.columns import column_shortfall
 
-__all__ = [
-    "AttributeTerm",
-    "ColumnTerm",
-    "ConsistencyTerm",
-    "MiniBatch",
-    "Objective",
-    "ObjectiveGradient",
-    "OutcomeTerm",
-    "PredictionTerm",
-    "ReasonTerm",
-    "Term",
-    "fused_penalty",
-]
-
 _CHECKED_ROWS = 32
 _TOLERANCE = 1e-5  # relative, in double precision: rounding stays below 1e-9, a change of a formula does not
 
@@ -123,15 +109,25 @@ class Penalty(Protocol):
         *,
         sample_weight: Tensor | None = None,
         attributions: Tensor | None = None,
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Return the mean disparity of the rows."""
+        ...
 
-    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor: ...
+    def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
+        """Compute the attributions of rows relative to each group's reference."""
+        ...
 
-    def reduce(self, attributions: Tensor) -> Tensor: ...
+    def reduce(self, attributions: Tensor) -> Tensor:
+        """Sum the attributions over the columns that belong together."""
+        ...
 
-    def normalise(self, attributions: Tensor) -> Tensor: ...
+    def normalise(self, attributions: Tensor) -> Tensor:
+        """Divide each attribution by its norm."""
+        ...
 
-    def engine_segments(self, module: nn.Module, x: Tensor) -> int | None: ...
+    def engine_segments(self, module: nn.Module, x: Tensor) -> int | None:
+        """Return the number of path segments that the engine needs, or None without an engine."""
+        ...
 
 
 class Term(Protocol):

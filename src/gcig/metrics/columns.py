@@ -21,8 +21,6 @@ from gcig.core.disparity import sum_blocks
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.sample import EncodedRows, Rows
 
-__all__ = ["ComparedColumns"]
-
 
 @dataclass(frozen=True, eq=False)
 class ComparedColumns:

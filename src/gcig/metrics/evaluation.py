@@ -32,8 +32,6 @@ from gcig.metrics.trust_figures import TrustFigures, measure_trust
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 
-__all__ = ["evaluate", "gcig_score", "sum_reasons"]
-
 
 def gcig_score(
     model: Any,

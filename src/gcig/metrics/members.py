@@ -26,8 +26,6 @@ from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows, Reservoir, Rows
 
-__all__ = ["MemberComparison", "MemberPool"]
-
 _POOL_ROWS = 2048  # per cell
 _POOL_BYTES = 2**26  # per cell, for rows with very many columns
 _STRATA = 8  # per half

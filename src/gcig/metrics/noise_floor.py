@@ -19,8 +19,6 @@ from scipy.special import bdtr
 
 from gcig.metrics.rates import Aggregate, Confusion, Floats, Mask, quotient
 
-__all__ = ["expected_range", "expected_worst_range", "noise_floor"]
-
 # Beyond this many standard deviations from its mean a binomial holds less than 1e-15 of its mass; the slack
 # keeps that bound for skewed, nearly Poisson, cells.
 _TAIL = 10.0

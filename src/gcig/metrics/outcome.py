@@ -28,16 +28,6 @@ from gcig.metrics.rates import (
 from gcig.metrics.sample import check_binary
 from gcig.records import GroupRates
 
-__all__ = [
-    "delta_fpr",
-    "delta_tpr",
-    "demographic_parity_difference",
-    "eo_noise_floor",
-    "equalized_odds_gap",
-    "group_rates",
-    "selection_rate_ratio",
-]
-
 
 def equalized_odds_gap(
     y_true: ArrayLike,

@@ -9,8 +9,6 @@ from gcig.metrics.ranking import Ranking, ScoreCounts
 from gcig.metrics.rates import Codes, Confusion, Floats, base_rates, quotient
 from gcig.metrics.utility import log_losses
 
-__all__ = ["OutcomeSums"]
-
 _CALIBRATION_BINS = 10  # of equal width
 
 

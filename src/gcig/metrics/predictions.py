@@ -17,8 +17,6 @@ from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 
-__all__ = ["assess", "evaluate_predictions"]
-
 
 def evaluate_predictions(
     y_true: ArrayLike,

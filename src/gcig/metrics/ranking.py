@@ -14,8 +14,6 @@ from gcig.metrics.intervals import Z
 from gcig.metrics.rates import Codes, Floats
 from gcig.records import Interval
 
-__all__ = ["Ranking", "ScoreCounts", "roc_auc"]
-
 _EXACT_ROWS = 1_000_000  # of a stream of batches; scores of more rows are counted in bins
 _N_BINS = 1 << 14
 _BIN_RANGE = 12.0  # bins cover logits of this size, that is probabilities down to 6e-6

@@ -15,22 +15,6 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._warnings import warn_caller
 
-__all__ = [
-    "Aggregate",
-    "Codes",
-    "Confusion",
-    "Floats",
-    "Mask",
-    "base_rates",
-    "combine",
-    "gap",
-    "label_rates",
-    "precisions",
-    "quotient",
-    "ratio",
-    "selection_rates",
-]
-
 Aggregate = Literal["sum", "worst"]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.integer]

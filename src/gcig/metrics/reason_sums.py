@@ -16,8 +16,6 @@ from gcig.metrics.rates import Floats, quotient
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows
 
-__all__ = ["ReasonSums", "combine_labels", "label_means"]
-
 
 def label_means(sums: Floats) -> Floats:
     """Return the mean of each label, (..., 2), from sums (..., 2, 2); NaN for a label without rows."""

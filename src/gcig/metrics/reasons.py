@@ -27,8 +27,6 @@ from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.rates import Floats, Mask
 from gcig.metrics.sample import EncodedRows, Rows
 
-__all__ = ["KINDS", "MATERIAL", "Comparison", "Differences", "RowReasons", "compare_attributions"]
-
 _BYTES_AT_ONCE = 16 * 2**20
 _ROWS_TO_RESOLVE = 128
 KINDS = ("original", "encoded", "raw")

@@ -27,8 +27,6 @@ from gcig.metrics.trust_figures import MAX_PERMUTED_COLUMNS, members_interval, s
 from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import REFERENCES, Robustness, RobustnessFigure
 
-__all__ = ["PanelFigure", "conclude", "measure_panel"]
-
 _SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
 _NEAR = 0.25  # standard deviations from the median within which a number counts as usual
 _DESCRIPTIONS = {

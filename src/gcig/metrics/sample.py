@@ -14,22 +14,6 @@ from gcig.adapters import AdaptedModel
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
-__all__ = [
-    "EncodedRows",
-    "RandomStreams",
-    "Reference",
-    "Reservoir",
-    "Rows",
-    "Sample",
-    "cell_means",
-    "check_binary",
-    "check_sample_labels",
-    "comparable_groups",
-    "draw_sample",
-    "reference_table",
-    "sum_cells",
-]
-
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
 _SAMPLE_ROWS = 4096

@@ -14,8 +14,6 @@ from gcig.metrics.evaluation import gcig_score
 from gcig.metrics.outcome import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
 
-__all__ = ["GroupScorer", "equalized_odds_scorer", "gcig_scorer"]
-
 
 @dataclass(frozen=True, eq=False)
 class GroupScorer:

@@ -11,14 +11,6 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-__all__ = [
-    "attribute_effect",
-    "exchange_columns",
-    "faithfulness",
-    "permutation_importance",
-    "reference_offset",
-]
-
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
 

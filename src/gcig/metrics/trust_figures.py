@@ -24,8 +24,6 @@ from gcig.metrics.trust import (
 )
 from gcig.records.interval import UNDEFINED, Interval
 
-__all__ = ["MAX_PERMUTED_COLUMNS", "TrustFigures", "measure_trust", "members_interval", "sum_members"]
-
 _IMPORTANCE_ROWS = 512
 _EXCHANGED_ROWS = 2048
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many

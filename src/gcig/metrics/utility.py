@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from gcig.metrics.rates import Codes, Floats, quotient
 
-__all__ = ["accuracy", "balanced_accuracy", "f1", "has_collapsed", "log_losses"]
-
 _COLLAPSED_SHARE = 0.995  # of the rows predicted alike
 _COLLAPSED_AUC = 0.55
 

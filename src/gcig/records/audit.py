@@ -13,21 +13,6 @@ from gcig.records.base import Record
 from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import Robustness
 
-__all__ = [
-    "SMALLEST_CELL",
-    "AuditRecord",
-    "ColumnAudit",
-    "GcigAudit",
-    "GroupAudit",
-    "LabelAudit",
-    "OutcomeAudit",
-    "PairAudit",
-    "RowAudit",
-    "StabilityCheck",
-    "Subject",
-    "Verdict",
-]
-
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
 AUDIT_SCHEMA = 3
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
-__all__ = ["Record"]
-
 _SINGLE = (str, int, float, bool, str | None, int | None)
 
 

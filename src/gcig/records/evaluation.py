@@ -11,8 +11,6 @@ from gcig.records.formatting import describe_suppression, html_table, shown
 from gcig.records.robustness import Robustness
 from gcig.records.trust import describe_trust
 
-__all__ = ["Evaluation", "GroupRates"]
-
 _PROCEDURAL, _TRUST = "procedural fairness", "can GCIG be trusted"
 # The single values of an evaluation in columns, for notebooks.
 _SECTIONS = {

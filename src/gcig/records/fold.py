@@ -7,8 +7,6 @@ from typing import Any
 from gcig.records.base import Record
 from gcig.records.evaluation import Evaluation
 
-__all__ = ["FoldResult"]
-
 
 @dataclass(frozen=True, eq=False)
 class FoldResult(Record):

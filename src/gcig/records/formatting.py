@@ -6,21 +6,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import Protocol
 
-__all__ = [
-    "UNDEFINED",
-    "count",
-    "counted",
-    "describe_suppression",
-    "estimate",
-    "html_table",
-    "limits",
-    "number",
-    "percent",
-    "shown",
-    "spread",
-    "visible",
-]
-
 UNDEFINED = "undefined"
 # Control characters, lone surrogates (which have no encoding) and marks that reverse the direction of text.
 _INVISIBLE = re.compile(

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from gcig.records.base import Record
 
-__all__ = ["UNDEFINED", "Interval", "Z"]
-
 Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from gcig.records.base import Record
 from gcig.records.interval import Interval
 
-__all__ = ["REFERENCES", "Robustness", "RobustnessFigure"]
-
 REFERENCES = (
     "mean",
     "label-free",

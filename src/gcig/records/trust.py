@@ -6,18 +6,6 @@ from dataclasses import dataclass
 
 from gcig.records.formatting import number, percent
 
-__all__ = [
-    "EFFECT_TOLERANCE",
-    "FAITHFULNESS_TOLERANCE",
-    "FEW_COLUMNS",
-    "LARGE_OFFSET",
-    "LOW_FAITHFULNESS",
-    "OFFSET_TOLERANCE",
-    "TRUST_NUMBERS",
-    "TrustNumber",
-    "describe_trust",
-]
-
 # Measured (docs/limits.rst): plain networks had offsets of 0.13 to 0.16 and a faithfulness of 0.88 and 0.98,
 # networks that had found a shortcut 0.8 to 2.4, and 0.30 and 0.45.
 LARGE_OFFSET = 0.5  # in standard deviations of the logit

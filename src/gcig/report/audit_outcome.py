@@ -10,8 +10,6 @@ from gcig.report.glossary import explanations
 from gcig.report.summaries import RATES
 from gcig.report.tables import Entry, Value, estimate, rows_entry
 
-__all__ = ["outcome_section", "suppression_note"]
-
 
 def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> Section:
     """Return the rates and ranking of each group, and the measures over all rows."""

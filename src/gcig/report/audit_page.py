@@ -32,8 +32,6 @@ from gcig.report.robustness import robustness_section
 from gcig.report.tables import estimate, number_entry
 from gcig.report.trade_off import trade_off_figures
 
-__all__ = ["audit_page"]
-
 
 def audit_page(
     record: AuditRecord,

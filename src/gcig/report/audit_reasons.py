@@ -10,15 +10,6 @@ from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
 from gcig.report.trust import models_trust
 
-__all__ = [
-    "columns_section",
-    "histogram_figure",
-    "profiles_figure",
-    "reasons_section",
-    "stability_section",
-    "trust_section",
-]
-
 _CHART_COLUMNS = 12  # columns in a chart; the tables have them all
 
 _EVIDENCE = {

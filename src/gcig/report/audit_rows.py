@@ -17,8 +17,6 @@ from gcig.report.document import (
 )
 from gcig.report.tables import Entry, Value
 
-__all__ = ["rows_section"]
-
 _CHART_COLUMNS = 12  # columns in the chart of one row; the table has them all
 
 

@@ -24,8 +24,6 @@ from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
 from gcig.report.trust import methods_trust, trust_explanations
 
-__all__ = ["comparison_page", "comparison_sections", "groups_table", "methods_table"]
-
 # Name -> field of `Evaluation`, and whether a larger (1) or a smaller (-1) value is better.
 _MEASURES = {
     "AUC": ("auc", 1),

@@ -20,24 +20,6 @@ from markupsafe import Markup
 from gcig.records.formatting import visible
 from gcig.report.tables import Table, entry_text, sort_value
 
-__all__ = [
-    "Block",
-    "Callout",
-    "Details",
-    "FigureBlock",
-    "FigureRow",
-    "KeyFigure",
-    "KeyFigures",
-    "Paragraph",
-    "RowExplorer",
-    "RowView",
-    "Section",
-    "TableBlock",
-    "VerdictBlock",
-    "content_policy",
-    "page",
-]
-
 _STYLES = ("tokens.css", "charts.css", "page.css", "print.css")
 
 

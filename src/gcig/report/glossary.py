@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from gcig.report.document import Details, Paragraph
 
-__all__ = ["EXPLANATIONS", "explanations"]
-
 EXPLANATIONS = {
     "What is GCIG?": (
         "A model's reasons for a score are the amounts by which each column moved it, compared with a "

@@ -10,8 +10,6 @@ from gcig.report.document import Callout, FigureBlock, Section, TableBlock
 from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
 
-__all__ = ["robustness_section"]
-
 
 def robustness_section(
     found: Robustness | None,

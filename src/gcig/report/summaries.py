@@ -9,8 +9,6 @@ from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.report.tables import Entry, mean_sd
 
-__all__ = ["RATES", "MethodSummary", "group_sizes", "min_cell", "pooled_rate", "pooled_rates", "summarise"]
-
 RATES = {
     "base rate": "base_rate",
     "selection rate": "selection_rate",

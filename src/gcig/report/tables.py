@@ -15,22 +15,6 @@ from typing import Literal, TypeAlias
 from gcig.records import Interval, formatting
 from gcig.records.formatting import visible
 
-__all__ = [
-    "Entry",
-    "Mark",
-    "Table",
-    "Value",
-    "entry_text",
-    "estimate",
-    "mean_sd",
-    "number_entry",
-    "rows_entry",
-    "sort_value",
-    "to_csv",
-    "to_latex",
-    "to_markdown",
-]
-
 Mark: TypeAlias = Literal["best", "concern", "muted"]
 
 

@@ -12,8 +12,6 @@ from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
 from gcig.report.trust import overlap
 
-__all__ = ["Scores", "describe_trade_off", "trade_off_figures"]
-
 _LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 

@@ -25,8 +25,6 @@ from gcig.report.tables import Entry, Value, number_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
 from gcig.report.trust import models_trust
 
-__all__ = ["training_page"]
-
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
 
 _MEASURES = {

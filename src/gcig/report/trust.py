@@ -11,8 +11,6 @@ from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Value
 
-__all__ = ["methods_trust", "models_trust", "overlap", "trust_explanations"]
-
 _CAPTION = "What GCIG alone does not show"
 
 

@@ -15,17 +15,6 @@ from torch import Tensor, nn
 
 from gcig._progress import progress as report_progress
 
-__all__ = [
-    "DivergenceError",
-    "Epoch",
-    "Loop",
-    "Outcome",
-    "Validate",
-    "Validation",
-    "batches",
-    "train",
-]
-
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
 

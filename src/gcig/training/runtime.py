@@ -8,16 +8,6 @@ import torch
 
 from gcig._validation import InputError
 
-__all__ = [
-    "isolated_seed",
-    "one_thread",
-    "own_modes",
-    "resolve_batch_size",
-    "resolve_device",
-    "resolve_learning_rate",
-    "seeded_generator",
-]
-
 
 def resolve_device(device: str | torch.device) -> torch.device:
     """Return the torch device; ``"auto"`` is a CUDA device if there is one, else the CPU."""

@@ -24,8 +24,8 @@ from gcig import Definition
 from gcig._validation import InputError, InputWarning
 from gcig.core.references import GroupBaselines
 from gcig.data.splitting import hold_out
-from gcig.methods.fairx.estimator import BoundWarning, CollapseWarning, FairXClassifier
-from gcig.methods.fairx.guards import Verdict
+from gcig.methods.fairx.estimator import FairXClassifier
+from gcig.methods.fairx.guards import BoundWarning, CollapseWarning, Verdict
 from gcig.metrics import equalized_odds_gap
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError

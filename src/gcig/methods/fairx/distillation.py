@@ -20,8 +20,6 @@ from gcig.core.modules import evaluating, logits
 from gcig.losses.objective import MiniBatch
 from gcig.metrics.ranking import roc_auc
 
-__all__ = ["BatchSource", "Teacher"]
-
 _CHUNK_ROWS = 65_536
 _BETWEEN_SHARE = 0.35  # synthetic points between rows and references, per row of a mini-batch
 _TO_MEAN_SHARE = 0.3  # of those, towards the mean of a cell; the others towards a member

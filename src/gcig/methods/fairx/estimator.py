@@ -22,8 +22,6 @@ from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.base import BINS, NetworkClassifier
 from gcig.methods.fairx.guards import (
-    BoundWarning,
-    CollapseWarning,
     Verdict,
     columns_changed,
     heaviest_term,
@@ -45,8 +43,6 @@ from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import ACTIVATIONS
 from gcig.training.loop import Outcome
-
-__all__ = ["BoundWarning", "CollapseWarning", "FairXClassifier", "PublishedFairXClassifier"]
 
 _MIN_EPOCHS_TO_WARN = 10  # with fewer epochs it is no surprise that nothing changed
 # A quarter of each mini-batch is explained: as good as all rows, at a fraction of the cost.

@@ -11,22 +11,6 @@ from gcig.metrics.ranking import roc_auc
 from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
 
-__all__ = [
-    "BoundWarning",
-    "CollapseWarning",
-    "ReasonsWarning",
-    "Verdict",
-    "columns_changed",
-    "heaviest_term",
-    "inspect_predictions",
-    "warn_of_attribute",
-    "warn_of_bound",
-    "warn_of_collapse",
-    "warn_of_columns",
-    "warn_of_limits",
-    "warn_of_reasons",
-]
-
 LOWEST_AUC = 0.55
 LARGEST_SHARE = 0.995
 _RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half

@@ -21,8 +21,6 @@ from gcig.methods.fairx.training import Customise, TrainedNetwork
 from gcig.training.loop import train
 from gcig.training.runtime import one_thread
 
-__all__ = ["train_as_published"]
-
 
 def train_as_published(
     network: nn.Module,

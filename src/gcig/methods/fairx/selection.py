@@ -36,8 +36,6 @@ from gcig.metrics.trust import (
 )
 from gcig.training.loop import Validation
 
-__all__ = ["CheckpointSelector", "HeldOut", "binary_auc", "decision_cut", "make_held_out", "measure"]
-
 _EXPLAINED_ROWS = 1024
 _MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
 _IMPORTANCE_ROWS = 128  # rows of the permutation importance

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from gcig.core.definition import Definition
 from gcig.training.loop import Loop
 
-__all__ = ["FairTraining"]
-
 _RAMP_SHARE = 0.25  # of the epochs: weights are ramped up, and plain checkpoints are not yet eligible
 
 

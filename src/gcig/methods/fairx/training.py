@@ -39,8 +39,6 @@ from gcig.methods.fairx.weights import Bounded, Fixed, Limits, WeightControl, st
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 
-__all__ = ["Customise", "TrainedNetwork", "train_fairly"]
-
 Customise = Callable[[Objective], Objective]
 
 _MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, with new synthetic points

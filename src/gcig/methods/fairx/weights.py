@@ -13,8 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Bounded", "Fixed", "Limits", "Measured", "WeightControl", "standard_error_of_auc"]
-
 _LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
 # Parts of the AUC that may be lost: negligible, where training backs off, and too much to recover from. It
 # backs off early because new rows lose more than the teacher predicts, up to twice as much on small tables.

@@ -8,9 +8,6 @@ from markupsafe import Markup
 
 from gcig.report.charts.svg import element, join, text
 
-__all__ = ["Scale", "finite", "scale_for", "ticks", "x_axis", "y_axis"]
-
-
 _LARGEST = 1e100  # values beyond are clipped: their squares would overflow
 
 

@@ -11,8 +11,6 @@ from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
 from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["Series", "lines", "scatter"]
-
 PANEL = 220.0
 LEFT, RIGHT = 52.0, WIDTH - 14
 

@@ -12,8 +12,6 @@ from gcig.report.charts.marks import colour, marker
 from gcig.report.charts.profiles import whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["disparity_histogram", "gauge"]
-
 _PANEL, _GAP = 58.0, 22.0  # heights of a group's histogram and of the space above it
 
 

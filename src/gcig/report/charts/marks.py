@@ -7,8 +7,6 @@ from markupsafe import Markup
 
 from gcig.report.charts.svg import WIDTH, element, fitted, join, text, text_width
 
-__all__ = ["colour", "dash", "legend", "legend_height", "marker"]
-
 COLOURS = 8  # classes g0 to g7 of the style
 SHAPES = 7  # coprime with the number of colours, which makes 56 different marks
 _DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")

@@ -12,8 +12,6 @@ from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
 from gcig.report.charts.profiles import whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, text
 
-__all__ = ["group_rates", "roc_curves"]
-
 LABELS, LINE = 124.0, 17.0
 
 

@@ -11,8 +11,6 @@ from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, legend, legend_height, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["attribution_profiles", "estimates", "whisker"]
-
 LABELS = 124.0  # width of the names at the left
 LINE = 24.0
 

@@ -13,8 +13,6 @@ from gcig.report.charts.marks import colour, legend, legend_height, marker
 from gcig.report.charts.profiles import LABELS, whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-__all__ = ["OTHER_NORM", "is_reversed", "reference_name", "robustness"]
-
 OTHER_NORM = "mean, l2"  # on another scale than the other figures
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a row with one model and with two
 _SHIFT = 7.0  # of two models' marks, up and down from the middle of their row

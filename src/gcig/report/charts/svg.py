@@ -8,8 +8,6 @@ from markupsafe import Markup, escape
 
 from gcig.records.formatting import visible
 
-__all__ = ["WIDTH", "chart", "element", "empty_chart", "fitted", "join", "standalone", "text", "text_width"]
-
 WIDTH = 390.0  # of every chart, in its own units; on a phone the text is still readable
 FONT_SIZE = 12.0
 

@@ -12,8 +12,6 @@ from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
 from gcig.report.charts.marks import legend, legend_height, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text
 
-__all__ = ["TradeOff", "pareto", "pareto_front", "trade_off"]
-
 PANEL = 210.0
 
 

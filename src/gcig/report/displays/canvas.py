@@ -8,7 +8,6 @@ from gcig.records.formatting import visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "MARKERS", "axes_of", "call_with_groups", "literal"]
 
 COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
 _MAX_NAME_LENGTH = 40  # characters; a longer name leaves no room for the axes

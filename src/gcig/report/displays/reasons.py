@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["AttributionProfileDisplay", "DisparityDisplay"]
 
 _LINES = ("-", "--", ":", "-.")
 

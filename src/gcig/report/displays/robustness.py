@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["RobustnessDisplay"]
 
 _SHIFT = 0.17  # of two models' marks, up and down from the middle of their row
 
