@@ -196,7 +196,10 @@ FILES = {
     "a folder": (lambda path, _: path.mkdir(), "is a folder, not a table"),
     "an empty file": (lambda path, _: path.write_text(""), "is empty"),
     "a header alone": (lambda path, _: path.write_text("a,b\n"), "no rows"),
-    "a gzip file": (lambda path, _: path.write_bytes(gzip.compress(b"a,b")), "decompress it first"),
+    "a damaged gzip file": (
+        lambda path, _: path.write_bytes(gzip.compress(b"a,b\n1,2\n")[:-9]),
+        "damaged gzip file",
+    ),
     "an Excel file": (lambda path, _: path.write_bytes(b"PK\x03\x04xx"), "save the table as CSV"),
     "NUL bytes": (lambda path, _: path.write_bytes(b"a,b\n1,\0\n"), "NUL byte in line 2"),
     "a ragged row": (ragged, "line 4: 8 fields, but the header has 7"),

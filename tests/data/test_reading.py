@@ -1,3 +1,4 @@
+import gzip
 import subprocess
 import sys
 import warnings
@@ -184,6 +185,51 @@ def test_tables_written_by_pandas_are_read_back(tmp_path_factory, rows):
     assert read["a"].tolist() == frame["a"].tolist()
     assert read["b"].tolist() == frame["b"].tolist()
     np.testing.assert_allclose(read["n"], frame["n"], rtol=1e-15)
+
+
+# --- gzip and Feather -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["table.csv.gz", "table.csv"])  # the content decides, not the name
+def test_a_gzip_file_is_read_like_its_content(write, name):
+    content = "id;income;city\n1;1,5;Köln\n2;2,5;Bonn\n3;;Köln\n".encode("cp1252")
+    plain = open_table(write(content, "plain.csv"))
+    packed = open_table(write(gzip.compress(content), name))
+    assert packed.format == "CSV (gzip)"
+    assert (packed.n_rows, packed.names) == (3, ("id", "income", "city"))
+    pd.testing.assert_frame_equal(packed.read().frame, plain.read().frame)
+    kinds = {"income": "number", "city": "category"}
+    for one, other in zip(packed.parts(kinds, ["id"], rows=2), plain.parts(kinds, ["id"], rows=2), strict=True):
+        pd.testing.assert_frame_equal(one.inputs, other.inputs)
+        pd.testing.assert_frame_equal(one.passed, other.passed)
+
+
+def test_a_plain_file_named_gz_is_read_and_a_torn_gzip_file_is_refused(write):
+    assert read_table(write("a,b\n1,2\n", "table.csv.gz"))["b"].tolist() == [2]
+    with pytest.raises(InputError, match="damaged gzip file"):
+        read_table(write(gzip.compress(b"a,b\n" + bytes(str(list(range(999))), "ascii"))[:-20], "torn.csv.gz"))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "uncompressed"])
+def test_feather_files_are_read_whole_and_in_batches(tmp_path, compression):
+    frame = pd.DataFrame({"n": np.arange(10.0), "t": list("abcdefghij"), "c": pd.Categorical(list("xy") * 5)})
+    frame.to_feather(tmp_path / "table.feather", compression=compression, chunksize=4)
+    file = open_table(tmp_path / "table.feather")
+    assert (file.format, file.names, file.n_rows) == ("Feather", ("n", "t", "c"), 10)
+    assert file.read(["t", "n"]).frame.to_dict("list") == frame[["t", "n"]].to_dict("list")
+    batches = list(file.batches(["c", "n"], decimal=".", rows=3))
+    assert max(map(len, batches)) == 3
+    joined = pd.concat(batches, ignore_index=True)
+    assert joined.to_dict("list") == frame[["c", "n"]].to_dict("list")
+
+
+def test_a_damaged_feather_file_is_named(write):
+    with pytest.raises(InputError, match="damaged Feather file"):
+        read_table(write(b"ARROW1\0\0" + bytes(50), "table.feather"))
+    with pytest.raises(InputError, match="not a Feather file, although its name says so"):
+        read_table(write("a\n1\n", "table.feather"))
+    with pytest.raises(InputError, match="version 1"):
+        read_table(write(b"FEA1" + bytes(50), "table.feather"))
 
 
 # --- Parquet --------------------------------------------------------------------------------------------

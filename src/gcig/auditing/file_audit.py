@@ -58,7 +58,7 @@ def audit_file(
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = IN_MEMORY_ROWS,
 ) -> AuditResult:
-    """Audit the rows of a CSV or Parquet file, which may be larger than memory.
+    """Audit the rows of a CSV, Parquet or Feather file, which may be larger than memory.
 
     The file is read twice, in batches: for the groups' references, and for attributions and decisions. It is
     read once more if its first batch did not contain all groups, labels or kinds of columns. Parameters that
@@ -69,7 +69,7 @@ def audit_file(
     model : any
         A model that `gcig.audit` accepts, or a path.
     path : str or Path
-        A CSV file with a header line, or a Parquet file.
+        A CSV file with a header line (gzip is fine), or a Parquet or Feather file.
     target, positive : str
         The column with the label, and the value that is label 1; by default the second of the model's
         classes, or of the two values in sorted order.

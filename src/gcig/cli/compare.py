@@ -75,7 +75,7 @@ def compare(
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Compare methods on a CSV or Parquet file by cross-validation, stratified by label and group.
+    """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.
 
     Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
     stored there, and a run that was interrupted resumes with the next fold.

@@ -173,11 +173,11 @@ def describe_reading(table: LabelledTable) -> str:
     reading = table.reading
     size = f"{counted(len(reading.frame), 'row')}, {counted(reading.frame.shape[1], 'column')}"
     if reading.separator is None:
-        how = "Parquet"
+        how = reading.format
     else:
         between = _SEPARATORS.get(reading.separator, repr(reading.separator))
         mark = "commas" if reading.decimal == "," else "points"
-        how = f"CSV in {reading.encoding}, {between} between entries, decimal {mark}"
+        how = f"{reading.format} in {reading.encoding}, {between} between entries, decimal {mark}"
     rows = list(column_readings(table))
     lines = [f"{table.path}: {size} ({how}).", "", format_table(("column", "role", "read as"), rows), ""]
     lines += [f"Note: {note}." for note in reading.notes]

@@ -95,7 +95,7 @@ def train(
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Train a fair classifier on a CSV or Parquet file, and report on held-out rows.
+    """Train a fair classifier on a CSV, Parquet or Feather file, and report on held-out rows.
 
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
     and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the

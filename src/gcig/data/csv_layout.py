@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
+import io
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 import numpy as np
 
 from gcig._tables import InputError, listed
+from gcig.data.arrow_files import MAGIC
 
 SEPARATORS = (";", "\t", "|", ",")  # in order of preference if two fit equally well
 _BLOCK = 2**20  # bytes
+_GZIP = b"\x1f\x8b"
 _FOREIGN = {
-    b"\x1f\x8b": "a gzip file: decompress it first",
+    b"FEA1": "a Feather file of version 1: save it again with a current version of pandas or Arrow",
     b"PK\x03\x04": "a zip or Excel file: save the table as CSV",
     b"\xd0\xcf\x11\xe0": "an Excel file: save the table as CSV",
 }
@@ -31,22 +36,24 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """Encoding, separator, column names, and the number of rows below the header."""
+    """Encoding, separator, column names, the number of rows below the header, and whether gzip is used."""
 
     encoding: str
     separator: str
     names: tuple[str, ...]
     n_rows: int
+    compressed: bool = False
 
 
 def find_layout(path: Path, *, separator: str | None, encoding: str | None, notes: list[str]) -> CsvLayout:
     """Detect the encoding and the separator unless they are given; check that all rows fit the header."""
-    encoding = encoding or _find_encoding(path, notes)
+    with explained_csv_errors(path, encoding or "an unknown encoding"):
+        encoding = encoding or _find_encoding(path, notes)
     with explained_csv_errors(path, encoding):
         separator = separator or _find_separator(path, encoding)
         names, n_rows = _check_shape(path, encoding, separator)
     check_unique(names, path)
-    return CsvLayout(encoding, separator, tuple(names), n_rows)
+    return CsvLayout(encoding, separator, tuple(names), n_rows, compressed=_is_gzip(path))
 
 
 @contextmanager
@@ -61,6 +68,8 @@ def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
             f"does not fit: {path} cannot be read as CSV in {encoding}. Set the encoding of the file.",
             argument="encoding",
         ) from error
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path} is a damaged gzip file: {type(error).__name__}. Compress it again.") from error
     except (csv.Error, pd.errors.ParserError) as error:
         raise InputError(
             f"{path} cannot be read as CSV in {encoding}: {error}. Is a quote left open?"
@@ -83,13 +92,13 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
         raise InputError(f"{encoding!r} is not for text; try 'utf-8' or 'latin-1'.", argument="encoding")
 
 
-def is_parquet(path: Path) -> bool:
-    """Return whether the file starts like Parquet; raise an error if it cannot be a table at all."""
+def recognise_format(path: Path) -> str:
+    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; refuse what is no table at all."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
     except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder, not a table: name a CSV or Parquet file.") from error
+        raise InputError(f"{path} is a folder, not a table: name a CSV, Parquet or Feather file.") from error
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path} (looked in {Path.cwd()}).") from error
     except OSError as error:
@@ -99,9 +108,21 @@ def is_parquet(path: Path) -> bool:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}.")
-    if path.suffix in (".parquet", ".pq") and head != b"PAR1":
-        raise InputError(f"{path} is not a Parquet file, although its name says so.")
-    return head == b"PAR1"
+    found = MAGIC.get(head, "CSV (gzip)" if head.startswith(_GZIP) else "CSV")
+    claimed = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
+    if (named := claimed.get(path.suffix)) not in (None, found):
+        raise InputError(f"{path} is not a {named} file, although its name says so.")
+    return found
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading, decompressed if it is gzip."""
+    return gzip.open(path) if _is_gzip(path) else path.open("rb")
 
 
 def check_columns(names: Sequence[str], columns: Sequence[str] | None, path: Path) -> None:
@@ -123,7 +144,7 @@ def _find_encoding(path: Path, notes: list[str]) -> str:
     lines, wrong_line = 1, 0
     # Bytes of Latin-1's control characters: any, and those that Windows-1252 leaves undefined.
     printable = undefined = False
-    with path.open("rb") as file:
+    with _open_bytes(path) as file:
         head = file.read(3)
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
             return "utf-16"
@@ -156,7 +177,7 @@ def _find_encoding(path: Path, notes: list[str]) -> str:
 
 
 def _lines(path: Path, encoding: str) -> TextIO:
-    return path.open("r", encoding=encoding, newline="")
+    return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
 
 
 def _find_separator(path: Path, encoding: str) -> str:

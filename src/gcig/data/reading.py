@@ -1,4 +1,4 @@
-"""CSV and Parquet files as tables, whole or in parts, without silent guesses.
+"""CSV, Parquet and Feather files as tables, whole or in parts, without silent guesses.
 
 Only an empty entry is missing: "NA", "None" and "null" are text, unless every other entry of their column is
 a number. Spaces around text are removed. A file that can be read in two ways is an error that says how to
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
+from gcig.data.arrow_files import count_rows, opened_arrow
 from gcig.data.csv_layout import (
     CsvLayout,
     check_columns,
@@ -26,7 +26,7 @@ from gcig.data.csv_layout import (
     check_unique,
     explained_csv_errors,
     find_layout,
-    is_parquet,
+    recognise_format,
 )
 from gcig.data.entries import (
     convert_entries,
@@ -41,9 +41,10 @@ _ROWS_AT_ONCE = 50_000
 
 @dataclass(frozen=True, eq=False)
 class TableReading:
-    """A table and how it was read; separator, encoding and decimal are None for Parquet."""
+    """A table and how it was read; separator, encoding and decimal are None unless the format is CSV."""
 
     frame: pd.DataFrame
+    format: str
     separator: str | None
     encoding: str | None
     decimal: str | None
@@ -65,14 +66,16 @@ class TableFile:
     Attributes
     ----------
     path : the file.
+    format : "CSV", "CSV (gzip)", "Parquet" or "Feather".
     names : all its columns.
     n_rows : rows in the file.
     notes : the decisions that were made about a CSV file, in words.
-    layout : encoding and separator of a CSV file; None for Parquet.
+    layout : encoding and separator of a CSV file; None for the other formats.
     decimal : the decimal mark if the caller chose it.
     """
 
     path: Path
+    format: str
     names: tuple[str, ...]
     n_rows: int
     notes: tuple[str, ...]
@@ -83,7 +86,7 @@ class TableFile:
         """Read the whole table, or some of its columns in the given order."""
         check_columns(self.names, columns, self.path)
         if self.layout is None:
-            return self._read_parquet(columns)
+            return self._read_arrow(columns)
         notes, decimal = list(self.notes), self.decimal
         frame: pd.DataFrame = self._parse_csv(columns, decimal=decimal or ".")
         if self._may_have_commas and has_decimal_commas(frame, self.path):
@@ -94,7 +97,8 @@ class TableFile:
         names = columns or self.names
         frame = pd.DataFrame({name: infer_entries(frame[name], decimal, notes) for name in names})
         frame = _drop_row_numbers(frame, self.path, notes)
-        return TableReading(frame, self.layout.separator, self.layout.encoding, decimal, tuple(notes))
+        layout = self.layout
+        return TableReading(frame, self.format, layout.separator, layout.encoding, decimal, tuple(notes))
 
     def find_decimal(self, columns: Sequence[str], rows: int) -> str:
         """Return the decimal mark: the caller's choice, or the one that the first rows use."""
@@ -113,7 +117,7 @@ class TableFile:
         """
         check_columns(self.names, list(columns), self.path)
         if self.layout is None:
-            yield from self._parquet_batches(columns, rows)
+            yield from self._arrow_batches(columns, rows)
             return
         for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=dict.fromkeys(texts, str)):
             typed = {
@@ -138,7 +142,7 @@ class TableFile:
         check_columns(self.names, [*kinds, *passed], self.path)
         columns = list(dict.fromkeys([*kinds, *passed]))
         if self.layout is None:
-            yield from self._parquet_parts(list(kinds), list(passed), rows)
+            yield from self._arrow_parts(list(kinds), list(passed), rows)
             return
         decimal = self.decimal
         # Everything as text: only empty entries count as missing, and they are needed as "".
@@ -163,6 +167,7 @@ class TableFile:
                 usecols=None if columns is None else list(columns),
                 sep=self.layout.separator,
                 encoding=self.layout.encoding,
+                compression="gzip" if self.layout.compressed else None,  # never guessed from the name
                 header=0,
                 index_col=False,
                 low_memory=False,
@@ -174,25 +179,25 @@ class TableFile:
         with explained_csv_errors(self.path, self.layout.encoding):
             yield from self._parse_csv(columns, chunksize=rows, **how)
 
-    def _read_parquet(self, columns: Sequence[str] | None) -> TableReading:
-        with _opened_parquet(self.path) as file:
+    def _read_arrow(self, columns: Sequence[str] | None) -> TableReading:
+        with opened_arrow(self.path, self.format) as file:
             # Columns exactly as in the file: pandas' metadata would turn some into an index.
             kept = columns or [n for n in self.names if not re.fullmatch(r"__index_level_\d+__", n)]
             frame = file.read(columns=list(kept)).to_pandas(ignore_metadata=True)
         dropped = columns is None and len(kept) < len(self.names)
         notes = ("the saved pandas index was dropped",) if dropped else ()
-        return TableReading(frame[list(kept)], None, None, None, notes)
+        return TableReading(frame[list(kept)], self.format, None, None, None, notes)
 
-    def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        for table in self._parquet_tables(columns, rows):
+    def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
+        for table in self._arrow_tables(columns, rows):
             frame = table.to_pandas(ignore_metadata=True)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
             yield frame.astype({name: frame[name].cat.categories.dtype for name in categories})
 
-    def _parquet_parts(self, columns: Sequence[str], passed: Sequence[str], rows: int) -> Iterator[TablePart]:
+    def _arrow_parts(self, columns: Sequence[str], passed: Sequence[str], rows: int) -> Iterator[TablePart]:
         start = 0
-        for table in self._parquet_tables(list(dict.fromkeys([*columns, *passed])), rows):
+        for table in self._arrow_tables(list(dict.fromkeys([*columns, *passed])), rows):
             index = pd.RangeIndex(start, start + len(table))
             inputs = table.select(columns).to_pandas(ignore_metadata=True)
             # Arrow's own types, which do not depend on missing entries in a part.
@@ -200,10 +205,10 @@ class TableFile:
             yield TablePart(inputs.set_axis(index), unchanged.set_axis(index))
             start = index.stop
 
-    def _parquet_tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    def _arrow_tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        with _opened_parquet(self.path) as file:
+        with opened_arrow(self.path, self.format) as file:
             for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
@@ -211,29 +216,31 @@ class TableFile:
 def open_table(
     path: str | Path, *, separator: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> TableFile:
-    """Scan a CSV or Parquet file in constant memory.
+    """Scan a CSV, Parquet or Feather file in constant memory.
 
     Parameters
     ----------
     path
-        A Parquet file is recognised by its first bytes; anything else is read as CSV with a header line.
+        Parquet, Feather and gzip are recognised by their first bytes; anything else, and the content of a
+        gzip file, is read as CSV with a header line.
     separator, decimal, encoding
         The format of a CSV file; detected by default. Separators are comma, semicolon, tab and bar; the
         decimal mark is a point or (unless commas separate) a comma; the encoding is UTF-8, or UTF-16 with a
         byte-order mark, or Latin-1 (Windows-1252 if bytes occur that are control characters in Latin-1).
     """
     path = Path(path)
-    if is_parquet(path):
-        with _opened_parquet(path) as file:
-            names, n_rows = tuple(file.schema_arrow.names), int(file.metadata.num_rows)
+    found = recognise_format(path)
+    if not found.startswith("CSV"):
+        with opened_arrow(path, found) as file:
+            names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
         check_unique(names, path)
         if n_rows == 0:
             raise InputError(f"{path} has columns but no rows.")
-        return TableFile(path, names, n_rows, (), None, None)
+        return TableFile(path, found, names, n_rows, (), None, None)
     check_options(separator, decimal, encoding)
     notes: list[str] = []
     layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
-    return TableFile(path, layout.names, layout.n_rows, tuple(notes), layout, decimal)
+    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal)
 
 
 def read_table(
@@ -244,25 +251,9 @@ def read_table(
     decimal: str | None = None,
     encoding: str | None = None,
 ) -> pd.DataFrame:
-    """Read a CSV or Parquet file, or some of its columns; options as in `open_table`."""
+    """Read a CSV, Parquet or Feather file, or some of its columns; options as in `open_table`."""
     file = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
     return file.read(columns).frame
-
-
-@contextmanager
-def _opened_parquet(path: Path) -> Iterator[Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise InputError(
-            "Parquet files need pyarrow: pip install 'gcig[big]', or save the table as CSV."
-        ) from error
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is a damaged Parquet file: {type(error).__name__}.") from error
 
 
 def _drop_row_numbers(frame: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFrame:

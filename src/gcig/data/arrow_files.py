@@ -1,0 +1,81 @@
+"""Parquet and Feather files: column names, rows, and tables in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gcig._tables import InputError
+
+MAGIC = {b"PAR1": "Parquet", b"ARRO": "Feather"}  # the first four bytes of a file
+
+
+@contextmanager
+def opened_arrow(path: Path, kind: str) -> Iterator[Any]:
+    """Yield an open file with the interface of ``pyarrow.parquet.ParquetFile``; explain why it cannot be read.
+
+    Parameters
+    ----------
+    kind : "Parquet" or "Feather", as in `MAGIC`.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError(
+            f"{kind} files need pyarrow: pip install 'gcig[big]', or save the table as CSV."
+        ) from error
+    try:
+        with pq.ParquetFile(path) if kind == "Parquet" else _FeatherFile(path) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is a damaged {kind} file: {type(error).__name__}.") from error
+
+
+class _FeatherFile:
+    """A Feather file (version 2, Arrow's IPC format), read batch by batch."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._file = pa.OSFile(str(path))
+        self.schema_arrow = pa.ipc.open_file(self._file).schema
+
+    def __enter__(self) -> _FeatherFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows, for which one column is read."""
+        return sum(batch.num_rows for batch in self._stored_batches(self.schema_arrow.names[:1]))
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Return some columns as one table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self._stored_batches(columns))).select(list(columns))
+
+    def iter_batches(self, batch_size: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows in order, at most ``batch_size`` at once."""
+        for batch in self._stored_batches(columns):
+            for start in range(0, batch.num_rows, batch_size):
+                yield batch.slice(start, batch_size).select(list(columns))
+
+    def _stored_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        places = [self.schema_arrow.get_field_index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(places))
+        reader = pa.ipc.open_file(self._file, options=options)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def count_rows(file: Any) -> int:
+    """Return the number of rows of an open file."""
+    return int(file.n_rows if isinstance(file, _FeatherFile) else file.metadata.num_rows)
