@@ -14,7 +14,7 @@ MAGIC = {b"PAR1": "Parquet", b"ARRO": "Feather"}  # the first four bytes of a fi
 
 @contextmanager
 def opened_arrow(path: Path, kind: str) -> Iterator[Any]:
-    """Yield an open file with the interface of ``pyarrow.parquet.ParquetFile``; explain why it cannot be read.
+    """Yield an open file with the interface of ``pyarrow.parquet.ParquetFile``, or explain what is wrong.
 
     Parameters
     ----------

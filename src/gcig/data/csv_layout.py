@@ -69,7 +69,9 @@ def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
             argument="encoding",
         ) from error
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path} is a damaged gzip file: {type(error).__name__}. Compress it again.") from error
+        raise InputError(
+            f"{path} is a damaged gzip file: {type(error).__name__}. Compress it again."
+        ) from error
     except (csv.Error, pd.errors.ParserError) as error:
         raise InputError(
             f"{path} cannot be read as CSV in {encoding}: {error}. Is a quote left open?"
@@ -93,7 +95,7 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
 
 
 def recognise_format(path: Path) -> str:
-    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; refuse what is no table at all."""
+    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; refuse what is no table."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
