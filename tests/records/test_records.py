@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gcig.records import Evaluation, GroupRates, Interval
+from gcig.records import Bound, Evaluation, GroupRates, Interval
 
 RATES = GroupRates("<b>f</b>", 10, 0.5, 0.4, 0.8, math.nan, 1.0)
 EVALUATION = Evaluation(
@@ -123,3 +123,16 @@ def test_wilson_intervals_at_the_limits() -> None:
     assert math.isnan(Interval.of_rate(math.nan, 30).value)
     assert math.isnan(Interval.of_rate(0.5, 0).value)
     assert Interval.of_rate(0.5, 100).low == pytest.approx(0.4038, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "status"),
+    [(0.05, 0.09, "met"), (0.05, 0.11, "cannot be shown with this many rows"), (0.12, 0.2, "not met")],
+)
+def test_a_bound_is_met_only_if_its_confidence_limit_is_within_it(value, limit, status):
+    bound = Bound("max_eo_gap", 0.1, value=value, limit=limit, fair_limit=0.08, n_rows=900)
+    assert bound.status == status
+    assert bound.met == (status == "met")
+    assert bound.can_be_shown
+    assert Bound.from_json(bound.to_json()) == bound
+    assert str(bound).startswith(f"max_eo_gap=0.1: {status} (")

@@ -14,6 +14,7 @@ from gcig.records.audit import (
     Verdict,
 )
 from gcig.records.base import Record
+from gcig.records.bound import Bound
 from gcig.records.evaluation import Evaluation, GroupRates
 from gcig.records.fold import FoldResult
 from gcig.records.interval import Interval
@@ -21,6 +22,7 @@ from gcig.records.robustness import Robustness, RobustnessFigure
 
 __all__ = [
     "AuditRecord",
+    "Bound",
     "ColumnAudit",
     "Evaluation",
     "FoldResult",
