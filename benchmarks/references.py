@@ -134,11 +134,15 @@ class _Explain:
         of_label = [training.inputs[training.labels == y].mean(0) for y in (0, 1)]
         references = torch.stack([of_label[int(y)] for y in self.rows.labels]).unsqueeze(0)
         units, total = _unit(self.attributions(references))[0], 0.0
+        weight = 0.0
         for y in (0, 1):
             own = self.rows.labels == y
-            means = [units[own & (self.rows.groups == g)].mean(0) for g in np.unique(self.rows.groups)]
-            total += float(own.mean()) * float(_distance(torch.stack(means).unsqueeze(1)))
-        return total
+            # A group without rows of the label has no mean explanation to compare.
+            means = [units[own & (self.rows.groups == g)].mean(0) for g in np.unique(self.rows.groups[own])]
+            if len(means) > 1:
+                total += float(own.mean()) * float(_distance(torch.stack(means).unsqueeze(1)))
+                weight += float(own.mean())
+        return total / weight if weight else float("nan")
 
 
 def _unit(attributions: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
+import html
 import json
+import math
 import re
 
 import pandas as pd
@@ -57,8 +59,37 @@ def test_the_report_describes_the_run(train):
     )
     assert [model["method"] for model in report["models"]] == ["unconstrained", "fairx"]
     for model in report["models"]:
-        assert Evaluation.from_dict(model["evaluation"]).n_rows == 96
+        evaluation = Evaluation.from_dict(model["evaluation"])
+        assert evaluation.n_rows == 96
+        assert evaluation.robustness is None
         assert model["parameters"]["random_state"] == 3
+
+
+def test_robustness_compares_with_the_plain_network_under_every_reference(train, loans):
+    _, _, _, folder = train("--robustness", "--test-size", "0.4")
+    report = json.loads((folder / "report.json").read_text())
+    plain, fair = (Evaluation.from_dict(model["evaluation"]) for model in report["models"])
+    assert plain.robustness is None
+    assert not any(math.isnan(each.other.value) for each in fair.robustness.figures)
+    assert fair.robustness.verdict in html.unescape((folder / "report.html").read_text())
+
+
+def test_references_and_members_come_from_the_training_rows(train, loans, tmp_path):
+    """The held-out rows alone would give other members, and so another number."""
+    _, _, _, folder = train("--test-size", "0.4", "--save-test", tmp_path / "test.csv")
+    report = json.loads((folder / "report.json").read_text())
+    found = Evaluation.from_dict(report["models"][-1]["evaluation"])
+    held = pd.read_csv(tmp_path / "test.csv", keep_default_na=False, na_values=[""])
+    rest = loans[~loans["id"].isin(held["id"])]
+    names = ["income", "job", "owner", "race"]
+    expected = gcig.evaluate(
+        gcig.load(folder),
+        held[names],
+        held["approved"],
+        sensitive_features=held["sex"],
+        reference=(rest[names], rest["approved"], rest["sex"]),
+    )
+    assert found.gcig_members == pytest.approx(expected.gcig_members, rel=1e-6)
 
 
 def test_the_reading_of_every_column_is_described(shell, loans_csv, tmp_path, loans):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from gcig.core.columns import find_blocks, protected_columns
+from gcig.core.columns import find_blocks, protected_attributes
 
 
 def dummies(codes, n_levels):
@@ -77,7 +77,8 @@ def test_one_hot_blocks_of_the_encoder_stay_as_they_are():
 
 def protected(groups, *parts, origin):
     rows = torch.cat([part.view(len(groups), -1) for part in parts], dim=1)
-    return protected_columns(rows, groups, torch.tensor(origin)).tolist()
+    found = protected_attributes(rows, groups, torch.tensor(origin))
+    return [column for each in found for column in each.columns.tolist()]
 
 
 def test_categories_and_codes_of_the_group_are_protected():
@@ -104,3 +105,14 @@ def test_values_of_few_rows_reveal_nothing():
 def test_sorted_tables_are_looked_at_as_a_whole():
     groups = (torch.arange(100_000) >= 60_000).long()
     assert protected(groups, (torch.arange(100_000) % 2).double(), groups.double(), origin=[0, 1]) == [1]
+
+
+def test_crossed_attributes_are_found_one_by_one():
+    sex, race = ROWS % 2, ROWS // 2 % 3
+    groups = 3 * sex + race
+    rows = torch.cat([make_numbers().view(60, -1), dummies(race, 3), sex.double().view(60, 1)], dim=1)
+    by_race, by_sex = protected_attributes(rows, groups, torch.tensor([0, 1, 1, 1, 2]))
+    assert by_race.columns.tolist() == [1, 2, 3]
+    assert by_race.levels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert by_sex.columns.tolist() == [4]
+    assert by_sex.levels.tolist() == [0, 0, 0, 1, 1, 1]

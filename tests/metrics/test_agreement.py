@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -12,8 +13,12 @@ from sklearn.preprocessing import OneHotEncoder
 
 import gcig
 from gcig.auditing import audit, audit_file
+from gcig.core.batch import GroupedBatch
+from gcig.methods.fairx.selection import HeldOut, measure
+from gcig.methods.fairx.settings import FairTraining
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.rates import Confusion, gap
+from gcig.training.loop import Loop
 
 QUICK = {"n_bootstrap": 30, "n_shuffles": 5}
 OUTCOMES = ("accuracy", "f1", "auc", "eo_gap", "eo_worst", "delta_tpr", "selection_rate_ratio")
@@ -128,3 +133,58 @@ def test_explanations_and_the_parts_for_training_agree(table, fitted) -> None:
     assert roc_auc(labels, scores) == expected.auc
     counts = Confusion.count(labels, model.predict(X), codes, 3)
     assert gap(counts.rates).sum() == pytest.approx(expected.eo_gap)
+
+
+def test_explanations_merge_dummy_columns_as_evaluations_do(table) -> None:
+    """Blocks are those of the training rows: a single row could not show them."""
+    dummies = pd.get_dummies(table["job"], prefix="job").astype(float)
+    X = pd.concat([table[["age", "pay"]], dummies], axis=1)
+    model = gcig.FairXClassifier(preprocessing="none", max_epochs=5, hidden_sizes=(8,), random_state=0)
+    model.fit(X, table["y"], sensitive_features=table["sex"])
+    expected = gcig.evaluate(model, X, table["y"], sensitive_features=table["sex"], min_cell=1, n_bootstrap=0)
+    explained = model.explain(X, table["y"])
+    assert explained.columns == ("age", "pay", "job") == tuple(expected.gcig_columns)
+    assert np.nanmean(explained.disparity) == pytest.approx(expected.gcig, rel=1e-4)
+    raw = model.explain(X, table["y"], columns="raw")
+    np.testing.assert_allclose(explained.attributions[..., 2], raw.attributions[..., 2:].sum(-1), atol=1e-5)
+    alone = model.explain(X[:1], table["y"][:1])
+    assert alone.columns == explained.columns
+    np.testing.assert_allclose(alone.attributions[:, 0], explained.attributions[:, 0], atol=1e-4)
+
+
+def test_checkpoint_selection_measures_what_evaluate_measures(table, fitted) -> None:
+    model, table = fitted(network), table[table["sex"] != "x"]
+    X, y, sex = (table[each][::2] for each in (["age", "pay", "job"], "y", "sex"))
+    held = tuple(table[each][1::2] for each in (["age", "pay", "job"], "y", "sex"))
+    codes = pd.Series(pd.factorize(table["sex"], sort=True)[0])
+
+    def batch(rows, labels, groups):
+        inputs = torch.from_numpy(model.encode(rows))
+        return GroupedBatch(inputs, torch.tensor(labels.to_numpy()), torch.tensor(groups.to_numpy()))
+
+    training = batch(X, y, codes[::2])
+    held_out = HeldOut(
+        batch(held[0], held[1], codes[1::2]),
+        training,
+        FairTraining(Loop(max_epochs=1, batch_size=32)),
+        2,
+        torch.from_numpy(model.blocks_),
+        [],
+    )
+    found = measure(model.module_, held_out)
+    expected = gcig.evaluate(
+        model,
+        held[0],
+        held[1],
+        sensitive_features=held[2],
+        reference=(X, y, sex),
+        min_cell=1,
+        n_bootstrap=0,
+    )
+    for ours, theirs in (("auc", "auc"), ("log_loss", "log_loss"), ("gcig", "gcig")):
+        assert found[ours] == pytest.approx(getattr(expected, theirs), rel=2e-3), ours
+    assert found["columns"] == pytest.approx(expected.effective_columns, rel=2e-3)
+    assert found["reference_offset"] == pytest.approx(expected.reference_offset, rel=1e-3)
+    assert found["outcome_gap"] == pytest.approx(expected.eo_gap, rel=1e-4)
+    # Selection does not remove what the choice of members adds by chance; the noise bounds it.
+    assert abs(found["gcig_members"] - expected.gcig_members) < expected.members_noise + 0.02

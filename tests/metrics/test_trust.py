@@ -13,9 +13,11 @@ from sklearn.preprocessing import OneHotEncoder
 
 import gcig
 from gcig.auditing import audit
+from gcig.core.columns import protected_attributes
 from gcig.metrics import evaluate
 from gcig.metrics.trust import (
     attribute_effect,
+    exchange_attributes,
     exchange_columns,
     faithfulness,
     permutation_importance,
@@ -26,7 +28,7 @@ from gcig.metrics.trust import (
 def test_reference_offset_by_hand() -> None:
     scores, cells = torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0, 0, 1, 1])
     found = reference_offset(torch.tensor([2.0, 5.5]), scores, cells)
-    assert found == pytest.approx((1 + 0.5) / 2 / float(scores.std()))
+    assert found == pytest.approx((1 + 0.5) / 2 / np.std(scores.numpy()))
     # A row of weight 3 counts as three rows in the standard deviation; cells without rows are left out.
     weighted = reference_offset(
         torch.tensor([2.0, 9.0]), scores[:2], torch.tensor([0, 0]), torch.tensor([1.0, 3.0])
@@ -62,10 +64,46 @@ def test_exchanged_columns_are_those_of_another_group() -> None:
 
 
 def test_attribute_effect_is_a_share_of_decisions() -> None:
-    before, after = torch.tensor([0.2, -0.2, 1.0]), torch.tensor([-0.1, 0.3, 2.0])
+    before, after = torch.tensor([0.2, -0.2, 1.0]), [torch.tensor([-0.1, 0.3, 2.0])]
     assert attribute_effect(before, after, cut=0.0) == pytest.approx(2 / 3)
     assert attribute_effect(before, after, cut=1.5) == pytest.approx(1 / 3)
     assert attribute_effect(before, after, 0.0, torch.tensor([1.0, 0.0, 3.0])) == pytest.approx(0.25)
+    more = [*after, torch.tensor([0.1, -0.1, -1.0])]
+    assert attribute_effect(before, more, cut=0.0) == 1.0
+
+
+def test_each_crossed_attribute_is_exchanged_alone_and_with_the_others() -> None:
+    """A score of the exclusive or of two attributes: one exchange changes every decision, both change none."""
+    sex, race = torch.arange(80) % 2, torch.arange(80) // 2 % 2
+    groups, rows = 2 * sex + race, torch.stack([sex, race, torch.arange(80) // 4 % 5], dim=1).double()
+    attributes = protected_attributes(rows, groups, torch.arange(3))
+    of_sex, of_race, of_both = exchange_attributes(rows, groups, rows, groups, attributes)
+    assert torch.equal(of_sex[:, 0], 1 - rows[:, 0])
+    assert torch.equal(of_sex[:, 1], rows[:, 1])
+    assert torch.equal(of_race[:, 1], 1 - rows[:, 1])
+    assert (of_both[:, :2] != rows[:, :2]).any(dim=1).all()
+    assert torch.equal(of_both[:, 2], rows[:, 2])
+
+    def score(points):
+        return (points[:, 0] - points[:, 1]).abs() - 0.5
+
+    versions = [score(each) for each in (of_sex, of_race, of_both)]
+    assert attribute_effect(score(rows), versions[:1], cut=0.0) == 1.0
+    assert attribute_effect(score(rows), versions, cut=0.0) == 1.0
+
+
+def test_attribute_effect_of_crossed_attributes_in_an_evaluation() -> None:
+    rng = np.random.default_rng(0)
+    sex, race = rng.integers(0, 2, 600), rng.integers(0, 3, 600)
+    X = pd.DataFrame({"pay": rng.normal(size=600), "sex": sex * 1.0, "race": race * 1.0})
+    y = (X["pay"] + 0.5 * sex > 0.2).astype(int)
+    model = LogisticRegression().fit(X, y)
+    both = pd.DataFrame({"sex": sex, "race": race})
+    crossed = gcig.evaluate(model, X, y, sensitive_features=both, n_bootstrap=0).attribute_effect
+    alone = gcig.evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).attribute_effect
+    flipped = model.predict(X) != model.predict(X.assign(sex=1.0 - sex))
+    assert alone == pytest.approx(flipped.mean())
+    assert crossed >= alone > 0
 
 
 @pytest.fixture(scope="module")

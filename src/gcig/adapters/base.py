@@ -41,6 +41,8 @@ class AdaptedModel(ABC):
     model : the model itself.
     columns : names of the columns that attributions are given for.
     origin : for each of ``columns``, the index into ``original_names`` of the column that it came from.
+    blocks : for each of ``columns``, the number of its original column, or of the block of dummy columns that
+        it is part of, as found in the training rows; None if the model does not know.
     original_names : names of the columns of the user's table.
     classes : the two class labels in order (the second is the positive one), or None if unknown.
     groups : names of the groups that the model was trained with, or None.
@@ -57,6 +59,7 @@ class AdaptedModel(ABC):
     classes: NDArray[Any] | None = None
     groups: tuple[str, ...] | None = None
     baselines: Rows | None = None
+    blocks: NDArray[np.int64] | None = None
     threshold: float = 0.5
     probabilistic: bool = True
     kind: str = "model"

@@ -41,6 +41,7 @@ class GcigModel(DifferentiableModel):
             classes=np.asarray(model.classes_),
             groups=tuple(model.groups_),
             baselines=baselines.cpu().numpy() if isinstance(baselines, Tensor) else np.asarray(baselines),
+            blocks=np.asarray(model.blocks_) if hasattr(model, "blocks_") else None,
             threshold=float(getattr(model, "threshold_", np.nan)),
         )
 

@@ -163,6 +163,7 @@ class DifferentiablePipeline(DifferentiableModel):
             classes=last.classes,
             groups=last.groups,
             baselines=last.baselines,
+            blocks=last.blocks,
             probabilistic=last.probabilistic,
             threshold=last.threshold,
             kind=f"scikit-learn pipeline with a {last.kind}",

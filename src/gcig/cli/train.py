@@ -75,6 +75,11 @@ _WEIGHT = FloatRange(min=0)
     metavar="P",
     help="Probability from which a decision is positive, or f1 for the best F1.",
 )
+@click.option(
+    "--robustness",
+    is_flag=True,
+    help="Also measure GCIG under several references, and say whether the comparison depends on them.",
+)
 @click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
 @seed_option
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
@@ -89,6 +94,7 @@ def train(
     test_size: float,
     save_test: Path | None,
     min_cell: int | None,
+    robustness: bool,
     seed: int,
     device: str,
     quiet: bool,
@@ -139,6 +145,7 @@ def train(
         rows,
         {_PLAIN: shared, method: shared | parameters},
         min_cell=min_cell,
+        robustness=robustness,
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
     )
@@ -208,10 +215,15 @@ def _train_and_measure(
     methods: Mapping[str, Mapping[str, Any]],
     *,
     min_cell: int,
+    robustness: bool,
     announce: Callable[[str], None],
     progress: bool,
 ) -> list[TrainedModel]:
-    """Fit each method in turn with its parameters, and evaluate it on the held-out rows."""
+    """Fit each method in turn with its parameters, and evaluate it on the held-out rows.
+
+    References and members come from the training rows. ``robustness`` compares the last model with the first
+    under every reference.
+    """
     from time import perf_counter
 
     import gcig
@@ -219,22 +231,24 @@ def _train_and_measure(
     from gcig.methods.registry import METHODS
 
     train, test = rows
-    trained = []
+    reference = table.inputs.iloc[train], table.labels.iloc[train], table.sensitive.iloc[train]
+    trained: list[TrainedModel] = []
     for key, parameters in methods.items():
         method = METHODS[key]
         announce(f"Training {'a plain network for comparison' if key == _PLAIN else method.label} ...")
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
-        estimator.fit(
-            table.inputs.iloc[train], table.labels.iloc[train], sensitive_features=table.sensitive.iloc[train]
-        )
+        estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(
             estimator,
             table.inputs.iloc[test],
             table.labels.iloc[test],
             sensitive_features=table.sensitive.iloc[test],
+            reference=reference,
             min_cell=min_cell,
+            robustness=robustness and bool(trained),
+            other=trained[0].estimator if robustness and trained else None,
         )
         trained.append(TrainedModel(key, method.label, estimator, evaluation))
     return trained

@@ -1,5 +1,7 @@
 """Encoded columns: which belong together, and which reveal the group."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -67,11 +69,28 @@ def _end_of_block(
     return start + 1
 
 
-def protected_columns(inputs: Tensor, groups: Tensor, origin: Tensor) -> Tensor:
-    """Return the positions of the encoded columns that reveal the group: every value belongs to one group.
+class AttributeColumns(NamedTuple):
+    """Columns that reveal the group, or one of the attributes that are crossed in it.
 
-    A category reveals the group if each of its levels does; a number, if it has few distinct values and each
-    of them does. Columns with few rows per value are not considered.
+    Attributes
+    ----------
+    columns : Tensor
+        Positions of encoded columns that tell the same groups apart.
+    levels : Tensor of shape (groups,)
+        The level of the attribute that each group has; -1 for a group without rows.
+    """
+
+    columns: Tensor
+    levels: Tensor
+
+
+def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list[AttributeColumns]:
+    """Return the protected attributes among the encoded columns.
+
+    A column is protected if the groups fall into two or more sets, its levels, such that each of its values
+    occurs in one set only. The sets are single groups if the column reveals the group, and the levels of one
+    attribute if several are crossed. A category or a number with few distinct values is considered; columns
+    with few rows per value are not.
 
     Parameters
     ----------
@@ -82,29 +101,43 @@ def protected_columns(inputs: Tensor, groups: Tensor, origin: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> group = torch.arange(40) % 2
-    >>> rows = torch.stack([1.0 - group, group, torch.arange(40) // 2 % 3], dim=1)
-    >>> protected_columns(rows, group, torch.tensor([0, 0, 1]))
-    tensor([0, 1])
+    >>> sex, race = torch.arange(80) % 2, torch.arange(80) // 2 % 2
+    >>> rows = torch.stack([1.0 - sex, sex, race, torch.arange(80) // 4 % 3], dim=1)
+    >>> for found in protected_attributes(rows, 2 * sex + race, torch.tensor([0, 0, 1, 2])):
+    ...     print(found.columns.tolist(), found.levels.tolist())
+    [0, 1] [0, 0, 1, 1]
+    [2] [0, 1, 0, 1]
     """
     chosen = _spread(len(inputs))
     rows, groups = inputs[chosen], groups[chosen]
-    found = []
+    found: dict[tuple[int, ...], list[Tensor]] = {}
     for block in range(int(origin.max()) + 1):
         columns = (origin == block).nonzero().flatten()
         entries = rows[:, columns]
         two_valued = (entries == entries.amin(0)) | (entries == entries.amax(0))
         one_hot = len(columns) > 1 and bool(two_valued.all())
         # A number comes first in its block, before an indicator of missing entries and bins.
-        levels, codes = torch.unique(entries.argmax(1) if one_hot else entries[:, 0], return_inverse=True)
-        if len(levels) < 2 or len(rows) < _MIN_ROWS_PER_VALUE * len(levels):
+        values, codes = torch.unique(entries.argmax(1) if one_hot else entries[:, 0], return_inverse=True)
+        if len(values) < 2 or len(rows) < _MIN_ROWS_PER_VALUE * len(values):
             continue
-        if not one_hot and len(levels) > _MAX_VALUES:
+        if not one_hot and len(values) > _MAX_VALUES:
             continue
-        pairs = torch.unique(codes * (int(groups.max()) + 1) + groups)
-        if len(pairs) == len(levels) and len(torch.unique(groups)) > 1:
-            found.append(columns)
-    return torch.cat(found) if found else origin.new_zeros(0)
+        levels = _levels(codes, groups)
+        if len(set(levels) - {-1}) > 1:
+            found.setdefault(levels, []).append(columns)
+    return [AttributeColumns(torch.cat(parts), origin.new_tensor(levels)) for levels, parts in found.items()]
+
+
+def _levels(codes: Tensor, groups: Tensor) -> tuple[int, ...]:
+    """Return the set that each group belongs to: groups that share a value of the column share a set."""
+    occurs = torch.zeros(int(codes.max()) + 1, int(groups.max()) + 1, dtype=torch.bool)
+    occurs[codes.cpu(), groups.cpu()] = True
+    levels = [g if bool(of_group.any()) else -1 for g, of_group in enumerate(occurs.T)]
+    for of_value in occurs:
+        members = {levels[g] for g in of_value.nonzero().flatten().tolist()}
+        levels = [min(members) if level in members else level for level in levels]
+    order = {level: i for i, level in enumerate(sorted(set(levels) - {-1}))}
+    return tuple(order.get(level, -1) for level in levels)
 
 
 def _spread(n_rows: int) -> Tensor:

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
+from gcig.adapters.estimators import GcigModel
+from gcig.core.columns import find_blocks
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
@@ -40,6 +42,7 @@ class _Learned:
     classes_: NDArray[Any]
     groups_: tuple[str, ...]
     baselines_: NDArray[np.float32]
+    blocks_: NDArray[np.int64]
     threshold_: float
     diverged_: bool
     history_: pd.DataFrame
@@ -64,6 +67,9 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         Names of the groups in the training data.
     baselines_ : array of shape (2, groups, p)
         Mean encoded row of every label and group in the training data.
+    blocks_ : array of shape (p,)
+        The number of the column of the table that each encoded column came from; dummy columns of one
+        category share a number.
     threshold_ : float
         The probability from which a row is predicted positive.
     history_ : DataFrame
@@ -91,7 +97,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     needs_groups_to_predict: ClassVar[bool] = False
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
-    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_", "blocks_")
     fitted_records: ClassVar[tuple[type, ...]] = ()
     # Stated by the class that implements `train_network`: whether the network is all that it learns for
     # predictions, which can then be made with the last good epoch if training diverges.
@@ -173,6 +179,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.baselines_ = means.values.cpu().numpy()
+        origin = torch.as_tensor(self.encoder_.origin_, device=rows.inputs.device)
+        self.blocks_ = find_blocks(rows.inputs, origin).cpu().numpy()
         generator = seeded_generator(seed)
         diverged = None
         with isolated_seed(seed, device), own_modes(device):
@@ -267,19 +275,16 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         sensitive_features : array, Series or DataFrame with n rows
             As in `predict`.
         columns : {"original", "raw"}
-            One attribution per column of the table (the columns of a one-hot block summed), or one per
-            encoded column.
+            One attribution per column of the table (the columns of a one-hot block, and dummy columns of one
+            category, summed), or one per encoded column.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         codes, source = self._labels_to_explain(encoded, y)
         return explain_rows(
-            self.explained_score,
+            GcigModel.wrap(self),
             encoded,
             codes,
-            self.baselines_,
-            self.encoder_,
             definition=Definition(columns=columns),
-            groups=self.groups_,
             labels=self.classes_[codes],
             label_source=source,
         )

@@ -2,20 +2,21 @@
 
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from gcig._validation import InputError
+from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
-from gcig.core.disparity import sum_blocks
 from gcig.core.references import GroupBaselines
+from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
+from gcig.metrics.sample import EncodedRows
 from gcig.records.formatting import html_table, shown
 
 
@@ -108,46 +109,34 @@ class Explanation:
         return f"<p>{escape(repr(self))}</p>" + html_table((title, *self.groups), rows)
 
 
-class _Columns(Protocol):
-    """The part of an encoder that is needed: names of columns, and their origins."""
-
-    @property
-    def encoded_names_(self) -> tuple[str, ...]: ...
-
-    @property
-    def feature_names_in_(self) -> tuple[str, ...]: ...
-
-    @property
-    def origin_(self) -> NDArray[np.int64]: ...
-
-
 def explain_rows(
-    module: nn.Module,
+    adapted: GcigModel,
     encoded: NDArray[np.float32],
     codes: NDArray[np.int64],
-    baselines: NDArray[np.float32],
-    encoder: _Columns,
     *,
     definition: Definition,
-    groups: tuple[str, ...],
     labels: NDArray[Any],
     label_source: str,
 ) -> Explanation:
-    """Explain encoded rows (n, p) against the baselines (2, groups, p) of the labels that `codes` number."""
+    """Explain encoded rows (n, p) against the references of the labels that `codes` number."""
     if definition.columns == "encoded":
         raise InputError(
             "must be 'original' or 'raw': explanations are not centred within one-hot blocks. For GCIG on "
             "centred columns, see gcig_encoded of gcig.evaluate.",
             argument="columns",
         )
+    baselines, groups = np.asarray(adapted.baselines), adapted.groups or ()
     references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
     found = attributions(
-        module, torch.from_numpy(encoded), references, rule=definition.rule, n_steps=definition.n_steps
+        adapted.module,
+        torch.from_numpy(encoded),
+        references,
+        rule=definition.rule,
+        n_steps=definition.n_steps,
     )
-    values, names = found.values, encoder.encoded_names_
-    if definition.columns == "original":
-        names = encoder.feature_names_in_
-        values = sum_blocks(values, torch.from_numpy(encoder.origin_), len(names))
+    rows = EncodedRows(encoded, codes, np.zeros_like(codes), np.arange(len(codes)), None)
+    columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
+    values = columns.sum(found.values) if definition.columns == "original" else found.values
     compared = compare_attributions(values, definition)
     disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)
     return Explanation(
@@ -155,7 +144,7 @@ def explain_rows(
         disparity=disparity.numpy(),
         completeness=found.residual.numpy(),
         groups=groups,
-        columns=tuple(names),
+        columns=columns.of(definition.columns),
         labels=labels,
         label_source=label_source,
         definition=replace(definition, rule=found.rule, n_steps=found.n_steps).to_dict(),

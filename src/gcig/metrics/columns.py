@@ -47,12 +47,15 @@ class ComparedColumns:
     def find(
         cls, adapted: AdaptedModel, rows: EncodedRows, baselines: Rows, compared: tuple[int, ...]
     ) -> "ComparedColumns":
-        """Find one-hot blocks in some rows; frequencies are those of the references, weighted by cell size.
+        """Find one-hot blocks in some rows, unless the model knows them from its training rows.
 
+        Frequencies are those of the references, weighted by cell size.
         ``compared`` are the codes of the groups that the baselines (2, groups, p) belong to.
         """
         origin = np.asarray(adapted.input_origin)
-        found = find_blocks(torch.tensor(rows.inputs), torch.tensor(origin)).numpy()
+        found = adapted.blocks
+        if found is None:
+            found = find_blocks(torch.tensor(rows.inputs), torch.tensor(origin)).numpy()
         # Original columns without any encoded column stay, with attributions of zero.
         merged = np.arange(len(adapted.original_names))
         for block in np.unique(found):

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from gcig.adapters import AdaptedModel, block_shapley_values
 from gcig.core.definition import Definition
 from gcig.core.disparity import defined_rows, disparity, normalise
-from gcig.core.numerics import root_mean_square_distance, vector_norm
+from gcig.core.numerics import vector_norm
 from gcig.metrics.intervals import Draws, Z, percentile_interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
@@ -223,11 +222,19 @@ def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: 
 
 
 def _distance_of_groups(sums: Floats) -> Floats:
-    """Return distances (draws,) between mean attributions, from sums (draws, 2, groups, columns + 1)."""
-    means = quotient(sums[..., :-1], sums[..., -1:])
-    apart = root_mean_square_distance(torch.from_numpy(np.moveaxis(means, 2, 0)).flatten(1, 2)).numpy()
-    share = quotient(sums[..., -1].sum(axis=2), sums[..., -1].sum(axis=(1, 2))[:, None])
-    return np.asarray((apart.reshape(share.shape) * share).sum(axis=1))
+    """Return distances (draws,) between mean attributions, from sums (draws, 2, groups, columns + 1).
+
+    A group without rows of a label is not compared in that label, and a label with fewer than two such
+    groups is left out; NaN if both are.
+    """
+    weights, means = sums[..., -1], quotient(sums[..., :-1], sums[..., -1:])
+    present = weights > 0
+    count = present.sum(axis=2)
+    centre = np.nansum(means, axis=2) / np.maximum(count, 1)[..., None]
+    squares = np.nansum(np.square(means - centre[:, :, None]), axis=(2, 3))
+    apart = np.sqrt(2 * squares / np.maximum(count - 1, 1))
+    usable = np.where(count > 1, weights.sum(axis=2), 0.0)
+    return quotient((apart * usable).sum(axis=1), usable.sum(axis=1))
 
 
 def _by_shapley_values(

@@ -5,11 +5,13 @@ tensors; `gcig.metrics.trust_figures` applies them to any model.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor
+
+from gcig.core.columns import AttributeColumns
 
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
@@ -41,13 +43,12 @@ def reference_offset(
     counts = torch.bincount(cells, minlength=len(at_references))
     sums = torch.zeros_like(at_references).index_add_(0, cells, scores.to(at_references))
     gaps = (at_references - sums / counts.clamp_min(1)).abs()[counts > 0]
-    spread = 0.0
-    if len(scores) > 1:
-        spread = float(scores.std()) if weights is None else _weighted_deviation(scores, weights)
+    spread = _deviation(scores, torch.ones_like(scores) if weights is None else weights)
     return float(gaps.mean()) / spread if spread > 0 else math.nan
 
 
-def _weighted_deviation(scores: Tensor, weights: Tensor) -> float:
+def _deviation(scores: Tensor, weights: Tensor) -> float:
+    """Return the standard deviation of weighted scores, with the total weight as the divisor."""
     shares = weights / weights.sum()
     return float((shares * (scores - (shares * scores).sum()).square()).sum().sqrt())
 
@@ -108,14 +109,40 @@ def exchange_columns(
     return copies
 
 
-def attribute_effect(before: Tensor, after: Tensor, cut: float, weights: Tensor | None = None) -> float:
-    """Return the share of decisions that differ between two sets of logits of the same rows.
+def exchange_attributes(
+    rows: Tensor,
+    groups: Tensor,
+    donors: Tensor,
+    donor_groups: Tensor,
+    attributes: Sequence[AttributeColumns],
+) -> list[Tensor]:
+    """Return versions of the rows with each protected attribute exchanged, and with all of them.
 
-    With ``after`` the logits of the rows with the protected columns of another group, it is the effect of
-    the protected attribute on decisions.
+    The columns of one attribute are those of a random donor of another level; all of them together, those of
+    a donor of another group. A single attribute gives one version.
+    """
+    versions = [
+        exchange_columns(
+            rows, each.levels[groups], donors, each.levels[donor_groups], each.columns, seed=place
+        )
+        for place, each in enumerate(attributes)
+    ]
+    if len(attributes) > 1:
+        columns = torch.cat([each.columns for each in attributes])
+        versions.append(exchange_columns(rows, groups, donors, donor_groups, columns))
+    return versions
 
-    >>> attribute_effect(torch.tensor([0.3, -0.2]), torch.tensor([-0.1, -0.4]), cut=0.0)
+
+def attribute_effect(
+    before: Tensor, after: Sequence[Tensor], cut: float, weights: Tensor | None = None
+) -> float:
+    """Return the share of decisions that any version of the rows changes.
+
+    With ``after`` the logits of the versions of `exchange_attributes`, it is the effect of the protected
+    attributes on decisions: of any one of them, or of all together.
+
+    >>> attribute_effect(torch.tensor([0.3, -0.2]), [torch.tensor([-0.1, -0.4])], cut=0.0)
     0.5
     """
-    changed = ((before >= cut) != (after >= cut)).double()
+    changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
     return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())

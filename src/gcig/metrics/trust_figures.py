@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gcig.core.columns import protected_columns
+from gcig.core.columns import protected_attributes
 from gcig.metrics.intervals import Draws, Z
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.rates import Floats
@@ -17,7 +17,7 @@ from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.metrics.trust import (
     attribute_effect,
-    exchange_columns,
+    exchange_attributes,
     faithfulness,
     permutation_importance,
     reference_offset,
@@ -154,12 +154,13 @@ def _attribute_effect(
         return UNDEFINED, "The model decides by a rule of its own, not by a threshold on its score."
     inputs, groups = torch.tensor(rows.inputs), torch.from_numpy(rows.groups.astype(np.int64))
     blocks = torch.from_numpy(comparison.compared_columns.input_blocks)
-    columns = protected_columns(inputs, groups, blocks)
-    if not len(columns):
+    attributes = protected_attributes(inputs, groups, blocks)
+    if not attributes:
         return UNDEFINED, "No column of the table reveals the group."
-    exchanged = exchange_columns(inputs, groups, inputs, groups, columns)
+    versions = exchange_attributes(inputs, groups, inputs, groups, attributes)
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-    share = attribute_effect(_logits(comparison, inputs), _logits(comparison, exchanged), cut, weights)
+    after = [_logits(comparison, version) for version in versions]
+    share = attribute_effect(_logits(comparison, inputs), after, cut, weights)
     return Interval.of_rate(share, len(rows)), None
 
 

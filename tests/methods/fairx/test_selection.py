@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from torch import nn
 
 from gcig.core.batch import GroupedBatch
+from gcig.core.columns import AttributeColumns
 from gcig.core.definition import Definition
 from gcig.core.references import GroupMembers
 from gcig.methods.fairx.distillation import Teacher
@@ -25,7 +26,7 @@ from gcig.training.loop import Loop
 SETTINGS = FairTraining(Loop(max_epochs=4, batch_size=32), lambda_ig=0.5, lambda_fair=0.1, references="mean")
 LIMITS = Limits(auc_lost=0.03, columns=4.0)
 ORIGIN = torch.tensor([0, 1, 2, 2, 3, 3])  # numbers, a one-hot block, and the protected attribute
-PROTECTED = torch.tensor([4, 5])
+PROTECTED = [AttributeColumns(torch.tensor([4, 5]), torch.tensor([0, 1]))]
 
 
 def make_rows(n=120, seed=0):
@@ -159,7 +160,7 @@ def test_reference_offset(found):
         for group in (0, 1):
             members = cell(TRAINING, label, group)
             at_mean = logits_of(members.mean(0, keepdim=True))[0]
-            offsets.append(float((at_mean - logits_of(members).mean()).abs() / scores.std()))
+            offsets.append(float((at_mean - logits_of(members).mean()).abs() / scores.std(correction=0)))
     assert found["reference_offset"] == pytest.approx(np.mean(offsets), rel=1e-4)
 
 
@@ -207,7 +208,7 @@ def test_held_out_set_of_training_data():
     assert held_out.is_held_out
     assert held_out.counts == (int(ROWS.labels.sum()), 90 - int(ROWS.labels.sum()))
     assert torch.equal(held_out.origin, ORIGIN)
-    assert torch.equal(held_out.protected, PROTECTED)
+    assert [each.columns.tolist() for each in held_out.protected] == [[4, 5]]
     none = make_held_out(replace(data, validation=None), SETTINGS, ORIGIN.numpy())
     assert not none.is_held_out
     assert none.rows is TRAINING

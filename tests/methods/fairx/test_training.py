@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gcig.core.batch import GroupedBatch, TrainingRows
-from gcig.core.columns import find_blocks
+from gcig.core.columns import AttributeColumns, find_blocks
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.losses.objective import Objective
@@ -37,7 +37,6 @@ def make_batch(loans):
 ROWS, ORIGIN = make_batch(make_loans(400))
 N_INPUTS = ROWS.inputs.shape[1]
 TRAINING, HELD = ROWS[torch.arange(0, 300)], ROWS[torch.arange(300, 400)]
-NO_COLUMNS = torch.zeros(0, dtype=torch.int64)
 SETTINGS = FairTraining(Loop(max_epochs=8, batch_size=32), learning_rate=0.02)
 FAIR = replace(SETTINGS, lambda_ig=0.2, lambda_fair=0.1)
 PLAIN = replace(SETTINGS, loop=Loop(max_epochs=16, batch_size=32))  # as long as the teacher of FAIR
@@ -49,7 +48,7 @@ def _short_epochs(monkeypatch):
     monkeypatch.setattr(training, "_MIN_EPOCH_ROWS", 600)
 
 
-def make_held_out(settings=SETTINGS, *, rows=HELD, data=TRAINING, n_groups=2, protected=NO_COLUMNS):
+def make_held_out(settings=SETTINGS, *, rows=HELD, data=TRAINING, n_groups=2, protected=()):
     return HeldOut(rows, data, settings, n_groups, ORIGIN, protected)
 
 
@@ -63,7 +62,7 @@ def run(
     weights=None,
     targets=None,
     n_groups=2,
-    protected=NO_COLUMNS,
+    protected=(),
     **options,
 ):
     """Train; `held` None holds nothing out."""
@@ -182,7 +181,7 @@ def test_protected_columns_may_not_be_used_more_than_by_the_teacher():
     )
     origin = torch.cat([ORIGIN, torch.tensor([5])])
     network = make_mlp(N_INPUTS + 1, (8, 4), generator=seeded_generator(0))
-    protected = torch.tensor([N_INPUTS])
+    protected = [AttributeColumns(torch.tensor([N_INPUTS]), torch.tensor([0, 1]))]
     settings = replace(FAIR, lambda_fair=1.0)
     _, found = train_on(data, held, origin, protected, network, settings)
     assert all(epoch.terms["attribute"] >= 0 for epoch in found.outcome.history)

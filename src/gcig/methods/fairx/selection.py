@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.attribution import attributions
 from gcig.core.batch import GroupedBatch
-from gcig.core.columns import find_blocks, protected_columns
+from gcig.core.columns import AttributeColumns, find_blocks, protected_attributes
 from gcig.core.disparity import column_shares, effective_columns, sum_blocks
 from gcig.core.modules import evaluating, logits
 from gcig.core.references import GroupBaselines, GroupMembers
@@ -29,7 +29,7 @@ from gcig.metrics.rates import gap
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.trust import (
     attribute_effect,
-    exchange_columns,
+    exchange_attributes,
     faithfulness,
     permutation_importance,
     reference_offset,
@@ -61,8 +61,8 @@ class HeldOut:
     n_groups : int
     origin : Tensor of shape (columns,)
         The original column, or dummy block, of each encoded column.
-    protected : Tensor
-        Positions of the encoded columns that reveal the group.
+    protected : list of AttributeColumns
+        The encoded columns that reveal the group.
     """
 
     rows: GroupedBatch
@@ -70,7 +70,7 @@ class HeldOut:
     settings: FairTraining
     n_groups: int
     origin: Tensor
-    protected: Tensor
+    protected: list[AttributeColumns]
 
     @property
     def is_held_out(self) -> bool:
@@ -120,12 +120,10 @@ class HeldOut:
         return self.training.spread(8 * _EXPLAINED_ROWS)
 
     @cached_property
-    def _exchanged(self) -> Tensor | None:
-        """The explained rows with the protected columns of a training row of another group."""
-        if not len(self.protected):
-            return None
+    def _exchanged(self) -> list[Tensor]:
+        """The explained rows with protected columns of a training row of another group."""
         rows, data = self.explained, self.training
-        return exchange_columns(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
+        return exchange_attributes(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
 
     @torch.no_grad()
     def logits(self, network: nn.Module, inputs: Tensor | None = None) -> Tensor:
@@ -189,13 +187,13 @@ class HeldOut:
         return faithfulness(shares, importance)
 
     def _attribute_effect(self, network: nn.Module) -> float:
-        if self._exchanged is None:
+        if not self._exchanged:
             return math.nan
         cut = self.settings.cut
         if cut is None:
             cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
         before = self.logits(network, self.explained.inputs)
-        return attribute_effect(before, self.logits(network, self._exchanged), cut)
+        return attribute_effect(before, [self.logits(network, each) for each in self._exchanged], cut)
 
 
 def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
@@ -208,7 +206,7 @@ def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np
         settings,
         data.n_groups,
         origin=blocks,
-        protected=protected_columns(inputs, data.training.groups, blocks),
+        protected=protected_attributes(inputs, data.training.groups, blocks),
     )
 
 

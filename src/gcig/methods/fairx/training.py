@@ -195,7 +195,8 @@ class _Run:
     @property
     def protected(self) -> Tensor | None:
         """Positions of the encoded columns that reveal the group; None if there are none."""
-        return self.held_out.protected if len(self.held_out.protected) else None
+        found = self.held_out.protected
+        return torch.cat([each.columns for each in found]) if found else None
 
     def plain(
         self,
