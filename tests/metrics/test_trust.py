@@ -73,7 +73,7 @@ def test_attribute_effect_is_a_share_of_decisions() -> None:
 
 
 def test_each_crossed_attribute_is_exchanged_alone_and_with_the_others() -> None:
-    """A score of the exclusive or of two attributes: one exchange changes every decision, both change none."""
+    """A score of the exclusive or of two attributes: one exchange changes every decision, both none."""
     sex, race = torch.arange(80) % 2, torch.arange(80) // 2 % 2
     groups, rows = 2 * sex + race, torch.stack([sex, race, torch.arange(80) // 4 % 5], dim=1).double()
     attributes = protected_attributes(rows, groups, torch.arange(3))

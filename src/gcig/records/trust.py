@@ -102,7 +102,7 @@ TRUST_NUMBERS = (
     TrustNumber(
         "Attribute effect",
         "attribute_effect",
-        "Share of decisions that change if only the protected attribute changes (of several, any one or all). "
+        "Share of decisions that change if only the protected attribute changes (any one or all of several). "
         "Bad news if it is not close to 0: the model uses the attribute itself.",
         "How is the attribute effect measured?",
         "The attribute effect rises from {before} to {after}: more decisions depend on the protected "

@@ -101,7 +101,7 @@ EXPLANATIONS = {
     "How is the attribute effect measured?": (
         "Only the protected attribute of a row is exchanged for that of a row of another group; all other "
         "columns stay. The attribute effect is the share of decisions that change. If several attributes are "
-        "crossed, each of them is exchanged alone and all of them together, and a decision counts once if any "
+        "crossed, each of them is exchanged alone and all of them together, and a decision counts if any "
         "of these exchanges changes it. It is undefined if the attribute is not among the model's inputs.",
         "It guards against equal error rates that are bought with the protected attribute itself. It does "
         "not see other columns that stand for the attribute.",
