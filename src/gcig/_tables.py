@@ -6,8 +6,9 @@ column, class and group names, types and counts.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, TypedDict
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
+_MAX_DENSE_BYTES = 2**34  # of a sparse matrix that is made dense
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
@@ -123,10 +125,10 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
     if isinstance(values, pd.DataFrame):
         return values
     if hasattr(values, "tocoo"):
-        raise InputTypeError(
-            f"is a sparse matrix, which is not supported: pass {name}.toarray().", argument=name
-        )
+        return _from_sparse(values, name, prefix)
     if isinstance(values, Mapping):
+        if values and all(map(_is_scalar, values.values())):  # one row
+            values = {key: [value] for key, value in values.items()}
         check_lengths(**{f"{name}[{key!r}]": column for key, column in values.items()})
         frames = {k: to_frame(v, f"{name}[{k!r}]", prefix=prefix, flat=True) for k, v in values.items()}
         return pd.DataFrame({key: frame.iloc[:, 0].array for key, frame in frames.items()})
@@ -140,6 +142,8 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
             {c: _from_narwhals(native[c], {"argument": name, "column": c}) for c in native.columns}
         )
     if isinstance(values, list | tuple) and values:
+        if all(isinstance(row, Mapping) for row in values):
+            return _from_rows(values, name)
         if all(isinstance(row, list | tuple | np.ndarray) for row in values):
             widths = sorted({len(row) for row in values})
             if len(widths) > 1:
@@ -171,6 +175,35 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
     return pd.DataFrame(array, columns=numbered(prefix, array.shape[1]), copy=False)
 
 
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str) or not (hasattr(value, "__len__") or np.ndim(value))
+
+
+def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pd.DataFrame:
+    """Return rows given as dicts, which must all have the same columns."""
+    names = rows[0].keys()
+    if different := sum(row.keys() != names for row in rows):
+        raise InputError(
+            f"has rows with different columns: {different} of {len(rows)} differ from the first. Give every "
+            "row the same keys, with None for missing values.",
+            argument=name,
+        )
+    return pd.DataFrame({key: pd.Series([row[key] for row in rows], dtype=object) for key in names})
+
+
+def _from_sparse(values: Any, name: str, prefix: str) -> pd.DataFrame:
+    """Return a sparse matrix as a dense table, since a network reads every entry."""
+    needed = 8 * math.prod(values.shape)
+    if needed > _MAX_DENSE_BYTES:
+        raise InputTypeError(
+            f"is a sparse matrix of shape {values.shape}, which takes {needed / 2**30:.0f} GiB as the dense "
+            "table that a network reads. Select or reduce columns first, for example with "
+            "sklearn.decomposition.TruncatedSVD.",
+            argument=name,
+        )
+    return pd.DataFrame(values.toarray(), columns=numbered(prefix, values.shape[1]), copy=False)
+
+
 def _from_narwhals(column: nw.Series[Any], subject: Subject) -> NDArray[Any]:
     if column.dtype.is_nested():
         raise _nested(str(column.dtype), subject)
@@ -192,22 +225,32 @@ def to_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def checked_column(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
-    """Return the column as numbers, booleans, text or a categorical; anything else is an error."""
+def is_date_column(column: pd.Series[Any]) -> bool:
+    """Return whether a checked column holds dates."""
+    return pt.is_datetime64_any_dtype(column.dtype)
+
+
+def checked_column(column: pd.Series[Any], subject: Subject, *, dates: bool = False) -> pd.Series[Any]:
+    """Return the column as numbers, booleans, text or a categorical, and dates if they are allowed.
+
+    Anything else is an error.
+    """
     dtype = column.dtype
+    if dates and is_date_column(column):
+        return column
     if isinstance(dtype, pd.CategoricalDtype):
         if pt.is_object_dtype(dtype.categories.dtype):
             _checked_objects(pd.Series(dtype.categories, dtype=object), subject)
         return column
     if isinstance(dtype, pd.SparseDtype):
-        raise InputTypeError("is sparse, which is not supported: use .sparse.to_dense().", **subject)
+        return checked_column(column.astype(dtype.subtype), subject, dates=dates)
     if pt.is_complex_dtype(dtype):
         raise InputError(f"has type {dtype}. Complex data not supported.", **subject)
     if pt.is_numeric_dtype(dtype):
         return _checked_numbers(column, subject)
     if pt.is_string_dtype(dtype) and not pt.is_object_dtype(dtype):
         return column
-    return _checked_objects(column.astype(object), subject)
+    return _checked_objects(column.astype(object), subject, dates=dates)
 
 
 def _checked_numbers(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
@@ -222,15 +265,17 @@ def _checked_numbers(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]
     return pd.Series(column.to_numpy(np.float64, na_value=np.nan), index=column.index, name=column.name)
 
 
-def _checked_objects(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]:
-    """Convert an object column into text or numbers, by the types of its entries."""
+def _checked_objects(column: pd.Series[Any], subject: Subject, *, dates: bool = False) -> pd.Series[Any]:
+    """Convert an object column into text, numbers or dates, by the types of its entries."""
     kind = pt.infer_dtype(column, skipna=True)
     if kind == "string":
         return column
+    if dates and kind in ("date", "datetime", "datetime64"):
+        return pd.to_datetime(column, utc=True).dt.tz_localize(None)
     if any(word in kind for word in ("date", "time", "period", "interval")):
         raise InputError(
-            f"holds dates or times ({kind}): convert them into numbers, such as days since a fixed date, or "
-            "drop the column.",
+            f"holds dates or times ({kind}), which cannot be used here: convert them into numbers, such as "
+            "days since a fixed date, or drop the column.",
             **subject,
         )
     present = column[column.notna()]
@@ -314,7 +359,8 @@ def factorise(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
 
 def _count_rows(values: Any, name: str) -> int:
     if isinstance(values, Mapping) and not hasattr(values, "shape"):  # one kind of sparse matrix is a mapping
-        return _count_rows(next(iter(values.values()), ()), name)
+        first = next(iter(values.values()), ())
+        return 1 if _is_scalar(first) else _count_rows(first, name)
     shape = getattr(values, "shape", None)
     shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape
     shape = to_array(values, name).shape if shape is None else shape

@@ -68,10 +68,11 @@ class Groups:
 
 
 def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
-    """Convert a table into a pandas DataFrame of numbers, booleans, text and categoricals, with text names.
+    """Convert a table into a DataFrame of numbers, booleans, text, categoricals and dates, with text names.
 
-    Accepts pandas, polars and other eager frames, pyarrow tables, arrays, lists of rows and dicts of columns;
-    columns without names are called x0, x1, ... Missing entries are allowed, infinity is not. An object
+    Accepts pandas, polars and other eager frames, pyarrow tables, arrays, sparse matrices, lists of rows,
+    dicts of columns, and one row or a list of rows as dicts; columns without names are called x0, x1, ...
+    Missing entries are allowed, infinity is not. An object
     column is read as numbers if every entry is a number. A column that mixes numbers and text is an error,
     since both readings are plausible; so are integers beyond 2**53, since float64 would merge neighbours.
 
@@ -93,7 +94,8 @@ def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
         return frame.set_axis(names, axis=1)
     columns = [frame.iloc[:, j] for j in range(len(names))]
     checked = [
-        checked_column(c, {"argument": name, "column": n}) for n, c in zip(names, columns, strict=True)
+        checked_column(c, {"argument": name, "column": n}, dates=True)
+        for n, c in zip(names, columns, strict=True)
     ]
     if infinite := [n for n, c in zip(names, checked, strict=True) if has_infinity(c)]:
         raise InputError(

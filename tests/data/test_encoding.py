@@ -1,6 +1,7 @@
 import json
 import pickle
 import warnings
+from datetime import date, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -172,8 +176,88 @@ def test_a_value_too_large_for_float32_is_an_error():
 def test_an_identifier_is_an_error():
     with pytest.raises(InputError, match="Column 'id' of X has 101 categories in 101 rows"):
         TableEncoder().fit({"id": [f"p{i}" for i in range(101)]})
-    many = {"city": [f"c{i % 150}" for i in range(450)]}
-    assert TableEncoder().fit(many).n_features_out_ == 150
+
+
+def test_rare_categories_share_one_level():
+    counts = {f"c{i:03}": 1 + (i * 37) % 150 for i in range(150)}  # 1 to 150 rows, each size once
+    cities = [city for city, count in counts.items() for _ in range(count)]
+    with pytest.warns(InputWarning, match=r"'city' of X has 150 categories: the 19 most frequent are kept"):
+        encoder = TableEncoder(max_levels=20).fit({"city": cities})
+    frequent = sorted(sorted(counts, key=counts.get)[-19:])
+    assert encoder.encoded_names_ == (*(f"city={name}" for name in frequent), "city=<other>")
+    encoded = encoder.transform({"city": [frequent[0], "c000", "never seen"]})  # no warning: both are other
+    assert encoded.argmax(axis=1).tolist() == [0, 19, 19]
+    assert encoded.sum(axis=1).tolist() == [1, 1, 1]
+    with pytest.warns(InputWarning, match="encoded as zeros: 'city'"):
+        assert encoder.transform({"city": [None]}).sum() == 0  # training had no missing entries
+    assert TableEncoder(max_levels=None).fit({"city": cities}).n_features_out_ == 150
+    again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    np.testing.assert_array_equal(again.encode({"city": cities}), encoder.encode({"city": cities}))
+
+
+DAYS = np.array([0, 19_782, 19_783.5, np.nan])  # since 1970-01-01: 1 March 2024 is day 19,783
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pd.to_datetime(["1970-01-01", "2024-02-29", "2024-03-01 12:00", None], format="mixed"),
+        pd.to_datetime(["1970-01-01", "2024-02-29", "2024-03-01 12:00", None], format="mixed").tz_localize("UTC"),
+        ["1970-01-01", "29.02.2024", "2024-03-01T14:00+02:00", None],
+        [date(1970, 1, 1), datetime(2024, 2, 29), datetime(2024, 3, 1, 12), None],
+        pl.Series([datetime(1970, 1, 1), datetime(2024, 2, 29), datetime(2024, 3, 1, 12), None]),
+    ],
+)
+def test_dates_are_days_whatever_their_type(dates):
+    encoder = TableEncoder().fit({"seen": dates})
+    assert encoder.kinds_ == ("date",)
+    assert encoder.encoded_names_ == ("seen", "seen=missing")
+    filled = np.where(np.isnan(DAYS), np.nanmedian(DAYS), DAYS)
+    expected = (filled - filled.mean()) / filled.std()
+    np.testing.assert_allclose(encoder.transform({"seen": dates})[:, 0], expected, rtol=1e-6)
+    (text,) = encoder.transform({"seen": ["2024-02-29"]})
+    np.testing.assert_allclose(text, [expected[1], 0], rtol=1e-6)
+
+
+def test_dates_are_never_categories_nor_numbers():
+    encoder = TableEncoder().fit({"seen": ["2024-01-01", "2024-02-01", "2024-01-01"], "n": [1, 2, 3]})
+    for wrong, found in (([20240101], "numbers"), (["soon"], "text in 1 of 1 rows")):
+        with pytest.raises(InputError, match=f"'seen' of X holds {found}, but in training it held dates"):
+            encoder.transform({"seen": wrong, "n": [1]})
+    with pytest.raises(InputError, match="'n' of X holds dates, but in training it held numbers"):
+        encoder.transform({"seen": ["2024-01-01"], "n": pd.to_datetime(["2024-01-01"])})
+    with pytest.raises(InputError, match="day and month could be exchanged"):
+        TableEncoder().fit({"seen": ["01/02/2024", "03/02/2024"]})
+    with pytest.raises(InputError, match="held categories"):
+        TableEncoder().fit({"a": ["x", "y"]}).transform({"a": pd.to_datetime(["2024-01-01"])})
+
+
+def test_rows_can_be_dicts_and_matrices_sparse():
+    encoder = TableEncoder().fit({"age": [20, 40, None], "sex": ["F", None, "M"]})
+    table = encoder.transform({"age": [40, None], "sex": ["F", None]})
+    np.testing.assert_array_equal(encoder.transform({"age": 40, "sex": "F"}), table[:1])
+    rows = [{"age": 40, "sex": "F"}, {"sex": None, "age": None}]
+    np.testing.assert_array_equal(encoder.transform(rows), table)
+    dense = np.array([[0.0, 3.0], [0.0, 0.0], [5.0, 0.0]])
+    expected = TableEncoder().fit_transform(dense)
+    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
+        np.testing.assert_array_equal(TableEncoder().fit_transform(kind(dense)), expected)
+    columns = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(dense), columns=["x0", "x1"])
+    np.testing.assert_array_equal(TableEncoder().fit_transform(columns), expected)
+
+
+def test_the_encoder_is_a_transformer_of_scikit_learn(people):
+    encoder = TableEncoder().set_output(transform="pandas")
+    frame = encoder.fit_transform(people)
+    assert list(frame.columns) == list(encoder.get_feature_names_out()) == list(encoder.encoded_names_)
+    assert frame.index.equals(people.index)
+    np.testing.assert_array_equal(frame.to_numpy(), encoder.encode(people))
+    pipeline = make_pipeline(TableEncoder(n_bins=3), LogisticRegression())
+    pipeline.set_params(tableencoder__max_levels=5).fit(people, people["sex"])
+    assert clone(pipeline)[0].get_params() == {"max_levels": 5, "n_bins": 3}
+    for wrong in ({"n_bins": -1}, {"max_levels": 1}, {"max_levels": 2.5}, {"n_bins": None}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))} must be an integer"):
+            TableEncoder(**wrong).fit(people)
 
 
 def test_tables_of_other_kinds_encode_the_same(people):

@@ -11,7 +11,7 @@ TABLE = pd.DataFrame({"a": [1.5, 2.5], "b": [3, 4], "c": [True, False]})
 
 
 def test_numbers_are_unchanged():
-    encoded = PassThrough().fit_transform(TABLE)
+    encoded = PassThrough().fit(TABLE).encode(TABLE)
     assert encoded.dtype == np.float32
     assert encoded.tolist() == [[1.5, 3.0, 1.0], [2.5, 4.0, 0.0]]
 
@@ -28,7 +28,7 @@ def test_it_has_the_attributes_of_the_table_encoder():
 def test_arrays_are_copied_and_never_written_to(kind):
     rows = np.ones((4, 2), dtype=kind)
     rows.flags.writeable = False
-    encoded = PassThrough().fit_transform(rows)
+    encoded = PassThrough().fit(rows).encode(rows)
     assert encoded.flags.writeable
     assert encoded.flags.c_contiguous
     assert not np.shares_memory(encoded, rows)
@@ -36,18 +36,18 @@ def test_arrays_are_copied_and_never_written_to(kind):
 
 def test_columns_are_put_in_the_order_of_training():
     encoder = PassThrough().fit(TABLE)
-    assert np.array_equal(encoder.transform(TABLE[["c", "a", "b"]]), encoder.transform(TABLE))
-    assert np.array_equal(encoder.transform(pl.from_pandas(TABLE)), encoder.transform(TABLE))
+    assert np.array_equal(encoder.encode(TABLE[["c", "a", "b"]]), encoder.encode(TABLE))
+    assert np.array_equal(encoder.encode(pl.from_pandas(TABLE)), encoder.encode(TABLE))
     with pytest.warns(InputWarning, match="matched by position"):
-        assert np.array_equal(encoder.transform(TABLE.to_numpy(float)), encoder.transform(TABLE))
+        assert np.array_equal(encoder.encode(TABLE.to_numpy(float)), encoder.encode(TABLE))
 
 
 def test_other_columns_are_refused():
     encoder = PassThrough().fit(TABLE)
     with pytest.raises(InputError, match="now missing:\n- c"):
-        encoder.transform(TABLE[["a", "b"]])
+        encoder.encode(TABLE[["a", "b"]])
     with pytest.raises(InputError, match=r"X has 2 features, but .* expecting 3"):
-        encoder.transform(np.zeros((1, 2)))
+        encoder.encode(np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_only_finite_numbers_are_accepted(column, message):
     with pytest.raises(InputError, match=message):
         PassThrough().fit(wrong)
     with pytest.raises(InputError, match=message):
-        PassThrough().fit(TABLE.assign(wrong=[0.0, 1.0])).transform(wrong)
+        PassThrough().fit(TABLE.assign(wrong=[0.0, 1.0])).encode(wrong)
 
 
 def test_it_is_restored_from_plain_values():
     encoder = PassThrough().fit(TABLE)
     twin = PassThrough.from_dict(encoder.to_dict())
     assert twin.feature_names_in_ == encoder.feature_names_in_
-    assert np.array_equal(twin.transform(TABLE), encoder.transform(TABLE))
+    assert np.array_equal(twin.encode(TABLE), encoder.encode(TABLE))
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_other_plain_values_are_refused(stored):
 
 def test_transform_before_fit_is_an_error():
     with pytest.raises(RuntimeError, match="not fitted"):
-        PassThrough().transform(TABLE)
+        PassThrough().encode(TABLE)

@@ -1,8 +1,12 @@
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
-from gcig._validation import InputError
+import gcig
+from gcig._validation import InputError, InputWarning
+from gcig.data.encoding import TableEncoder
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -111,3 +115,45 @@ def test_the_last_good_network_is_kept_only_if_it_suffices_to_predict(monkeypatc
 def test_it_is_registered():
     assert METHODS["unconstrained"].estimator is UnconstrainedClassifier
     assert METHODS["unconstrained"].search_space.keys() <= UnconstrainedClassifier().get_params().keys()
+
+
+def test_a_threshold_that_is_set_later_takes_effect():
+    model = fitted()
+    probability = model.predict_proba(TEST.X)[:, 1]
+    assert np.array_equal(model.set_params(threshold=0.9).predict(TEST.X), probability >= 0.9)
+    assert model.threshold_ == 0.9
+    with pytest.raises(InputError, match="threshold must be a number between 0 and 1"):
+        model.set_params(threshold=1.5)
+    assert (model.threshold, model.threshold_) == (0.9, 0.9)
+    assert model.set_params(threshold="f1").threshold_ == 0.9  # the next fit chooses it
+
+
+def test_a_row_can_be_a_dict_and_a_table_can_be_sparse_or_hold_dates():
+    dated = LOANS.X.assign(opened=pd.date_range("2020-01-01", periods=len(LOANS.X)))
+    model = UnconstrainedClassifier(**QUICK).fit(dated, LOANS.y, **LOANS.groups)
+    assert model.encoder_.kinds_[-1] == "date"
+    expected = model.predict_proba(dated[:2])
+    as_dict = dated.iloc[0].to_dict() | {"opened": "2020-01-01"}
+    assert np.array_equal(model.predict_proba(as_dict), expected[:1])
+    assert np.array_equal(model.predict_proba(dated[:2].to_dict("records")), expected)
+    rows = LOANS.numbers * (abs(LOANS.numbers) > 1)
+    dense, packed = (
+        UnconstrainedClassifier(**QUICK).fit(table, LOANS.y, **LOANS.groups)
+        for table in (rows, sparse.csr_array(rows))
+    )
+    assert np.array_equal(dense.predict_proba(rows), packed.predict_proba(sparse.csr_array(rows)))
+
+
+def test_an_encoder_with_options_is_copied_and_saved(tmp_path):
+    encoder = TableEncoder(n_bins=4, max_levels=2)
+    with pytest.warns(InputWarning, match="'job' of X has 3 categories: the 1 most frequent"):
+        model = fitted(preprocessing=encoder)
+    assert not hasattr(encoder, "columns_")
+    assert "job=<other>" in model.encoder_.encoded_names_
+    assert any(name.startswith("income:") for name in model.encoder_.encoded_names_)
+    model.save(tmp_path / "model")
+    again = gcig.load(tmp_path / "model")
+    assert again.preprocessing.get_params() == encoder.get_params()
+    assert np.array_equal(again.predict_proba(TEST.X), model.predict_proba(TEST.X))
+    with pytest.raises(InputError, match="preprocessing must be one of 'table', 'binned', 'none', or a Tab"):
+        fitted(preprocessing="tabel")

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from gcig._tables import is_date_column
 from gcig._validation import InputError, check_features, match_columns
 
 Floats = NDArray[np.float64]
@@ -23,9 +24,10 @@ _MAX_LEVELS = 1000  # a column with more categories is an identifier or free tex
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
-    """A column of numbers; ``missing`` says whether some are missing."""
+    """A column of numbers or dates; ``missing`` says whether some are missing."""
 
     missing: bool
+    dates: bool = False
 
     @property
     def width(self) -> int:
@@ -34,7 +36,7 @@ class NumberColumn:
 
     def encode(self, column: "pd.Series[Any]") -> Floats:
         """Return (n, width): the number, 0 if it is missing, and the indicator of missing values."""
-        values = column.to_numpy(np.float64, na_value=np.nan)
+        values = _microseconds(column) if self.dates else column.to_numpy(np.float64, na_value=np.nan)
         absent = np.isnan(values)
         if absent.any() and not self.missing:
             raise InputError(
@@ -60,7 +62,7 @@ class NumberColumn:
 
     def decode(self, entries: Floats) -> Any:
         """Return the column as the model takes it."""
-        return entries
+        return pd.to_datetime(entries, unit="us") if self.dates else entries
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +180,19 @@ class TableEncoding:
         return list(zip(self.columns, parts, strict=True))
 
 
+def _microseconds(column: "pd.Series[Any]") -> Floats:
+    """Return dates as microseconds since 1970-01-01, NaN if missing; float64 holds them exactly."""
+    since = (column - pd.Timestamp(0)) / pd.Timedelta(microseconds=1)
+    return np.asarray(since.to_numpy(np.float64, na_value=np.nan), dtype=np.float64)
+
+
 def _learn_column(parts: Sequence["pd.Series[Any]"], categorical: bool) -> NumberColumn | CategoryColumn:
     missing = any(bool(part.isna().any()) for part in parts)
     numeric = all(pt.is_numeric_dtype(part.dtype) and not pt.is_bool_dtype(part.dtype) for part in parts)
     if numeric and not categorical:
         return NumberColumn(missing)
+    if all(map(is_date_column, parts)):
+        return NumberColumn(missing, dates=True)
     if isinstance(parts[0].dtype, pd.CategoricalDtype):
         return CategoryColumn(pd.CategoricalIndex(parts[0].cat.categories, dtype=parts[0].dtype), missing)
     levels = pd.Index(pd.concat([part.dropna() for part in parts]).unique()).sort_values()

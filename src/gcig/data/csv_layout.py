@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -122,7 +122,7 @@ def _is_gzip(path: Path) -> bool:
         return file.read(2) == _GZIP
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def _open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
     """Open a file for reading, decompressed if it is gzip."""
     return gzip.open(path) if _is_gzip(path) else path.open("rb")
 

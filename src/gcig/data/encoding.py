@@ -1,4 +1,4 @@
-"""The encoding of a table into numbers: standardised numbers and one-hot categories.
+"""The encoding of a table into numbers: standardised numbers and dates, one-hot categories.
 
 It is fitted on the training part only, records which column of the table each encoded column came from, and
 is stored as JSON.
@@ -16,11 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
+from sklearn.base import BaseEstimator, TransformerMixin
 
+from gcig._tables import is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
+from gcig.data.dates import are_ambiguous_dates, are_dates, count_days
 
 MISSING = "<missing>"
+OTHER = "<other>"  # the categories beyond the most frequent ones
+MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -47,14 +52,15 @@ class UnseenValuesWarning(InputWarning):
 class NumberColumn:
     """One standardised column, (value - mean) / scale, and an indicator if training had missing entries.
 
-    The median, ``fill``, replaces a missing value. ``mean`` and ``scale`` are those of the filled training
-    column. A constant column has scale 0 and is encoded as zeros. Each pair of neighbouring ``edges`` adds a
-    column that rises from 0 to 1 between them, so a layer can follow steps like those of a decision tree.
+    A date is the number of days since 1970-01-01. The median, ``fill``, replaces a missing value. ``mean``
+    and ``scale`` are those of the filled training column. A constant column has scale 0 and is encoded as
+    zeros. Each pair of neighbouring ``edges`` adds a column that rises from 0 to 1 between them, so a layer
+    can follow steps like those of a decision tree.
     """
 
     unseen: ClassVar[str] = "Missing entries in columns that had none in training, encoded as the median"
 
-    kind: str  # "number" or "boolean"
+    kind: str  # "number", "boolean" or "date"
     fill: float
     mean: float
     scale: float
@@ -65,7 +71,9 @@ class NumberColumn:
     def fit(cls, column: pd.Series[Any], n_bins: int = 0) -> Self:
         """Learn from the training part of a checked column."""
         kind = "boolean" if pt.is_bool_dtype(column.dtype) else "number"
-        values = column.to_numpy(np.float64)
+        if not pt.is_numeric_dtype(column.dtype):
+            kind = "date"
+        values = column.to_numpy(np.float64) if kind != "date" else count_days(column)[0]
         missing = np.isnan(values)
         if missing.all():
             return cls(kind, 0.0, 0.0, 0.0, indicator=False)
@@ -94,11 +102,7 @@ class NumberColumn:
 
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
         """Encode into ``out`` (n, width) of zeros; return the number of missing entries without indicator."""
-        if not pt.is_numeric_dtype(column.dtype):
-            raise InputError(
-                f"holds text, but in training it held {self.kind}s.", argument="X", column=str(column.name)
-            )
-        values = column.to_numpy(np.float64)
+        values = self._read(column)
         missing = np.isnan(values)
         filled = np.where(missing, self.fill, values)
         if self.scale:
@@ -118,10 +122,31 @@ class NumberColumn:
             out[:, 1 + self.indicator :] = np.clip((filled[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
         return 0 if self.indicator or self.constant else int(missing.sum())
 
+    def _read(self, column: pd.Series[Any]) -> NDArray[np.float64]:
+        """Return a checked column as float64, NaN if missing; refuse a column of another kind."""
+        numeric, wrong = pt.is_numeric_dtype(column.dtype), 0
+        if self.kind == "date" and (not numeric or column.isna().all()):
+            values, wrong = (np.full(len(column), np.nan), 0) if column.isna().all() else count_days(column)
+            if not wrong:
+                return values
+        elif self.kind != "date" and numeric:
+            return column.to_numpy(np.float64)
+        found = "numbers" if numeric else "dates" if is_date_column(column) else "text"
+        how = f" in {wrong} of {len(column)} rows" if wrong else ""
+        hint = " Write them as YYYY-MM-DD." if self.kind == "date" else ""
+        raise InputError(
+            f"holds {found}{how}, but in training it held {self.kind}s.{hint}",
+            argument="X",
+            column=str(column.name),
+        )
+
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """One 0/1 column per level; missing is a separate level if training had missing entries."""
+    """One 0/1 column per level; missing is a separate level if training had missing entries.
+
+    If `OTHER` is a level, it stands for every category that has no level of its own.
+    """
 
     unseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
 
@@ -129,13 +154,20 @@ class CategoryColumn:
     levels: tuple[str, ...]
 
     @classmethod
-    def fit(cls, column: pd.Series[Any]) -> Self:
+    def fit(cls, column: pd.Series[Any], max_levels: int | None = MAX_LEVELS) -> Self:
         """Learn the levels from the training part of a checked column."""
         codes, levels = level_codes(column)
         if len(levels) > 100 and len(levels) > 0.5 * len(column):
             raise InputError(
                 f"has {len(levels)} categories in {len(column)} rows: it looks like an identifier or free "
                 "text. Drop it, or group its values into few categories.",
+                argument="X",
+                column=str(column.name),
+            )
+        if are_ambiguous_dates(levels):
+            raise InputError(
+                "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
+                "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
                 argument="X",
                 column=str(column.name),
             )
@@ -148,6 +180,8 @@ class CategoryColumn:
                     column=str(column.name),
                 )
             )
+        if max_levels is not None and len(levels) > max_levels:
+            levels = _most_frequent(codes, levels, max_levels, str(column.name))
         if (codes < 0).any() and MISSING not in levels:
             levels = (*levels, MISSING)
         return cls("category", levels)
@@ -163,27 +197,36 @@ class CategoryColumn:
 
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
         """Encode into ``out`` (n, levels) of zeros; return the number of rows with a level not seen."""
+        if is_date_column(column):
+            raise InputError(
+                "holds dates, but in training it held categories.", argument="X", column=str(column.name)
+            )
         codes, levels = level_codes(column)
         position = {level: j for j, level in enumerate(self.levels)}
-        of_level = np.array([position.get(level, -1) for level in (*levels, MISSING)])
+        other = position.get(OTHER, -1)
+        of_level = np.array([*(position.get(level, other) for level in levels), position.get(MISSING, -1)])
         places = of_level[codes]  # code -1, a missing entry, takes the last position
         rows = np.flatnonzero(places >= 0)
         out[rows, places[rows]] = 1
         return len(places) - len(rows)
 
 
-class TableEncoder:
-    """Encoder of tables as float32 arrays, fitted on the training part.
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encoder of tables as float32 arrays, fitted on the training part; a transformer of scikit-learn.
 
-    Numbers and booleans are standardised, with the median for missing entries and an indicator column if
-    training had any; categories are one-hot, with all their levels. At prediction time a category that
-    training did not see is encoded as zeros, and a missing number as the median, both with a warning.
+    Numbers, booleans and dates (as days since 1970-01-01) are standardised, with the median for missing
+    entries and an indicator column if training had any; categories are one-hot. At prediction time a category
+    that training did not see is encoded as zeros (as "<other>" if there is such a level), and a missing
+    number as the median, with a warning.
 
     Parameters
     ----------
     n_bins : int
         Bins between quantiles of each number, as further columns: the piecewise linear encoding of Gorishniy
         et al. (2022, https://arxiv.org/abs/2203.05556). Networks need it to follow models with thresholds.
+    max_levels : int or None
+        The largest number of levels of a categorical column. If training has more categories, the most
+        frequent keep their level and all others share the level "<other>", with a warning. None keeps all.
 
     Attributes
     ----------
@@ -194,7 +237,7 @@ class TableEncoder:
     origin_ : int64 array (n_features_out_,)
         The column of the table that each encoded column came from.
     kinds_ : tuple of str
-        "number", "boolean" or "category", per column of the table.
+        "number", "boolean", "date" or "category", per column of the table.
     constant_ : tuple of str
         Columns that had a single value in training.
 
@@ -216,13 +259,17 @@ class TableEncoder:
     constant_: tuple[str, ...]
     columns_: tuple[NumberColumn | CategoryColumn, ...]
 
-    def __init__(self, n_bins: int = 0) -> None:
+    def __init__(self, n_bins: int = 0, max_levels: int | None = MAX_LEVELS) -> None:
         self.n_bins = n_bins
+        self.max_levels = max_levels
 
-    def fit(self, X: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn's interface)
         """Learn the encoding of every column of ``X``, the training part."""
+        self._check_parameters()
         frame = check_features(X)
-        columns = {str(name): _fit_column(frame[name], self.n_bins) for name in frame.columns}
+        columns = {
+            str(name): _fit_column(frame[name], self.n_bins, self.max_levels) for name in frame.columns
+        }
         self._set_columns(columns)
         if self.constant_:
             warn_caller(
@@ -233,7 +280,11 @@ class TableEncoder:
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Encode ``X``, whose columns may be in a different order than in training."""
+        """Encode ``X`` as an array, or as a table if `set_output` says so."""
+        return self.encode(X)
+
+    def encode(self, X: Any) -> NDArray[np.float32]:
+        """Encode ``X``, whose columns may be in a different order than in training, always as an array."""
         if not hasattr(self, "columns_"):
             raise RuntimeError("This TableEncoder is not fitted yet: call fit first.")
         frame = match_columns(check_features(X), self.feature_names_in_)
@@ -249,9 +300,9 @@ class TableEncoder:
             warn_caller(UnseenValuesWarning(treatment, rows))
         return out
 
-    def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """Learn the encoding of ``X`` and apply it."""
-        return self.fit(X).transform(X)
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Return the names of the encoded columns."""
+        return np.asarray(self.encoded_names_, dtype=object)
 
     @property
     def n_features_out_(self) -> int:
@@ -282,6 +333,13 @@ class TableEncoder:
         encoder._set_columns(columns)
         return encoder
 
+    def _check_parameters(self) -> None:
+        for name, value, least in (("n_bins", self.n_bins, 0), ("max_levels", self.max_levels, 2)):
+            if value is None and name == "max_levels":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"must be an integer of at least {least}, not {value!r}.", argument=name)
+
     def _set_columns(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> None:
         names = [column.names(name) for name, column in columns.items()]
         self.feature_names_in_ = tuple(columns)
@@ -292,10 +350,29 @@ class TableEncoder:
         self.constant_ = tuple(name for name, column in columns.items() if column.constant)
 
 
-def _fit_column(column: pd.Series[Any], n_bins: int = 0) -> NumberColumn | CategoryColumn:
-    if pt.is_numeric_dtype(column.dtype):
+def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> NumberColumn | CategoryColumn:
+    if pt.is_numeric_dtype(column.dtype) or is_date_column(column) or are_dates(level_codes(column)[1]):
         return NumberColumn.fit(column, n_bins)
-    return CategoryColumn.fit(column)
+    return CategoryColumn.fit(column, max_levels)
+
+
+def _most_frequent(
+    codes: NDArray[np.int64], levels: tuple[str, ...], size: int, column: str
+) -> tuple[str, ...]:
+    """Return the most frequent levels, sorted, and `OTHER`: ``size`` in all."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    kept = np.sort(np.argsort(-counts, kind="stable")[: size - 1])
+    grouped = int(counts.sum() - counts[kept].sum())
+    warn_caller(
+        InputWarning(
+            f"has {len(levels)} categories: the {size - 1} most frequent are kept, and the other "
+            f"{len(levels) - size + 1} ({grouped} rows) are encoded as one, {OTHER!r}. Group the values "
+            "yourself if others matter.",
+            argument="X",
+            column=column,
+        )
+    )
+    return (*(levels[j] for j in kept if levels[j] != OTHER), OTHER)
 
 
 def _bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
@@ -325,7 +402,7 @@ def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
         column = NumberColumn(**{**fields, "edges": tuple(fields.get("edges", ()))})
         numbers = (column.fill, column.mean, column.scale, *column.edges)
         sound = all(isinstance(v, float | int) and math.isfinite(v) for v in numbers) and column.scale >= 0
-        sound = sound and column.kind in ("number", "boolean") and isinstance(column.indicator, bool)
+        sound = sound and column.kind in ("number", "boolean", "date") and isinstance(column.indicator, bool)
         sound = sound and all(low < high for low, high in pairwise(column.edges))
     if not sound or not isinstance(entry["name"], str):
         raise InputError(f"Not a stored encoder: column {entry['name']!r} has values that no encoder writes.")

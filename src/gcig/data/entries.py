@@ -67,12 +67,13 @@ def infer_entries(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.
 
 
 def convert_entries(column: pd.Series[Any], kind: str, decimal: str) -> pd.Series[Any]:
-    """Convert a text column to the kind that it had in training: "number", "boolean" or "category".
+    """Convert a text column to the kind that it had in training: see ``TableEncoder.kinds_``.
 
-    A column that cannot be converted stays text; the encoder rejects it.
+    Dates stay text, which the encoder reads. A column that cannot be converted stays text as well; the
+    encoder rejects it.
     """
     entries = strip_entries(column).astype(object)
-    if kind == "category":
+    if kind in ("category", "date"):
         return entries
     entries = entries.where(~entries.isin(MISSING_NUMBERS), None)
     if entries.isna().all():

@@ -16,7 +16,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 class PassThrough:
     """Encoder with the interface of `TableEncoder` that passes numeric columns through unchanged.
 
-    >>> PassThrough().fit(pd.DataFrame({"a": [1, 2]})).transform(pd.DataFrame({"a": [3]}))
+    >>> PassThrough().fit(pd.DataFrame({"a": [1, 2]})).encode(pd.DataFrame({"a": [3]}))
     array([[3.]], dtype=float32)
     """
 
@@ -44,17 +44,13 @@ class PassThrough:
         self.feature_names_in_ = tuple(map(str, frame.columns))
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float32]:
+    def encode(self, X: Any) -> NDArray[np.float32]:
         """Return a copy of the numbers as float32, with the columns in the order of training."""
         if not hasattr(self, "feature_names_in_"):
             raise RuntimeError("This PassThrough is not fitted yet: call fit first.")
         frame = match_columns(check_features(X), self.feature_names_in_)
         _check_numbers(frame)
         return np.array(frame.to_numpy(), dtype=np.float32, order="C", copy=True)
-
-    def fit_transform(self, X: Any) -> NDArray[np.float32]:
-        """Record the columns, and return their numbers."""
-        return self.fit(X).transform(X)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as plain values, for JSON."""

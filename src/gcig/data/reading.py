@@ -136,7 +136,7 @@ class TableFile:
 
         Parameters
         ----------
-        kinds : column -> "number", "boolean" or "category", as in ``TableEncoder.kinds_``.
+        kinds : column -> "number", "boolean", "date" or "category", as in ``TableEncoder.kinds_``.
         passed : columns to pass through unchanged: text exactly as in a CSV file, "" if missing.
         """
         check_columns(self.names, [*kinds, *passed], self.path)

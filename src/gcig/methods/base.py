@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -130,7 +130,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         Parameters
         ----------
         X : table of shape (n, columns)
-            pandas, polars, array or list; text, categories, booleans, numbers and missing values.
+            pandas, polars, array, sparse matrix or list; text, categories, booleans, numbers, dates and
+            missing values.
         y : array of shape (n,)
             Two classes of any type.
         sensitive_features : array, Series or DataFrame with n rows
@@ -202,6 +203,16 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self.diverged_ = diverged is not None
         return diverged
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
+        threshold = params.get("threshold", "f1")
+        if hasattr(self, "threshold_") and threshold != "f1":
+            self._declared["threshold"].rule.check("threshold", threshold)
+        super().set_params(**params)
+        if hasattr(self, "threshold_") and threshold != "f1":
+            self.threshold_ = float(threshold)
+        return self
+
     # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
     # groups of new rows overrides the step that uses them.
 
@@ -209,7 +220,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """Return what the network sees of a table, float32 of shape (n, p)."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
-        return self.encoder_.transform(frame)
+        return self.encoder_.encode(frame)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Return the logit of each row, shape (n,); positive if the second class is more likely."""
@@ -225,6 +236,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         Parameters
         ----------
         X : table of shape (n, columns)
+            As in `fit`; a dict of values is one row.
         sensitive_features : array, Series or DataFrame with n rows
             The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others ignore
             them.
@@ -307,7 +319,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.preprocessing != "none"
+        tags.input_tags.allow_nan = not isinstance(self.preprocessing, str) or self.preprocessing != "none"
+        tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         tags.non_deterministic = self.random_state is None
         return tags
@@ -315,12 +328,15 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # Steps of `fit` that a subclass may replace.
 
     def _make_encoder(self) -> TableEncoder | PassThrough:
+        if isinstance(self.preprocessing, TableEncoder):
+            encoder: TableEncoder = clone(self.preprocessing)
+            return encoder
         if self.preprocessing == "none":
             return PassThrough()
         return TableEncoder(n_bins=BINS if self.preprocessing == "binned" else 0)
 
     def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
-        return self.encoder_.transform(table.frame)
+        return self.encoder_.encode(table.frame)
 
     def _choose_threshold(self, data: TrainingData) -> float:
         if self.threshold != "f1":

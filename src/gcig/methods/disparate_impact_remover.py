@@ -224,8 +224,9 @@ def _number_columns(encoder: TableEncoder | PassThrough, encoded: NDArray[np.flo
     """Return the encoded columns that hold a number of the table, not a level, boolean or indicator."""
     if isinstance(encoder, PassThrough):
         return [column for column in range(encoded.shape[1]) if not _is_indicator(encoded[:, column])]
+    numeric = ("number", "date")
     first = np.searchsorted(encoder.origin_, np.arange(len(encoder.kinds_)))
-    return [int(column) for column, kind in zip(first, encoder.kinds_, strict=True) if kind == "number"]
+    return [int(column) for column, kind in zip(first, encoder.kinds_, strict=True) if kind in numeric]
 
 
 def _is_indicator(values: NDArray[Any]) -> bool:

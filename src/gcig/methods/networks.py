@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError, InputTypeError
 from gcig.core.modules import evaluating, logits
+from gcig.data.encoding import TableEncoder
 from gcig.methods.parameters import (
     BOOLEAN,
     CLASS_WEIGHT,
@@ -22,6 +23,7 @@ from gcig.methods.parameters import (
     RANDOM_STATE,
     VERBOSE,
     Parametrised,
+    Rule,
     one_of,
     optional,
     parameter,
@@ -219,6 +221,14 @@ def _restore_mixture(
     return mixture.eval()
 
 
+_NAMED_PREPROCESSING = one_of("table", "binned", "none")
+_PREPROCESSING = Rule(
+    f"{_NAMED_PREPROCESSING.text}, or a TableEncoder",
+    lambda value: isinstance(value, TableEncoder) or _NAMED_PREPROCESSING.holds(value),
+    _NAMED_PREPROCESSING.choices,
+)
+
+
 class NetworkParameters(Parametrised):
     """The parameters of the network and of its training."""
 
@@ -228,12 +238,13 @@ class NetworkParameters(Parametrised):
         doc="""A network of your own, (n, p) -> (n,) logits, trained from its present weights. It is copied;
         None builds a multi-layer perceptron.""",
     )
-    preprocessing: str = parameter(
+    preprocessing: str | TableEncoder = parameter(
         default="table",
-        rule=one_of("table", "binned", "none"),
-        doc="""``"table"`` encodes the columns (numbers standardised, categories one-hot). ``"binned"`` also
-        encodes each number in 24 bins, with which a network follows thresholds as trees do. ``"none"``
-        takes the columns as numbers.""",
+        rule=_PREPROCESSING,
+        doc="""``"table"`` encodes the columns (numbers and dates standardised, categories one-hot).
+        ``"binned"`` also encodes each number in 24 bins, with which a network follows thresholds as trees
+        do. ``"none"`` takes the columns as numbers. A `TableEncoder` sets the bins and the largest number of
+        categories; it is copied.""",
     )
     hidden_sizes: Sequence[int] = parameter(
         default=(64, 32),
@@ -272,7 +283,8 @@ class NetworkParameters(Parametrised):
         default=0.5,
         rule=optional(INSIDE, "f1"),
         doc="""The probability from which a row is predicted positive; ``"f1"`` chooses it for F1 on the
-        held-out set (or on the training data if nothing is held out).""",
+        held-out set (or on the training data if nothing is held out). A number set later by `set_params`
+        applies to the fitted model at once.""",
     )
     class_weight: Any = parameter(
         default=None, rule=CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."

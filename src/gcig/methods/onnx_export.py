@@ -27,10 +27,10 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
     """Write a fitted classifier to an ONNX file, its encoder included.
 
     The graph takes the columns of the training table, one input of shape (rows, 1) per column under its name:
-    doubles for numbers and booleans, text for categories. A model trained on an array of numbers has one
-    input ``X`` of shape (rows, columns). The outputs are ``label`` (rows,), equal to `predict`, and
-    ``probabilities`` (rows, 2), equal to `predict_proba`; if a column has the same name, they get a suffix
-    (``label_2``).
+    doubles for numbers, booleans and dates (as days since 1970-01-01), text for categories. A model trained
+    on an array of numbers has one input ``X`` of shape (rows, columns). The outputs are ``label`` (rows,),
+    equal to `predict`, and ``probabilities`` (rows, 2), equal to `predict_proba`; if a column has the same
+    name, they get a suffix (``label_2``).
 
     Missing entries are NaN for numbers, and "" (or "nan", "None", "<NA>") for text. They and categories that
     were not in the training data are encoded as in `predict`, but without a warning. The graph does not check

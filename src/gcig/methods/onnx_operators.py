@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError
 from gcig.core.layered import sequential_steps
-from gcig.data.encoding import MISSING, CategoryColumn, NumberColumn, TableEncoder
+from gcig.data.encoding import MISSING, OTHER, CategoryColumn, NumberColumn, TableEncoder
 from gcig.data.passthrough import PassThrough
 
 ROWS = "rows"  # the name of the dimension that is not fixed
@@ -96,7 +96,7 @@ def table_inputs(encoder: TableEncoder | PassThrough, *, named: bool) -> list[Va
 
 
 def encode_rows(graph: GraphBuilder, encoder: TableEncoder | PassThrough, inputs: Sequence[str]) -> str:
-    """Apply an encoder to the named inputs, as `encoder.transform` does; the result is float (rows, p)."""
+    """Apply an encoder to the named inputs, as `encoder.encode` does; the result is float (rows, p)."""
     if isinstance(encoder, PassThrough):
         values = graph.join(inputs, "numbers")
         return graph.apply("Cast", values, name="encoded", to=TensorProto.FLOAT)
@@ -169,10 +169,11 @@ def _standardise(graph: GraphBuilder, filled: str, columns: list[NumberColumn]) 
 
 
 def _one_hot(graph: GraphBuilder, value: str, column: CategoryColumn) -> str:
-    """Return booleans (rows, levels); all false for a category that was not in the training data."""
+    """Return booleans (rows, levels); a category that training did not see is `OTHER`, or all false."""
     codes = {level: code for code, level in enumerate(column.levels)}
-    if MISSING in codes:
-        codes = dict.fromkeys(MISSING_TEXT, codes[MISSING]) | codes
+    other = codes.get(OTHER, -1)
+    if other >= 0 or MISSING in codes:
+        codes = dict.fromkeys(MISSING_TEXT, codes.get(MISSING, -1)) | codes
     found = graph.apply(
         "LabelEncoder",
         value,
@@ -180,7 +181,7 @@ def _one_hot(graph: GraphBuilder, value: str, column: CategoryColumn) -> str:
         domain="ai.onnx.ml",
         keys_strings=list(codes),
         values_int64s=list(codes.values()),
-        default_int64=-1,
+        default_int64=other,
     )
     levels = graph.constant(np.arange(len(column.levels), dtype=np.int64)[np.newaxis], "levels")
     return graph.apply("Equal", found, levels, name="level")

@@ -49,6 +49,8 @@ def encode(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, torch.device):
         return str(value)
+    if isinstance(value, TableEncoder):  # a parameter; the fitted encoder is stored apart
+        return {"table_encoder": value.get_params()}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         tensors[path] = torch.from_numpy(value)
         return {"tensor": path}
@@ -95,6 +97,8 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
             return float(content)
         case "tensor":
             return tensors[content].numpy()
+        case "table_encoder":
+            return TableEncoder(**content)
         case "tuple":
             return tuple(decode(content, tensors, records))
         case "mapping":
