@@ -195,14 +195,15 @@ def test_rare_categories_share_one_level():
     np.testing.assert_array_equal(again.encode({"city": cities}), encoder.encode({"city": cities}))
 
 
+MOMENTS = pd.to_datetime(["1970-01-01", "2024-02-29", "2024-03-01 12:00", None], format="mixed")
 DAYS = np.array([0, 19_782, 19_783.5, np.nan])  # since 1970-01-01: 1 March 2024 is day 19,783
 
 
 @pytest.mark.parametrize(
     "dates",
     [
-        pd.to_datetime(["1970-01-01", "2024-02-29", "2024-03-01 12:00", None], format="mixed"),
-        pd.to_datetime(["1970-01-01", "2024-02-29", "2024-03-01 12:00", None], format="mixed").tz_localize("UTC"),
+        MOMENTS,
+        MOMENTS.tz_localize("UTC").tz_convert("Asia/Tokyo"),
         ["1970-01-01", "29.02.2024", "2024-03-01T14:00+02:00", None],
         [date(1970, 1, 1), datetime(2024, 2, 29), datetime(2024, 3, 1, 12), None],
         pl.Series([datetime(1970, 1, 1), datetime(2024, 2, 29), datetime(2024, 3, 1, 12), None]),
