@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gcig.core.attribution import attributions, choose_integration
-from gcig.core.memory import KinkWarning
 from gcig.core.paths import general_attributions
+from gcig.core.probe import KinkWarning
 from gcig.core.quadrature import RULES, quadrature
 from gcig.core.references import GroupBaselines
 from gcig.models.mlp import ACTIVATIONS, make_mlp

@@ -115,7 +115,9 @@ def test_frozen_parameters_get_none():
 )
 def test_plans_fit_or_are_as_small_as_can_be(n_steps, groups, columns, point_bytes, max_bytes):
     references = torch.empty(groups, 1, columns, device="meta")
-    rows, parts = plan_chunks(Integration(None, "midpoint", n_steps), references, max_bytes, point_bytes)
+    rows, parts = plan_chunks(
+        Integration(None, "midpoint", n_steps), references, 1000, max_bytes, point_bytes
+    )
     assert rows >= 1
     assert 1 <= parts <= n_steps
     assert parts == 1 or rows == 1

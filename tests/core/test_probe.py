@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.memory import KinkWarning, probe, warn_of_kinks
+from gcig.core.probe import KinkWarning, probe, warn_of_kinks
 from gcig.models.mlp import make_mlp
 
 

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.memory import Chunks, Probe, compute_attributions, plan_chunks, probe, warn_of_kinks
+from gcig.core.memory import Chunks, compute_attributions, plan_chunks
 from gcig.core.modules import Score, evaluating, logits
 from gcig.core.paths import unexpanded
+from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
 
-MAX_BYTES = 1 << 28
 _CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
 _PROBE_ROWS = 128
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -53,7 +53,7 @@ def attributions(
     tolerance: float = 1e-4,
     create_graph: bool = False,
     fast: bool = True,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     score: Score | None = None,
     slopes: bool = False,
 ) -> Attribution:
@@ -80,9 +80,10 @@ def attributions(
         Whether the result can be differentiated with respect to the module's parameters.
     fast : bool
         Whether layered networks take their fast paths; False is the general path, the reference.
-    max_bytes : int
-        Bound on the memory of forward and backward pass together, beyond inputs, parameters and result.
-        Rows are processed in chunks, and recomputed for the backward pass.
+    max_bytes : int, optional
+        Bound on the memory of forward and backward pass together, beyond inputs, parameters and result; by
+        default half of the free memory of a GPU, or 256 MB on a CPU. Rows that exceed it are processed in
+        chunks, and recomputed for the backward pass.
     score : callable, optional
         Maps the module's output to one logit per row.
     slopes : bool
@@ -96,6 +97,11 @@ def attributions(
     >>> attributions(net, x, b).values[0]
     tensor([[2., 6.]])
     """
+    if references.device != inputs.device:
+        raise ValueError(
+            f"references are on {references.device}, but the inputs on {inputs.device}: move them with "
+            f"references.to({str(inputs.device)!r})"
+        )
     if references.shape[1:] != inputs.shape:
         raise ValueError(
             f"references must have shape (groups, {', '.join(map(str, inputs.shape))}), one per group for "
@@ -115,10 +121,11 @@ def attributions(
     )
     found = _probe(module, integration, references, score)
     if create_graph:
+        require_second_derivative(found)
         warn_of_kinks(integration, found.kinked)
     if not create_graph and integration.network is not None and inputs.device.type == "cpu":
-        max_bytes = min(max_bytes, _CACHED_BYTES)
-    chunks = plan_chunks(integration, references, max_bytes, found.n_bytes)
+        max_bytes = min(_CACHED_BYTES, max_bytes or _CACHED_BYTES)
+    chunks = plan_chunks(integration, references, len(inputs), max_bytes, found.n_bytes)
     values = compute_attributions(
         module, inputs, references, integration, chunks, create_graph, score, slopes=slopes
     )
@@ -139,7 +146,7 @@ def choose_integration(
     tolerance: float = 1e-4,
     fast: bool = True,
     score: Score | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> Integration:
     """Resolve ``"auto"``: choose the cheapest rule for the module, and the steps that reach the tolerance.
 
@@ -161,7 +168,7 @@ def choose_integration(
     before, fewer = None, 0
     for count in _DOUBLING if integration.rule == "romberg" else _LADDER:
         candidate = integration.with_steps(count)
-        chunks = plan_chunks(candidate, starts, max_bytes, point_bytes)
+        chunks = plan_chunks(candidate, starts, len(rows), max_bytes, point_bytes)
         after = compute_attributions(module, rows, starts, candidate, chunks, False, score)
         if before is not None:
             norm = after.abs().flatten(2).sum(-1)

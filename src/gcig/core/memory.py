@@ -1,6 +1,6 @@
 """Attributions under a bound on memory: in chunks of rows and, if a row is too large, parts of its path."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gcig._warnings import warn_caller
 from gcig.core.integration import Integration
-from gcig.core.modules import Score, evaluating, logits, running_eagerly
+from gcig.core.modules import Score
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
 from gcig.core.quadrature import quadrature
+
+_MODEST_BYTES = 1 << 28  # what any machine has to spare
 
 
 class Chunks(NamedTuple):
@@ -34,13 +35,42 @@ class Chunks(NamedTuple):
         return [slice(start, min(n, start + self.rows)) for start in range(0, max(n, 1), self.rows)]
 
 
-def plan_chunks(integration: Integration, references: Tensor, max_bytes: int, point_bytes: int = 0) -> Chunks:
-    """Return the largest chunks whose forward and backward pass fit into `max_bytes`.
+def memory_budget(device: torch.device, needed: int, max_bytes: int | None = None) -> int:
+    """Return the bytes that a computation may take on a device.
 
     Parameters
     ----------
-    references : Tensor of shape (groups, n, ...)
-        Only shape and type matter.
+    needed : int
+        Bytes that would do for all of it at once; a GPU is asked for its free memory only if they are many.
+    max_bytes : int, optional
+        A bound of the user's, which is returned as it is. Without one, half of a GPU's free memory, or 256 MB
+        on a CPU.
+    """
+    if max_bytes is not None:
+        return max_bytes
+    if device.type != "cuda" or needed <= _MODEST_BYTES:
+        return _MODEST_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(_MODEST_BYTES, (free + cached) // 2)
+
+
+def plan_chunks(
+    integration: Integration,
+    references: Tensor,
+    n_rows: int,
+    max_bytes: int | None = None,
+    point_bytes: int = 0,
+) -> Chunks:
+    """Return the largest chunks whose forward and backward pass fit into the memory; see `memory_budget`.
+
+    Parameters
+    ----------
+    references : Tensor of shape (groups, rows, ...)
+        Only its type, its device, and the shape without the rows matter.
+    n_rows : int
+        The number of rows to explain.
+    max_bytes : int, optional
     point_bytes : int
         Memory of one point in the module, as found by `probe`; not needed on fast paths.
     """
@@ -50,12 +80,14 @@ def plan_chunks(integration: Integration, references: Tensor, max_bytes: int, po
     if integration.network is not None:
         units = sum(len(weight) for weight in integration.network.weights)
         # Values, slopes and products at every node, and as much again for gradients.
-        return Chunks(max(1, max_bytes // (row_bytes + groups * 16 * per_item * integration.n_nodes * units)))
+        point_bytes = 16 * per_item * units
     node_bytes = groups * point_bytes
-    rows = max_bytes // (row_bytes + node_bytes * integration.n_nodes)
-    if rows:
-        return Chunks(rows)
-    nodes_at_once = max(1, (max_bytes - row_bytes) // max(1, node_bytes))
+    needed = row_bytes + node_bytes * integration.n_nodes
+    budget = memory_budget(references.device, n_rows * needed, max_bytes)
+    rows = budget // needed
+    if rows or integration.network is not None:
+        return Chunks(max(1, rows))
+    nodes_at_once = max(1, (budget - row_bytes) // max(1, node_bytes))
     return Chunks(1, -(-integration.n_nodes // nodes_at_once))
 
 
@@ -235,103 +267,3 @@ def _add_gradient(
     for total, part in zip(totals, parts, strict=True):
         if part is not None:
             total += part
-
-
-# Autograd names of operations whose derivative jumps at a place that depends on the parameters.
-_KINKED = (
-    "Relu",
-    "LeakyRelu",
-    "Prelu",
-    "Rrelu",
-    "Hardtanh",
-    "Hardswish",
-    "Hardsigmoid",
-    "Hardshrink",
-    "Softshrink",
-    "Threshold",
-    "MaxPool",
-    "AdaptiveMaxPool",
-)
-
-
-class KinkWarning(UserWarning):
-    """The penalty's gradient is wrong because an activation's derivative jumps."""
-
-
-class Probe(NamedTuple):
-    """Properties of a module found by one forward pass.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Approximate memory of one point in a forward pass, its differentiable gradient, and the backward
-        pass through both.
-    kinked : bool
-        Whether the output's derivative has jumps.
-    """
-
-    n_bytes: int
-    kinked: bool
-
-
-def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Probe:
-    """Run a module on two points, and inspect what autograd keeps.
-
-    >>> probe(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(2, 3)).kinked
-    True
-    """
-    kept = 0
-    own = {tensor.data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
-
-    def pack(tensor: Tensor) -> Tensor:
-        nonlocal kept
-        if tensor.data_ptr() not in own:
-            kept += tensor.nbytes
-        return tensor
-
-    with (
-        evaluating(module, score),
-        running_eagerly(module),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
-    ):
-        point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])
-        two = point.expand(2, *points.shape[1:]).clone().requires_grad_()
-        outputs = logits(module, two, score)
-        kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
-        if outputs.requires_grad:
-            torch.autograd.grad(outputs.sum(), two, create_graph=True)
-    # The tensors kept for two points estimate one: temporaries and gradients take as much again.
-    return Probe(max(2 * two.nbytes, kept), kinked)
-
-
-def warn_of_kinks(integration: Integration, kinked: bool) -> None:
-    """Warn if quadrature at fixed nodes loses part of the parameter gradient."""
-    if integration.network is not None:
-        kinked = not (integration.by_secants or integration.network.smooth)
-    if kinked:
-        warn_caller(
-            f"the parameter gradient of attributions by the rule {integration.rule!r} does not converge for "
-            "activations with kinks (such as ReLU), whatever the number of steps: it misses the movement of "
-            "the kinks. Use a smooth activation (SiLU, GELU), or rule='secant' for layered networks.",
-            KinkWarning,
-        )
-
-
-def _graph(root: Any) -> Iterator[Any]:
-    """Iterate over all nodes of an autograd graph."""
-    seen, ahead = {root}, [root] if root is not None else []
-    while ahead:
-        node = ahead.pop()
-        yield node
-        fresh = [other for other, _ in node.next_functions if other is not None and other not in seen]
-        seen.update(fresh)
-        ahead.extend(fresh)
-
-
-def _is_kink(node: Any) -> bool:
-    name = str(node.name())
-    if name.startswith("EluBackward"):  # SELU as well; smooth if both sides have the slope `scale`
-        return float(node._saved_alpha) * float(node._saved_input_scale) != 1
-    return name.startswith(_KINKED)

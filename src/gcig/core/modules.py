@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -40,6 +41,26 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
     return stance
+
+
+def differentiable_attention(twice: bool) -> AbstractContextManager[None]:
+    """Compute attention by plain operations if it is differentiated `twice`.
+
+    The fused kernels of `scaled_dot_product_attention` have a first derivative only.
+    """
+    plain: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH) if twice else nullcontext()
+    return plain
+
+
+def is_recording() -> bool:
+    """Return whether operations are recorded, to be repeated later with other values.
+
+    That is so under ``torch.compile`` and while a CUDA graph is captured: no value may then decide what is
+    done, nor be waited for.
+    """
+    return torch.compiler.is_compiling() or (
+        torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    )
 
 
 def untraced(function: Function) -> Function:

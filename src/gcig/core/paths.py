@@ -16,7 +16,7 @@ from torch.nn.functional import linear, one_hot
 
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modules import Score, evaluating, logits, running_eagerly
+from gcig.core.modules import Score, differentiable_attention, evaluating, logits, running_eagerly
 from gcig.core.numerics import average_slope, sharpness
 from gcig.core.quadrature import Quadrature
 
@@ -33,7 +33,13 @@ def general_attributions(
 ) -> Tensor:
     """Compute attributions for any module, in evaluation mode: gradients at all path nodes in one batch."""
     # Gradients are needed even if the caller wants none, and compiled code has no second derivatives.
-    with evaluating(module, score), running_eagerly(module), torch.inference_mode(False), torch.enable_grad():
+    with (
+        evaluating(module, score),
+        running_eagerly(module),
+        differentiable_attention(twice=create_graph),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         nodes, weights = rule.to(inputs)
         deltas = inputs.detach() - references.detach()
         shape = (len(nodes), *[1] * references.dim())

@@ -250,7 +250,7 @@ class GroupMembers(nn.Module):
 
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
         """Draw new members; the mini-batch itself plays no part."""
-        self.values = self._draw().to(self.values.dtype)
+        self.values.copy_(self._draw())
 
     def _draw(self) -> Tensor:
         shape = (2 * self.n_groups, self.n_members)

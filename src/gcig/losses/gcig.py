@@ -15,22 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from gcig.core import disparity
-from gcig.core.attribution import MAX_BYTES
 from gcig.core.definition import EPS, Definition
 from gcig.core.integration import Integration, training_integration
-from gcig.core.memory import (
-    Chunks,
-    Probe,
-    accumulate,
-    compute_attributions,
-    parameters_of,
-    plan_chunks,
-    probe,
-    warn_of_kinks,
-)
-from gcig.core.modules import Score, untraced
+from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
+from gcig.core.modules import Score, is_recording, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
+from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
 from gcig.core.references import GroupBaselines, GroupMembers, indicator
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
@@ -107,9 +98,12 @@ class GCIGPenalty(nn.Module):
     ----------
     references : GroupBaselines or GroupMembers
         The reference points: the mean of each cell, or members of it, over which attributions are averaged.
-    origin : Tensor of shape (columns,), optional
-        The original column of each input column; attributions are summed over the columns of one original
-        column before they are compared. By default the columns are compared as they are.
+    origin : Tensor of integers, optional
+        The group of inputs that each entry of a row belongs to, from 0: attributions are summed over each
+        group before they are compared. Its shape is that of a row, or one that broadcasts to it: the original
+        column of each encoded column, shape (columns,); the token of each embedding, ``torch.arange(tokens)
+        .unsqueeze(1)``; the patch or superpixel of each pixel, shape (height, width), for all channels. By
+        default the entries are compared as they are.
     norm : {"l1", "l2"}
         The norm by which attributions are divided.
     rule, n_steps : str, int or "auto"
@@ -129,8 +123,9 @@ class GCIGPenalty(nn.Module):
         Added to the norms.
     fast : bool
         Whether layered networks take their fast paths.
-    max_bytes : int
-        Bound on the memory of forward and backward pass together.
+    max_bytes : int, optional
+        Bound on the memory of forward and backward pass together; by default half of the free memory of a
+        GPU, or 256 MB on a CPU.
     score : callable, optional
         Maps the module's output to one logit per row, if it gives something else.
     random_state : int, optional
@@ -169,7 +164,7 @@ class GCIGPenalty(nn.Module):
         label_weights: str = "sum",
         eps: float = EPS,
         fast: bool = True,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
         score: Score | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -186,10 +181,13 @@ class GCIGPenalty(nn.Module):
             pairs=pairs,
         )
         self.references = references
+        values = references.values
+        if origin is not None:
+            origin = _spread_origin(origin, values.shape[values.dim() - self._row_dim :]).to(values.device)
         self.register_buffer("origin", origin, persistent=False)
         self.n_columns = None if origin is None else int(origin.max()) + 1
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
-        self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64, device=values.device))
         self.scratch = Scratch()
         self._n_calls = 0
         self._generator = torch.Generator()
@@ -268,9 +266,8 @@ class GCIGPenalty(nn.Module):
             assert integration.network is not None
             return cell_secant_attributions(integration.network, x, y, references, integration.n_steps)
         by_group = references.transpose(0, 1)
-        chunks = plan_chunks(
-            integration, by_group, self.max_bytes, self._probe(module, integration, by_group).n_bytes
-        )
+        probed = self._probe(module, integration, by_group)
+        chunks = plan_chunks(integration, by_group, len(x), self.max_bytes, probed.n_bytes)
         create_graph = torch.is_grad_enabled()
         return compute_attributions(
             module, x, by_group[:, y], integration, chunks, create_graph, self.score
@@ -292,9 +289,9 @@ class GCIGPenalty(nn.Module):
         """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label."""
         norms = vector_norm(attributions.detach(), "l1")
         defined = None
-        if torch.compiler.is_compiling() or not disparity.all_defined(norms):  # no branch in a compiled graph
+        if is_recording() or not disparity.all_defined(norms):
             defined = disparity.defined_rows(norms)
-            self.n_undefined = self.n_undefined + (~defined).sum()
+            self.n_undefined += (~defined).sum()
         weights = self.row_weights(attributions, y, sample_weight, defined)
         return torch.dot(self.compare(attributions), weights)
 
@@ -307,6 +304,11 @@ class GCIGPenalty(nn.Module):
     def n_members(self) -> int:
         """References per group, over which attributions are averaged."""
         return getattr(self.references, "n_members", 1)
+
+    @property
+    def _row_dim(self) -> int:
+        """The number of dimensions of a row; those of the references are the label, the group, the member."""
+        return self.references.values.dim() - (3 if isinstance(self.references, GroupMembers) else 2)
 
     @property
     def is_plain(self) -> bool:
@@ -353,7 +355,7 @@ class GCIGPenalty(nn.Module):
         if disparity.all_defined(norms):
             return penalty
         defined = disparity.defined_rows(norms)
-        self.n_undefined = self.n_undefined + (~defined).sum()
+        self.n_undefined += (~defined).sum()
         return compute(defined)[0]
 
     def engine_segments(self, module: nn.Module, x: Tensor) -> int | None:
@@ -373,14 +375,15 @@ class GCIGPenalty(nn.Module):
         sample_weight: Tensor | None,
     ) -> Tensor:
         indicator(y, 2, "y")  # rejects other labels before they are used as indices
-        by_group = (
-            references.flatten(1, 2).transpose(0, 1) if self.n_members > 1 else references.transpose(0, 1)
-        )
+        each = references.flatten(1, 2) if references.dim() > x.dim() + 1 else references
+        by_group = each.transpose(0, 1)
         probed = self._probe(module, integration, by_group)
+        if torch.is_grad_enabled():
+            require_second_derivative(probed)
         if not (self._warned or torch.compiler.is_compiling()):
             warn_of_kinks(integration, probed.kinked)
             self._warned = True
-        chunks = plan_chunks(integration, by_group, self.max_bytes, probed.n_bytes)
+        chunks = plan_chunks(integration, by_group, len(x), self.max_bytes, probed.n_bytes)
 
         def explain(rows: slice) -> tuple[Tensor, Tensor]:
             values = self.reduce(self.attribute(module, x[rows], y[rows], references))
@@ -412,7 +415,13 @@ class GCIGPenalty(nn.Module):
         return self.over_defined_rows(compute)
 
     def _check(self, x: Tensor, y: Tensor) -> None:
-        expected = self.references.values.shape[-(x.dim() - 1) :]
+        values = self.references.values
+        if values.device != x.device:
+            raise ValueError(
+                f"x is on {x.device}, but the references are on {values.device}: move them with "
+                f"penalty.to({str(x.device)!r})"
+            )
+        expected = values.shape[-(x.dim() - 1) :]
         if x.shape[1:] != expected:
             raise ValueError(
                 f"x must hold rows of the references' shape {tuple(expected)}, not {tuple(x.shape[1:])}"
@@ -441,6 +450,24 @@ class GCIGPenalty(nn.Module):
         if self._probed is None or self._probed[0]() is not module:
             self._probed = weakref.ref(module), probe(module, by_group[0], self.score)
         return self._probed[1]
+
+
+def _spread_origin(origin: Tensor, shape: torch.Size) -> Tensor:
+    """Return the group of each entry of a flattened row.
+
+    >>> _spread_origin(torch.arange(2).unsqueeze(1), torch.Size([2, 3]))
+    tensor([0, 0, 0, 1, 1, 1])
+    """
+    try:
+        spread = origin.broadcast_to(shape)
+    except RuntimeError as error:
+        raise ValueError(
+            f"origin must have the shape of a row, {tuple(shape)}, or one that broadcasts to it, not "
+            f"{tuple(origin.shape)}"
+        ) from error
+    if spread.is_floating_point() or int(spread.min()) < 0:
+        raise ValueError("origin must consist of integers from 0: the group of inputs of each entry")
+    return spread.flatten().long()
 
 
 def is_fusible(integration: Integration) -> bool:

@@ -493,8 +493,10 @@ def fused_penalty(
     if network is None or network.n_hidden == 0 or integration.rule != "secant" or not penalty.is_plain:
         return None
     by_group = baselines.transpose(0, 1)
-    if torch.compiler.is_compiling() and len(x) <= plan_chunks(integration, by_group, penalty.max_bytes).rows:
-        return None
+    if torch.compiler.is_compiling():
+        chunks = plan_chunks(integration, by_group, len(x), penalty.max_bytes)
+        if len(x) <= chunks.rows:
+            return None
     return untraced(_fused_penalty)(penalty, module, integration, x, y, baselines, sample_weight)
 
 
@@ -531,7 +533,7 @@ def _penalty_agrees(penalty: Any, module: nn.Module, x: Tensor, y: Tensor, basel
     if known is not None and known[0]() is module:
         agrees: bool = known[1]
         return agrees
-    n_undefined = penalty.n_undefined
+    n_undefined = penalty.n_undefined.clone()
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
         # Clones, since tensors of inference mode cannot be part of a graph.
         few = x[:_CHECKED_ROWS].double().clone(), y[:_CHECKED_ROWS].clone(), baselines.double().clone()
