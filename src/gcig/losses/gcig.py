@@ -22,7 +22,9 @@ from gcig.core.modules import Score, is_recording, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
+from gcig.core.quadrature import quadrature
 from gcig.core.references import GroupBaselines, GroupMembers, indicator
+from gcig.engine.node_pass import is_piecewise_linear, node_attributions
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
 from gcig.losses.objective import fused_penalty
@@ -269,6 +271,10 @@ class GCIGPenalty(nn.Module):
         probed = self._probe(module, integration, by_group)
         chunks = plan_chunks(integration, by_group, len(x), self.max_bytes, probed.n_bytes)
         create_graph = torch.is_grad_enabled()
+        network = integration.network
+        if network is not None and is_piecewise_linear(network) and len(x) <= chunks.rows:
+            rule = quadrature(integration.rule, integration.n_steps)
+            return node_attributions(network, x, by_group[:, y], rule)
         return compute_attributions(
             module, x, by_group[:, y], integration, chunks, create_graph, self.score
         ).flatten(2)

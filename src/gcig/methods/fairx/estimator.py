@@ -38,7 +38,16 @@ from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
 from gcig.methods.networks import CLIP_NORM
-from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Rule, number, one_of, parameter
+from gcig.methods.parameters import (
+    BOUND,
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE_INTEGER,
+    Rule,
+    number,
+    one_of,
+    parameter,
+)
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import ACTIVATIONS
@@ -449,7 +458,10 @@ class FairXClassifier(NetworkClassifier):
 
 
 class PublishedFairXClassifier(FairXClassifier):
-    """FairX as published: `FairXClassifier` with ``strategy="paper"`` and ReLU as defaults.
+    """FairX as published: `FairXClassifier` with ``strategy="paper"``, ReLU and 20 epochs as defaults.
+
+    The paper names neither activation nor epochs. With nothing held out, training does not stop early, and
+    more epochs fit the labels of small tables too closely.
 
     Examples
     --------
@@ -468,3 +480,4 @@ class PublishedFairXClassifier(FairXClassifier):
     activation: str = parameter(
         default="relu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
     )
+    max_epochs: int = parameter(default=20, rule=POSITIVE_INTEGER, doc="Number of epochs.")

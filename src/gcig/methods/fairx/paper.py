@@ -40,9 +40,7 @@ def train_as_published(
     if settings.constrains:
         terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](n_groups))
     if settings.explains:
-        penalty = GCIGPenalty(
-            baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps, fast=False
-        )
+        penalty = GCIGPenalty(baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps)
         terms["gcig"] = ReasonTerm(penalty)
     objective = customise(Objective(terms))
     weights = {"gcig": settings.lambda_ig, "outcome": settings.lambda_fair}
