@@ -189,10 +189,19 @@ def test_fault_23_where_nothing_was_learned_the_model_stays_unfitted():
 
 
 def test_fault_24_a_collapse_is_said_in_training_and_marked_in_results():
-    with pytest.warns(CollapseWarning, match="the model collapsed .*lambda_fair=1000 is too high"):
-        model = FairXClassifier(**QUICK, lambda_fair=1000.0, strategy="paper").fit(X, Y, **GROUPS)
+    noise = np.random.default_rng(0).permutation(Y)
+    with pytest.warns(CollapseWarning, match="the model collapsed: .*the columns say little about y"):
+        model = FairXClassifier(**{**QUICK, "learning_rate": 1e-4}).fit(X, noise, **GROUPS)
     assert model.collapsed_
-    assert gcig.evaluate(model, X, Y, **GROUPS, n_bootstrap=0).collapsed
+    assert gcig.evaluate(model, X, noise, **GROUPS, n_bootstrap=0).collapsed
+
+
+def test_fault_24_decisions_that_are_all_alike_are_said_and_marked():
+    with pytest.warns(gcig.ThresholdWarning, match="Set threshold='f1'.*or lower lambda_fair=1000"):
+        model = FairXClassifier(**QUICK, lambda_fair=1000.0, strategy="paper").fit(X, Y, **GROUPS)
+    assert model.decides_alike_
+    assert not model.collapsed_
+    assert gcig.evaluate(model, X, Y, **GROUPS, n_bootstrap=0).decides_alike
 
 
 def test_fault_24_a_model_that_predicts_is_not_marked():

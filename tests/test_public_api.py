@@ -88,7 +88,7 @@ USES = {
 # Records and registration of data, and what goes wrong in training, have tests of their own.
 USED_ELSEWHERE = {
     *("Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"),
-    *("BoundWarning", "CollapseWarning", "DivergenceError", "ReasonsWarning"),
+    *("BoundWarning", "CollapseWarning", "DivergenceError", "ReasonsWarning", "ThresholdWarning"),
 }
 
 

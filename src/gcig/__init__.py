@@ -30,6 +30,7 @@ _HOME = {
     "PersistenceError": "gcig.persistence",
     "ProtectedAttribute": "gcig.data.datasets.spec",
     "ReasonsWarning": "gcig.methods.fairx.guards",
+    "ThresholdWarning": "gcig.methods.fairx.guards",
     "adapt": "gcig.adapters",
     "audit": "gcig.auditing.table_audit",
     "compare": "gcig.benchmark.comparison",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from gcig.methods.fairx.guards import BoundWarning as BoundWarning
     from gcig.methods.fairx.guards import CollapseWarning as CollapseWarning
     from gcig.methods.fairx.guards import ReasonsWarning as ReasonsWarning
+    from gcig.methods.fairx.guards import ThresholdWarning as ThresholdWarning
     from gcig.methods.registry import register_method as register_method
     from gcig.methods.saving import load as load
     from gcig.metrics.evaluation import evaluate as evaluate

@@ -148,7 +148,7 @@ def test_cautions() -> None:
         "3 rows",
         "40 %",
         "standard error",
-        "nearly all cases alike",
+        "hardly ranks cases",
         "fewer than 7 rows",
         "label 1 in group 'tiny'",
         "sample of 1,234 rows",
@@ -166,3 +166,11 @@ def test_undefined_gcig_is_explained() -> None:
     assert "gives no reasons" in verdict.findings[0]
     alone = replace(RECORD, outcome=EVEN, procedural=replace(found, compared_groups=("group 0",)))
     assert "fewer than two groups have 11 rows" in write_verdict(alone).findings[0]
+
+
+def test_equal_rates_for_lack_of_decisions_are_not_clear():
+    alike = replace(EVEN, decides_alike=True)
+    assert outcome_status(EVEN) == "clear"
+    assert outcome_status(alike) == "inconclusive"
+    cautions = write_verdict(replace(RECORD, outcome=replace(RECORD.outcome, decides_alike=True))).cautions
+    assert any("alike at its threshold" in line and "another threshold" in line for line in cautions)

@@ -73,6 +73,18 @@ def test_the_gate(audit, limits, code, word):
     assert " is " in last
 
 
+def test_a_collapsed_model_fails_with_and_without_limits(audit, held_out_csv, tmp_path):
+    """The labels of the file are exchanged at random, so the model does not rank them."""
+    frame = make_raw_loans(160, seed=1)
+    frame["approved"] = frame["approved"].sort_values(ignore_index=True).iloc[::-1].to_numpy()
+    frame["income"] = 30.0
+    frame.to_csv(tmp_path / "noise.csv", index=False)
+    for more in ([], ["--max-gcig", "1.9"]):
+        code, out, err = audit("--quiet", *more, table=tmp_path / "noise.csv")
+        assert code == 1
+        assert "the model collapsed" in out + err
+
+
 def test_the_gate_with_json_explains_itself_on_standard_error(audit):
     code, out, err = audit("--json", "--quiet", "--max-gcig", "0.000001")
     assert code == 1

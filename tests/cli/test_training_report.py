@@ -94,7 +94,18 @@ def test_an_undefined_value_is_inconclusive_unless_another_limit_is_exceeded():
 
 def test_a_collapse_fails_without_any_limit():
     collapsed = replace(PLAIN, collapsed=True)
-    assert judge(collapsed, max_gcig=None, max_eo_gap=None) == (1, ["the model collapsed"])
+    code, (reason,) = judge(collapsed, max_gcig=None, max_eo_gap=None)
+    assert code == 1
+    assert reason == "the model collapsed: it ranks rows hardly better than chance"
+
+
+def test_a_gap_of_a_model_that_decides_everyone_alike_is_inconclusive():
+    alike = replace(PLAIN, selection_rate=1.0, eo_gap=0.0)
+    assert judge(alike, max_gcig=None, max_eo_gap=None) == (0, [])
+    code, (reason,) = judge(alike, max_gcig=None, max_eo_gap=0.1)
+    assert code == 3
+    assert "decided alike" in reason
+    assert describe(PLAIN, alike).endswith("use --threshold f1.")
 
 
 def test_worse_decisions_with_an_equal_ranking_come_with_a_hint():

@@ -83,9 +83,12 @@ def test_decisions_may_be_given(sample) -> None:
     assert result.auc > 0.7
 
 
-def test_constant_prediction_has_collapsed(sample) -> None:
+def test_equal_decisions_and_a_useless_ranking_are_two_flags(sample) -> None:
     y, p, g, _ = sample
-    assert evaluate_predictions(y, p, sensitive_features=g, threshold=0.0).collapsed is True
+    alike = evaluate_predictions(y, p, sensitive_features=g, threshold=0.0)
+    assert (alike.collapsed, alike.decides_alike) == (False, True)
+    useless = evaluate_predictions(y, np.full(len(y), 0.5), sensitive_features=g)
+    assert (useless.collapsed, useless.decides_alike) == (True, True)
 
 
 def test_missing_cell_is_nan_with_one_warning(sample) -> None:

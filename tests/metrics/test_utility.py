@@ -8,7 +8,7 @@ from sklearn import metrics as reference
 
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.rates import Confusion
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed, log_losses
+from gcig.metrics.utility import accuracy, balanced_accuracy, f1, log_losses
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -57,23 +57,3 @@ def test_undefined_values_are_nan() -> None:
     assert math.isnan(f1(np.array([[5.0, 0.0], [0.0, 0.0]])))
     assert math.isnan(balanced_accuracy(np.array([[5.0, 1.0], [0.0, 0.0]])))
     assert f1(np.array([[5.0, 0.0], [1.0, 0.0]])) == 0
-
-
-@pytest.mark.parametrize(
-    ("selected", "auc", "collapsed"),
-    [
-        (5, 0.8, True),
-        (6, 0.8, False),
-        (994, 0.8, False),
-        (995, 0.8, True),
-        (500, 0.549, True),
-        (500, 0.55, False),
-    ],
-)
-def test_collapse(selected: int, auc: float, collapsed: bool) -> None:
-    counts = np.array([[1000.0 - selected, selected], [0.0, 0.0]])
-    assert has_collapsed(counts, auc) is collapsed
-
-
-def test_auc_that_is_not_defined_is_no_collapse() -> None:
-    assert has_collapsed(np.array([[5.0, 5.0], [0.0, 0.0]]), math.nan) is False

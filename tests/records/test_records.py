@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gcig.records import Bound, Evaluation, GroupRates, Interval
+from gcig.records.evaluation import decides_alike, has_collapsed
 
 RATES = GroupRates("<b>f</b>", 10, 0.5, 0.4, 0.8, math.nan, 1.0)
 EVALUATION = Evaluation(
@@ -136,3 +137,26 @@ def test_a_bound_is_met_only_if_its_confidence_limit_is_within_it(value, limit, 
     assert bound.can_be_shown
     assert Bound.from_json(bound.to_json()) == bound
     assert str(bound).startswith(f"max_eo_gap=0.1: {status} (")
+
+
+@pytest.mark.parametrize(("auc", "collapsed"), [(0.549, True), (0.55, False), (math.nan, False)])
+def test_a_model_that_does_not_rank_has_collapsed(auc, collapsed):
+    assert has_collapsed(auc) is collapsed
+
+
+@pytest.mark.parametrize(
+    ("rate", "alike"), [(0.005, True), (0.006, False), (0.994, False), (0.995, True), (math.nan, False)]
+)
+def test_a_model_that_selects_nobody_or_everybody_decides_alike(rate, alike):
+    assert decides_alike(rate) is alike
+    found = dataclasses.replace(EVALUATION, selection_rate=rate)
+    assert found.decides_alike is alike
+    assert found.degenerate is alike
+    assert ("decides everyone alike" in repr(found)) is alike
+    assert ("another threshold" in str(found)) is alike
+
+
+def test_a_collapsed_model_is_degenerate_whatever_it_decides():
+    found = dataclasses.replace(EVALUATION, collapsed=True)
+    assert found.degenerate
+    assert not found.decides_alike

@@ -24,8 +24,9 @@ from gcig.metrics.rates import (
     ratio,
     selection_rates,
 )
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
+from gcig.metrics.utility import accuracy, balanced_accuracy, f1
 from gcig.records.audit import GroupAudit, OutcomeAudit
+from gcig.records.evaluation import decides_alike, has_collapsed
 from gcig.records.interval import Interval
 
 _UNDEFINED = Interval(math.nan)
@@ -60,7 +61,8 @@ def audit_outcome(
         delta_fpr=measure(fpr_gap),
         demographic_parity_difference=measure(lambda counts: gap(selection_rates(counts), large)),
         selection_rate_ratio=_widen(selection_ratio, confusion, large),
-        collapsed=has_collapsed(confusion.pooled, auc.value),
+        collapsed=has_collapsed(auc.value),
+        decides_alike=decides_alike(float(confusion.pooled[:, 1].sum() / confusion.pooled.sum())),
     )
 
 

@@ -52,6 +52,12 @@ class LimitCheck:
 class CheckResult:
     """The outcome of the limits of an audit.
 
+    Attributes
+    ----------
+    checks : the figures that have limits.
+    collapsed : whether the model no longer ranks: it then fails.
+    decides_alike : whether it decides everyone alike: a limit of the equalized odds gap is then inconclusive.
+
     Examples
     --------
     >>> result = CheckResult((LimitCheck("gcig", 0.07, 0.05),))
@@ -62,27 +68,42 @@ class CheckResult:
     """
 
     checks: tuple[LimitCheck, ...]
+    collapsed: bool = False
+    decides_alike: bool = False
 
     @property
     def passed(self) -> bool:
-        """True if no limit is exceeded and every figure that has a limit is defined."""
-        return not any(check.exceeded or math.isnan(check.value) for check in self.checks)
+        """True if the model ranks, no limit is exceeded and every figure that has a limit says something."""
+        return not self.failed and not any(map(self._is_empty, self.checks))
+
+    @property
+    def failed(self) -> bool:
+        """True if the model collapsed or a limit is exceeded."""
+        return self.collapsed or any(check.exceeded for check in self.checks)
 
     @property
     def inconclusive(self) -> bool:
-        """True if no limit is exceeded, but a figure is undefined."""
-        return not self.passed and not any(check.exceeded for check in self.checks)
+        """True if nothing fails, but a figure with a limit is undefined, or zero for lack of decisions."""
+        return not self.passed and not self.failed
+
+    def _is_empty(self, check: LimitCheck) -> bool:
+        return math.isnan(check.value) or (self.decides_alike and check.figure == "eo_gap")
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """One line for each figure that has a limit."""
-        return tuple(map(str, self.checks))
+        """One line for each figure that has a limit, and one for a model that does not rank or decide."""
+        lines = [str(check) for check in self.checks]
+        if self.collapsed:
+            lines.append("the model collapsed: it ranks rows hardly better than chance")
+        elif self.decides_alike and any(check.figure == "eo_gap" for check in self.checks):
+            lines.append("everyone is decided alike at this threshold, so the gap says nothing")
+        return tuple(lines)
 
     def __bool__(self) -> bool:
         return self.passed
 
     def __str__(self) -> str:
-        word = "passed" if self.passed else "inconclusive" if self.inconclusive else "failed"
+        word = "failed" if self.failed else "passed" if self.passed else "inconclusive"
         return f"{word}: {'; '.join(self.reasons)}"
 
 
@@ -115,7 +136,7 @@ def check_limits(
         checks.append(LimitCheck(figure, upper if conservative else measured.value, limit, conservative))
     if not checks:
         raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
-    return CheckResult(tuple(checks))
+    return CheckResult(tuple(checks), record.outcome.collapsed, record.outcome.decides_alike)
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,7 @@ def outcome_status(found: OutcomeAudit) -> str:
     """Decide whether decisions differ between the groups beyond chance."""
     ratio, gap = found.selection_rate_ratio, found.eo_gap
     beyond = gap.value - found.eo_noise_floor
-    if found.collapsed or math.isnan(gap.value) or math.isnan(ratio.value):
+    if found.collapsed or found.decides_alike or math.isnan(gap.value) or math.isnan(ratio.value):
         return "inconclusive"
     if ratio.high < FOUR_FIFTHS or (beyond >= MATERIAL_GAP and gap.low > found.eo_noise_floor):
         return "concern"
@@ -215,8 +215,11 @@ def _data_cautions(record: AuditRecord) -> list[str]:
     """Return the cautions about the rows: suppression and proxies of the group."""
     lines = []
     if record.outcome.collapsed:
+        lines.append("The model has collapsed: it hardly ranks cases, and equal treatment is then no merit.")
+    elif record.outcome.decides_alike:
         lines.append(
-            "The model decides nearly all cases alike or hardly ranks them: equal treatment is then no merit."
+            "The model decides nearly all cases alike at its threshold: equal rates are then no merit. Audit "
+            "it with another threshold."
         )
     small = [g.group for g in record.groups if g.n_rows is None]
     if small:

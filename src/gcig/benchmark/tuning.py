@@ -38,7 +38,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed."""
+    """Validation metrics of one setting: means over its fits, and the numbers that failed or degenerated."""
 
     parameters: Mapping[str, Any]
     auc: float
@@ -62,7 +62,7 @@ class Candidate:
             eo_gap=mean("eo_gap"),
             gcig=mean("gcig"),
             f1=mean("f1"),
-            collapsed=sum(each.collapsed for each in found),
+            collapsed=sum(each.degenerate for each in found),
             failed=len(results) - len(found),
         )
 

@@ -129,7 +129,8 @@ def audit(
     the groups' means, also in comparison with a second model (--other).
 
     --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
-    above a limit, 2 bad input, 3 inconclusive (a limited figure is not defined on these rows).
+    above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a limited figure says
+    nothing on these rows).
     """
     from gcig._files import write_atomically
     from gcig.auditing import audit_file
@@ -169,6 +170,9 @@ def audit(
             say(f"gcig: {check}")
     else:
         _print(found, check, html)
+    if check is None and found.record.outcome.collapsed:
+        say("gcig: failed: the model collapsed: it ranks rows hardly better than chance.")
+        return ExitCode.FAILED
     if check is None or check.passed:
         return ExitCode.OK
     return ExitCode.INCONCLUSIVE if check.inconclusive else ExitCode.FAILED

@@ -186,7 +186,11 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
         f1 += "; --threshold f1 may recover it, but check the EO gap"
     raw = f"{number(after.gcig_raw)} (plain network: {number(before.gcig_raw)})"
     paper = [] if math.isnan(after.gcig_raw) else [f"On raw columns, as in the paper, GCIG is {raw}."]
-    unusable = [f"Do not use {fair.label}: it has collapsed."] if after.collapsed else []
+    unusable = []
+    if after.collapsed:
+        unusable = [f"Do not use {fair.label}: it has collapsed."]
+    elif after.decides_alike:
+        unusable = ["Everyone is decided alike at this threshold: use --threshold f1."]
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
 
@@ -205,10 +209,9 @@ def judge(
         for figure, limit in limits.items()
         if limit is not None
     )
-    reasons = [str(check) for check in checks if not CheckResult((check,)).passed]
-    if evaluation.collapsed:
-        return ExitCode.FAILED, [*reasons, "the model collapsed"]
-    result = CheckResult(checks)
+    result = CheckResult(checks, evaluation.collapsed, evaluation.decides_alike)
     if result.passed:
-        return ExitCode.OK, reasons
+        return ExitCode.OK, []
+    kept = [str(check) for check in checks if CheckResult((check,)).passed]
+    reasons = [reason for reason in result.reasons if reason not in kept]
     return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, reasons

@@ -87,10 +87,7 @@ HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
 UNRANKED = {"gcig": frozenset({"hardt"}), "gcig_raw": frozenset({"hardt"})}
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
-COLLAPSED_NOTE = (
-    "† and a number: that many folds collapsed, which means one class for 99.5 % of the rows or an AUC under "
-    "0.55."
-)
+COLLAPSED_NOTE = "† and a number: that many folds collapsed, which means an AUC under 0.55."
 DEFINITION_NOTE = (
     "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
     "which is the paper's definition; only GCIG (raw) can be compared with the paper's numbers."

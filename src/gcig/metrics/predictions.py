@@ -13,9 +13,10 @@ from gcig.metrics.outcome import check_decisions, rates_by_group
 from gcig.metrics.outcome_sums import OutcomeSums
 from gcig.metrics.rates import Codes, Floats, combine, gap, ratio, selection_rates
 from gcig.metrics.sample import check_binary
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, has_collapsed
+from gcig.metrics.utility import accuracy, balanced_accuracy, f1
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
+from gcig.records.evaluation import has_collapsed
 
 
 def evaluate_predictions(
@@ -114,7 +115,7 @@ def assess(
         delta_fpr=float(fpr_gap),
         demographic_parity_difference=float(gap(selected, large)),
         selection_rate_ratio=float(ratio(selected, large)),
-        collapsed=has_collapsed(confusion.pooled, auc),
+        collapsed=has_collapsed(auc),
         groups=rates_by_group(
             confusion,
             groups.names,

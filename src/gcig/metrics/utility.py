@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from gcig.metrics.rates import Codes, Floats, quotient
 
-_COLLAPSED_SHARE = 0.995  # of the rows predicted alike
-_COLLAPSED_AUC = 0.55
-
 
 def accuracy(counts: Floats) -> Floats:
     """Return the share of rows predicted correctly.
@@ -52,13 +49,3 @@ def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
     return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))
-
-
-def has_collapsed(counts: Floats, auc: float) -> bool:
-    """Return whether one class is predicted for at least 99.5 % of the rows, or the AUC is under 0.55.
-
-    >>> has_collapsed(np.array([[30.0, 0.0], [70.0, 0.0]]), auc=0.7)
-    True
-    """
-    largest = quotient(counts.sum(axis=0).max(), counts.sum())
-    return bool(largest >= _COLLAPSED_SHARE or auc < _COLLAPSED_AUC)

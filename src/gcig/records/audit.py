@@ -14,7 +14,7 @@ from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
-AUDIT_SCHEMA = 3
+AUDIT_SCHEMA = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,7 @@ class OutcomeAudit(Record):
     demographic_parity_difference: Interval
     selection_rate_ratio: Interval
     collapsed: bool
+    decides_alike: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,8 @@ from gcig.records.formatting import describe_suppression, html_table, shown
 from gcig.records.robustness import Robustness
 from gcig.records.trust import describe_trust
 
+LOWEST_AUC = 0.55  # a model below it does not rank
+_ALIKE = 0.995  # share of the rows from which decisions count as all alike
 _PROCEDURAL, _TRUST = "procedural fairness", "can GCIG be trusted"
 # The single values of an evaluation in columns, for notebooks.
 _SECTIONS = {
@@ -31,6 +33,24 @@ _SECTIONS = {
         *("completeness", "undefined_rows", "gcig_l2", "gcig_encoded", "gcig_raw"),
     ),
 }
+
+
+def has_collapsed(auc: float) -> bool:
+    """Return whether a model no longer ranks: its AUC is under 0.55.
+
+    >>> has_collapsed(0.52), has_collapsed(0.84), has_collapsed(math.nan)
+    (True, False, False)
+    """
+    return auc < LOWEST_AUC
+
+
+def decides_alike(selection_rate: float) -> bool:
+    """Return whether a model decides at least 99.5 % of the rows alike at its threshold.
+
+    >>> decides_alike(0.998), decides_alike(0.9), decides_alike(0.0)
+    (True, False, True)
+    """
+    return max(selection_rate, 1 - selection_rate) >= _ALIKE
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +122,7 @@ class Evaluation(Record):
         under 2: GCIG is small for any model of one column.
     attribute_effect : share of decisions that change if only the protected columns change. Bad news if it
         is not near 0: the model uses the protected attribute itself.
-    collapsed : one class predicted for 99.5 % of the rows or more, or an AUC under 0.55.
+    collapsed : whether the model no longer ranks: an AUC under 0.55.
     groups : rates of each group.
     min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
         names of these cells.
@@ -170,11 +190,24 @@ class Evaluation(Record):
     undefined: Mapping[str, str] = field(default_factory=dict)
     robustness: Robustness | None = None
 
+    @property
+    def decides_alike(self) -> bool:
+        """True if at least 99.5 % of the rows are decided alike at this threshold.
+
+        Rates are then equal for lack of decisions, whatever the model knows; another threshold helps.
+        """
+        return decides_alike(self.selection_rate)
+
+    @property
+    def degenerate(self) -> bool:
+        """True if equal rates are no merit: the model has collapsed, or decides everyone alike."""
+        return self.collapsed or self.decides_alike
+
     def __repr__(self) -> str:
         figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
         known = (f"{name} {shown(value)}" for name, value in figures.items() if not math.isnan(value))
-        collapsed = ", collapsed" if self.collapsed else ""
-        return f"<Evaluation of {self.n_rows} rows: {', '.join(known)}{collapsed}>"
+        flag = ", collapsed" if self.collapsed else ", decides everyone alike" if self.decides_alike else ""
+        return f"<Evaluation of {self.n_rows} rows: {', '.join(known)}{flag}>"
 
     def __str__(self) -> str:
         rows = [(name, shown(value)) for name, value in self.scalars().items()]
@@ -214,8 +247,11 @@ class Evaluation(Record):
         note = describe_suppression(self.suppressed_cells, self.min_cell)
         lines = [note] if note else []
         if self.collapsed:
+            lines.append("The model has collapsed: it ranks rows hardly better than chance.")
+        elif self.decides_alike:
             lines.append(
-                "The model has collapsed: it predicts one class only, or ranks rows no better than chance."
+                "The model decides everyone alike at this threshold: equal rates are no merit. Choose "
+                "another threshold."
             )
         return lines
 

@@ -14,15 +14,10 @@ from gcig.report.tables import Entry, Value, estimate, rows_entry
 def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> Section:
     """Return the rates and ranking of each group, and the measures over all rows."""
     shown = [group for group in record.groups if group.n_rows is not None]
-    collapsed = Callout(
-        "caution",
-        "The model has collapsed: it predicts one class for nearly every row, or ranks rows hardly better "
-        "than chance. Equal rates then say nothing in its favour.",
-    )
     return Section(
         "Outcome: do the decisions treat the groups alike?",
         [
-            *([collapsed] if record.outcome.collapsed else []),
+            *_degenerate_note(record),
             FigureRow([_rates_figure(shown), _roc_figure(shown)]),
             _groups_table(record),
             _measures_table(record, max_eo_gap),
@@ -37,6 +32,17 @@ def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> 
             ),
         ],
     )
+
+
+def _degenerate_note(record: AuditRecord) -> list[Block]:
+    """Return a note if the model has collapsed or decides everyone alike."""
+    if record.outcome.collapsed:
+        what = "The model has collapsed: it ranks rows hardly better than chance."
+    elif record.outcome.decides_alike:
+        what = "The model decides nearly every row alike at its threshold; another one may separate them."
+    else:
+        return []
+    return [Callout("caution", f"{what} Equal rates then say nothing in its favour.")]
 
 
 def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:

@@ -141,7 +141,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
             audit.outcome.auc.value,
             audit.procedural.gcig.value,
             audit.outcome.eo_gap.value,
-            collapsed=audit.outcome.collapsed,
+            collapsed=audit.outcome.collapsed or audit.outcome.decides_alike,
         )
         for name, audit in zip(names, audits, strict=True)
     ]
@@ -154,7 +154,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
             number_entry(audit.procedural.effective_columns, 1),
-            "collapsed" if point.collapsed else "on the front" if on else "dominated",
+            "no merit" if point.collapsed else "on the front" if on else "dominated",
         )
         for name, audit, point, on in zip(names, audits, points, on_front, strict=True)
     ]

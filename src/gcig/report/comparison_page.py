@@ -111,7 +111,7 @@ def comparison_sections(
 
 def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
     """Return one line per method: mean and standard deviation of every measure, with the best marked."""
-    sound = [i for i, method in enumerate(methods) if method.evaluations and not method.collapsed]
+    sound = [i for i, method in enumerate(methods) if method.evaluations and not method.degenerate]
     marks: dict[tuple[int, int], Mark] = {}
     for j, (measure, direction) in enumerate(_MEASURES.values(), 1):
         values = {i: direction * methods[i].mean(measure) for i in sound if direction}
@@ -122,15 +122,15 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
     for i, method in enumerate(methods):
         entries = [_measured(method, name) for name, _ in _MEASURES.values()]
         rows.append((method.label, *entries, _standing(method, on.get(i, False))))
-        if method.collapsed or method.failures:
+        if method.degenerate or method.failures:
             marks[i, len(_MEASURES) + 1] = "concern"
     return TableBlock(
         ("method", *_MEASURES, "Pareto front"),
         rows,
         "All methods: mean ± standard deviation over folds",
         notes=[
-            "Bold: the best of the methods without a collapsed fold. Chance: the EO gap that an exactly fair "
-            "model with the same rates and rows shows on average.",
+            "Bold: the best of the methods without a fold that collapsed or decides everyone alike. Chance: "
+            "the EO gap that an exactly fair model with the same rates and rows shows on average.",
             *_suppression(methods),
         ],
         marks=marks,
@@ -165,12 +165,14 @@ def _standing(method: MethodSummary, on_front: bool) -> str:
         notes.append(f"{len(method.failures)} of {method.n_folds} folds failed")
     if method.collapsed:
         notes.append(f"collapsed in {method.collapsed} of {method.n_folds} folds")
+    if alike := method.degenerate - method.collapsed:
+        notes.append(f"decides everyone alike in {alike} of {method.n_folds} folds")
     return "; ".join(notes) or ("on the front" if on_front else "dominated")
 
 
 def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> VerdictBlock:
     by_key = {method.method: method for method in reversed(methods) if method.evaluations}
-    sound = [m for m in methods if m.evaluations and not m.collapsed and not math.isnan(m.mean("gcig"))]
+    sound = [m for m in methods if m.evaluations and not m.degenerate and not math.isnan(m.mean("gcig"))]
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
     if plain in by_key and fair in by_key and plain != fair:
@@ -178,14 +180,14 @@ def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> Verdict
             Scores.mean_of(by_key[plain]), Scores.mean_of(by_key[fair])
         )
         findings += [leading] if leading and len(methods) > 2 else []
-        status = "concern" if by_key[fair].collapsed else "neutral"
+        status = "concern" if by_key[fair].degenerate else "neutral"
         return VerdictBlock(status, headline, findings, cautions)
     return VerdictBlock("neutral", leading or "No method has a defined GCIG.")
 
 
 def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
     points = [
-        charts.TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.collapsed > 0)
+        charts.TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0)
         for m in methods
     ]
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]

@@ -45,6 +45,11 @@ class MethodSummary:
         """Number of folds whose model has collapsed."""
         return sum(evaluation.collapsed for evaluation in self.evaluations)
 
+    @property
+    def degenerate(self) -> int:
+        """Number of folds whose model has collapsed or decides everyone alike."""
+        return sum(evaluation.degenerate for evaluation in self.evaluations)
+
     def values(self, measure: str) -> list[float]:
         """Return the defined values of a measure, one per fold."""
         found = [float(getattr(evaluation, measure)) for evaluation in self.evaluations]

@@ -12,6 +12,7 @@ from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
 from gcig.report.trust import overlap
 
+_FLAGS = ("label", "collapsed", "decides_alike")  # no means over folds
 _LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
@@ -26,6 +27,7 @@ class Scores:
     eo_noise_floor: float
     effective_columns: float
     collapsed: bool
+    decides_alike: bool = False
     gcig_members: float = math.nan
     gcig_members_low: float = math.nan
     gcig_members_high: float = math.nan
@@ -40,9 +42,10 @@ class Scores:
 
     @classmethod
     def mean_of(cls, summary: MethodSummary) -> "Scores":
-        """Take the means over folds; the model counts as collapsed if one fold has collapsed."""
-        means = {f.name: summary.mean(f.name) for f in fields(cls) if f.name not in ("label", "collapsed")}
-        return cls(label=summary.label, collapsed=summary.collapsed > 0, **means)
+        """Take the means over folds; a flag of one fold is a flag of the model."""
+        means = {f.name: summary.mean(f.name) for f in fields(cls) if f.name not in _FLAGS}
+        alike = summary.degenerate > summary.collapsed
+        return cls(label=summary.label, collapsed=summary.collapsed > 0, decides_alike=alike, **means)
 
     @property
     def relative_to_members(self) -> Interval:
@@ -65,6 +68,8 @@ def describe_trade_off(plain: Scores, fair: Scores) -> tuple[str, list[str], lis
 def _headline(plain: Scores, fair: Scores) -> str:
     if fair.collapsed:
         return f"{fair.label} has collapsed: it hardly distinguishes the outcomes, and low gaps mean little."
+    if fair.decides_alike:
+        return f"{fair.label} decides everyone alike: low gaps mean little. Choose another threshold."
     if math.isnan(plain.gcig + fair.gcig):
         return f"GCIG is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
     if fair.gcig >= plain.gcig:
@@ -139,7 +144,7 @@ def trade_off_figures(points: Sequence[charts.TradeOff], *, noise_floor: float |
             FigureBlock(
                 charts.trade_off(points, "GCIG"),
                 "Reasons: up and to the left is better. The dashed line joins the models on the Pareto "
-                "front of the two numbers; hollow marks are collapsed models.",
+                "front of the two numbers; hollow marks are models that collapsed or decide everyone alike.",
             ),
             FigureBlock(
                 charts.trade_off(points, "EO gap", noise_floor=noise_floor),

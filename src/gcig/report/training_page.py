@@ -93,7 +93,7 @@ def _verdict(evaluations: Mapping[str, Evaluation], reasons: Sequence[str], limi
         findings, cautions = [f"The EO gap is {number(chosen.eo_gap)}."], []
     if reasons:
         return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Failed")
-    if chosen.collapsed:
+    if chosen.degenerate:
         return VerdictBlock("concern", headline, findings, cautions)
     status, word = ("clear", "Within the limits") if limited else ("neutral", "")
     return VerdictBlock(status, headline, findings, cautions, label=word)
@@ -101,7 +101,7 @@ def _verdict(evaluations: Mapping[str, Evaluation], reasons: Sequence[str], limi
 
 def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     points = [
-        charts.TradeOff(label, e.auc, e.gcig, e.eo_gap, collapsed=e.collapsed)
+        charts.TradeOff(label, e.auc, e.gcig, e.eo_gap, collapsed=e.degenerate)
         for label, e in evaluations.items()
     ]
     chosen = list(evaluations.values())[-1]

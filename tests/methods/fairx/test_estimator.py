@@ -25,7 +25,7 @@ from gcig._validation import InputError, InputWarning
 from gcig.core.references import GroupBaselines
 from gcig.data.splitting import hold_out
 from gcig.methods.fairx.estimator import FairXClassifier
-from gcig.methods.fairx.guards import BoundWarning, CollapseWarning, Verdict
+from gcig.methods.fairx.guards import BoundWarning, CollapseWarning, ThresholdWarning, Verdict
 from gcig.metrics import equalized_odds_gap
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError
@@ -397,7 +397,7 @@ def test_warm_start_continues_from_the_present_network():
     assert np.allclose(model.decision_function(TEST.X), start, atol=1e-4)
     assert model.encoder_ is encoder
     assert model.plain_ == pytest.approx(first, rel=1e-3, abs=1e-5, nan_ok=True)  # it is the teacher now
-    with pytest.warns(CollapseWarning, match="training has too few epochs"):
+    with pytest.warns(ThresholdWarning, match="train for more epochs"):
         model.set_params(warm_start=False).fit(LOANS.X, LOANS.y, **LOANS.groups)
     assert not np.allclose(model.decision_function(TEST.X), start, atol=1e-2)
 
@@ -518,14 +518,14 @@ def test_bounds_need_validation_data(bound):
 )
 def test_a_model_that_collapses_is_marked_and_the_weight_is_named(parameters):
     (name,) = parameters
-    with pytest.warns(CollapseWarning, match=f"collapsed .*{name}=500 is too high") as caught:
+    with pytest.warns(CollapseWarning, match=f"collapsed: .*{name}=500 is too high") as caught:
         model = fitted(**parameters, strategy="paper")
     assert model.collapsed_
     assert caught[0].filename == __file__
 
 
 def test_the_plain_network_is_named_beside_a_collapsed_one(monkeypatch):
-    constant = Verdict(auc=0.5, share=1.0, rarest=0.4)
+    constant = Verdict(auc=0.5, share=1.0)
     monkeypatch.setattr("gcig.methods.fairx.estimator.inspect_predictions", lambda *_, **__: constant)
     with pytest.warns(CollapseWarning, match=r"lambda_ig=2 .*without fairness terms AUC is 0\.[89]"):
         assert fitted(lambda_ig=2.0).collapsed_
@@ -533,7 +533,7 @@ def test_the_plain_network_is_named_beside_a_collapsed_one(monkeypatch):
 
 @pytest.mark.parametrize("references", ["mean", "members"])
 def test_the_weight_is_named_whatever_the_references(monkeypatch, references):
-    constant = Verdict(auc=0.5, share=1.0, rarest=0.4)
+    constant = Verdict(auc=0.5, share=1.0)
     monkeypatch.setattr("gcig.methods.fairx.estimator.inspect_predictions", lambda *_, **__: constant)
     with pytest.warns(CollapseWarning, match="lambda_ig=2 is too high"):
         fitted(lambda_ig=2.0, references=references, max_epochs=2)

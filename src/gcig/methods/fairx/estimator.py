@@ -32,6 +32,7 @@ from gcig.methods.fairx.guards import (
     warn_of_columns,
     warn_of_limits,
     warn_of_reasons,
+    warn_of_threshold,
 )
 from gcig.methods.fairx.paper import train_as_published
 from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
@@ -48,7 +49,7 @@ from gcig.methods.parameters import (
     one_of,
     parameter,
 )
-from gcig.methods.threshold import logit_of
+from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import ACTIVATIONS
 from gcig.training.loop import Outcome
@@ -127,7 +128,10 @@ class FairXClassifier(NetworkClassifier):
     braked_ : bool
         Whether weights had to be lowered in any epoch because too much AUC or too many columns were lost.
     collapsed_ : bool
-        Whether the model stopped predicting: AUC below 0.55, or one class for 99.5 % of the rows.
+        Whether the model no longer ranks: its AUC on the held-out set is below 0.55.
+    decides_alike_ : bool
+        Whether at least 99.5 % of the held-out rows are decided alike at the threshold; a `ThresholdWarning`
+        then suggests another one.
     changed_columns_ : bool
         Whether it uses less than half or more than twice as many effective columns as the teacher.
     ema_baselines_ : array of shape (2, groups, p)
@@ -152,6 +156,7 @@ class FairXClassifier(NetworkClassifier):
         "validation_",
         "braked_",
         "collapsed_",
+        "decides_alike_",
         "changed_columns_",
         "ema_baselines_",
     )
@@ -381,6 +386,10 @@ class FairXClassifier(NetworkClassifier):
         self.validation_ = measure(network, held_out, scores)
         cut = decision_cut(scores, held_out.rows.labels, settings)
         self._guard(inspect_predictions(scores, held_out.rows.labels, cut=cut), trained)
+        if self.decides_alike_ and not self.collapsed_:
+            threshold = float(torch.sigmoid(torch.tensor(cut, dtype=torch.float64)))
+            best = best_f1_threshold(torch.sigmoid(scores.double()), held_out.rows.labels)
+            warn_of_threshold(self.validation_, threshold, best, self._heaviest(trained))
         if self.plain_ and not self.collapsed_:
             n_rows, n_columns = len(held_out.explained), int(held_out.origin.max()) + 1
             if settings.explains:
@@ -423,19 +432,22 @@ class FairXClassifier(NetworkClassifier):
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
         """Set the flags of the trained network, and warn of what is wrong with it."""
         columns, plain_columns = self.validation_["columns"], self.plain_.get("columns", math.nan)
-        self.collapsed_ = verdict.collapsed
+        self.collapsed_, self.decides_alike_ = verdict.collapsed, verdict.decides_alike
         self.changed_columns_ = columns_changed(columns, plain_columns)
         if trained.plain and trained.outcome.best_epoch == 0 and self.max_epochs >= _MIN_EPOCHS_TO_WARN:
             warn_of_limits(self.max_auc_drop)
         if self.collapsed_:
-            heaviest = heaviest_term(self._weights_used(trained), trained.outcome.history)
-            warn_of_collapse(verdict, heaviest, self.plain_)
+            warn_of_collapse(verdict, self._heaviest(trained), self.plain_)
         elif self.changed_columns_:
             warn_of_columns(columns, plain_columns, self.weights_["gcig"])
         reached = {"max_gcig": self.validation_["gcig"], "max_eo_gap": self.validation_["outcome_gap"]}
         for name, bound in self._bounds().items():
             if not reached[name] <= bound:
                 warn_of_bound(name, bound, reached[name], verdict.auc)
+
+    def _heaviest(self, trained: TrainedNetwork) -> str:
+        """Return the parameter whose term added most to the loss."""
+        return heaviest_term(self._weights_used(trained), trained.outcome.history)
 
     def _weights_used(self, trained: TrainedNetwork) -> dict[str, tuple[str, float]]:
         """Return per term the parameter as the user gave it, and the weight; for a bound, the one reached."""

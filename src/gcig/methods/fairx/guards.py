@@ -1,4 +1,4 @@
-"""Guards: warnings of a collapsed model, of reasons that cannot be trusted, and of bounds not met."""
+"""Guards: warnings of models that no longer rank or decide, of reasons not to trust, and of unmet bounds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,25 @@ from torch import Tensor
 
 from gcig._warnings import warn_caller
 from gcig.metrics.ranking import roc_auc
+from gcig.records.evaluation import decides_alike, has_collapsed
 from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
 
-LOWEST_AUC = 0.55
-LARGEST_SHARE = 0.995
-_RARE_LABEL = 0.05  # share of a label below which few rows reach a threshold of one half
-_UNDECIDED = "training has too few epochs, or the threshold does not suit these data (set it to 'f1')."
-
 
 class CollapseWarning(UserWarning):
-    """The model stopped predicting, or uses far fewer or far more columns than the teacher.
+    """The model no longer ranks, or uses far fewer or far more columns than the teacher.
 
     Examples
     --------
     >>> import gcig, warnings
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(lambda_fair=1000.0, max_epochs=2, strategy="paper", random_state=0)
+    >>> model = gcig.FairXClassifier(lambda_ig=1000.0, max_epochs=2, strategy="paper", random_state=0)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", CollapseWarning)  # stop if the model collapses
     ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     Traceback (most recent call last):
         ...
-    gcig.methods.fairx.guards.CollapseWarning: the model collapsed (AUC ...
+    gcig.methods.fairx.guards.CollapseWarning: the model collapsed: it ranks ...
     """
 
 
@@ -67,6 +63,34 @@ class ReasonsWarning(UserWarning):
     """
 
 
+class ThresholdWarning(UserWarning):
+    """The model ranks, but decides everyone alike at its threshold.
+
+    Attributes
+    ----------
+    threshold : float
+        The threshold of the model.
+    suggested : float
+        The threshold of the best F1 on the held-out set.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_threshold({"auc": 0.84, "decided_alike": 0.998}, 0.5, suggested=0.86, heaviest="")
+    >>> caught[0].message.suggested
+    0.86
+    """
+
+    def __init__(self, message: str, threshold: float, suggested: float) -> None:
+        super().__init__(message, threshold, suggested)
+        self.threshold, self.suggested = threshold, suggested
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The measurements that show whether a model still predicts.
@@ -76,34 +100,33 @@ class Verdict:
     auc : float
     share : float
         Share of the rows in the class that is predicted most often.
-    rarest : float
-        Share of the rows that have the rarer label.
     """
 
     auc: float
     share: float
-    rarest: float
 
     @property
     def collapsed(self) -> bool:
-        """True if the AUC is near chance, or nearly all rows are predicted alike."""
-        return self.auc < LOWEST_AUC or self.share >= LARGEST_SHARE
+        """True if the model no longer ranks: the AUC is near chance."""
+        return has_collapsed(self.auc)
+
+    @property
+    def decides_alike(self) -> bool:
+        """True if nearly all rows are decided alike at the threshold."""
+        return decides_alike(self.share)
 
 
 def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> Verdict:
     """Measure logits of shape (n,), of which those from `cut` upwards are predicted positive.
 
     >>> from torch import tensor
-    >>> inspect_predictions(tensor([-2.0, -1.0, -3.0]), tensor([0, 1, 0])).collapsed
-    True
+    >>> verdict = inspect_predictions(tensor([-2.0, -1.0, -3.0]), tensor([0, 1, 0]))
+    >>> verdict.collapsed, verdict.decides_alike
+    (False, True)
     """
     predicted = float((scores >= cut).double().mean())
-    positive = float(labels.double().mean())
-    return Verdict(
-        auc=roc_auc(labels.cpu().numpy(), scores.cpu().numpy()),
-        share=max(predicted, 1 - predicted),
-        rarest=min(positive, 1 - positive),
-    )
+    auc = roc_auc(labels.cpu().numpy(), scores.cpu().numpy())
+    return Verdict(auc, share=max(predicted, 1 - predicted))
 
 
 def columns_changed(now: float, plain: float) -> bool:
@@ -137,34 +160,42 @@ def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Ep
 
 
 def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]) -> None:
-    """Warn that a model collapsed, with the likely cause and what to do."""
+    """Warn that a model no longer ranks, with the likely cause and what to do."""
     plain_auc = plain.get("auc", math.nan)
-    if plain_auc < LOWEST_AUC:
+    if has_collapsed(plain_auc):
         cause = "The network without fairness terms is no better: the columns say little about y."
-    elif verdict.auc >= LOWEST_AUC and verdict.rarest <= _RARE_LABEL:
-        cause = (
-            f"The rarer label has {verdict.rarest:.1%} of the rows, and few of them reach the threshold: set "
-            "the threshold to 'f1', or class_weight to 'balanced'."
-        )
-    elif verdict.auc >= LOWEST_AUC and plain.get("decided_alike", 0.0) >= LARGEST_SHARE:
-        cause = f"The network without fairness terms is no better: {_UNDECIDED}"
     elif not heaviest:
-        unrelated = "the columns say little about y."
-        cause = f"No fairness term has a weight: {unrelated if verdict.auc < LOWEST_AUC else _UNDECIDED}"
+        cause = "No fairness term has a weight: the columns say little about y."
     elif not math.isfinite(plain_auc):
         cause = (
             f"{heaviest} is too high for these data, or training has too few epochs: change them, or "
             "set strategy='distil' and early_stopping=True, which limit the weights by a teacher."
         )
     else:
-        without = f" (without fairness terms AUC is {plain_auc:.3f})"
-        short = ", or training has too few epochs" if verdict.auc >= plain_auc else ""
         cause = (
-            f"{heaviest} is too high for these data{without}{short}: lower the weight, or set a bound that "
-            "can be met (max_gcig, max_eo_gap)."
+            f"{heaviest} is too high for these data (without fairness terms AUC is {plain_auc:.3f}): lower "
+            "the weight, or set a bound that can be met (max_gcig, max_eo_gap)."
         )
-    found = f"AUC {verdict.auc:.3f}, {verdict.share:.1%} of the rows predicted alike"
-    warn_caller(f"the model collapsed ({found}). {cause}", CollapseWarning)
+    warn_caller(
+        f"the model collapsed: it ranks rows hardly better than chance (AUC {verdict.auc:.3f}). {cause}",
+        CollapseWarning,
+    )
+
+
+def warn_of_threshold(
+    measured: Mapping[str, float], threshold: float, suggested: float, heaviest: str
+) -> None:
+    """Warn that a model which ranks decides everyone alike; suggest a threshold, or a lower weight."""
+    lower = f", or lower {heaviest}" if heaviest else ""
+    warn_caller(
+        ThresholdWarning(
+            f"the model ranks (AUC {measured['auc']:.3f}), but decides {measured['decided_alike']:.1%} of "
+            f"the held-out rows alike at the threshold {threshold:.3g}, so equal rates are no merit. Set "
+            f"threshold='f1' (here {suggested:.3g}) or another threshold, train for more epochs{lower}.",
+            threshold,
+            suggested,
+        )
+    )
 
 
 def warn_of_columns(now: float, plain: float, weight: float) -> None:

@@ -49,7 +49,7 @@ class ParetoDisplay:
                 r.outcome.auc.value,
                 r.procedural.gcig.value,
                 r.outcome.eo_gap.value,
-                collapsed=r.outcome.collapsed,
+                collapsed=r.outcome.collapsed or r.outcome.decides_alike,
             )
             for r in records
         ]
@@ -66,7 +66,7 @@ class ParetoDisplay:
     ) -> Self:
         """Draw a comparison on one table, as means over folds."""
         points = [
-            TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.collapsed > 0)
+            TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0)
             for methods in summarise(results, labels).values()
             for m in methods
         ]
