@@ -9,6 +9,7 @@ import pytest
 
 from gcig._validation import InputError
 from gcig.benchmark import runner
+from gcig.benchmark.backends import LocalBackend
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.results import results_frame
 from gcig.benchmark.run_files import RunError
@@ -174,11 +175,11 @@ def test_a_trial_whose_process_died_is_taken_over(tmp_path, monkeypatch):
     assert done == [TRIALS[0]]
 
 
-def test_results_do_not_depend_on_jobs_and_a_killed_worker_loses_one_trial(tmp_path):
+def test_results_do_not_depend_on_jobs_and_a_trial_that_kills_its_workers_is_lost_alone(tmp_path):
     with registered("killed", KilledClassifier):
         trials = [*small_trials(TABLE, ("killed",), n_folds=2)[:1], *TRIALS]
         store = small_store(tmp_path, TABLE)
-        parallel = run_trials(trials, [TABLE], store, jobs=2)
+        parallel = run_trials(trials, [TABLE], store, backend=LocalBackend(2))
     assert "SIGKILL" in parallel[0].error
     assert [r.error for r in parallel[1:]] == [None] * len(TRIALS)
     assert timeless(parallel[1:]) == timeless(run_trials(TRIALS, [TABLE]))
@@ -220,10 +221,10 @@ def test_a_failed_write_ends_the_run(tmp_path, jobs):
     store = small_store(tmp_path, TABLE)
     (tmp_path / "trials").write_text("in the way")
     with pytest.raises(RunError, match="could not write"):
-        run_trials(TRIALS[:2], [TABLE], store, jobs=jobs)
+        run_trials(TRIALS[:2], [TABLE], store, backend=LocalBackend(jobs))
 
 
-@pytest.mark.parametrize("wrong", [{"jobs": 0}, {"on_failure": "ignore"}, {"shard": (3, 2)}])
+@pytest.mark.parametrize("wrong", [{"on_failure": "ignore"}, {"shard": (3, 2)}])
 def test_arguments_are_checked(wrong):
     with pytest.raises(InputError):
         run_trials(TRIALS, [TABLE], **wrong)

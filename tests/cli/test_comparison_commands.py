@@ -144,6 +144,8 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
         "seeds": [0, 4],
         "everything": True,
         "jobs": 2,
+        "backend": "local",
+        "address": None,
         "shard": (2, 3),
         "tune": True,
         "nested": False,

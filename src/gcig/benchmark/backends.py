@@ -1,10 +1,11 @@
 """Backends: where trials run. `LocalBackend` uses this process or worker processes on this machine.
 
-A backend for a cluster implements `Backend`: it calls the picklable ``work`` on each trial with the trial's
-table, somewhere, and yields the outcomes in any order. Storing and claiming are part of ``work``.
+A backend calls the picklable ``work`` on each trial with the trial's table, somewhere, and yields the
+outcomes in any order. Storing and claiming are part of ``work``. `gcig.benchmark.clusters` has the others.
 """
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from gcig.benchmark.run_files import RunError
 from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
+
+RETRIES = 1  # after a worker died: a second death on the same trial is most likely the trial's own doing
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Backend(Protocol):
     ) -> Generator[tuple[Trial, Outcome]]:
         """Apply ``work`` to each trial and its table, and yield the outcomes as they arrive.
 
-        A `RunError` raised by ``work`` ends the run. Closing the generator stops all work in progress.
+        A trial whose worker died is repeated, and a `WorkerDeath` is yielded if its workers keep dying. A
+        `RunError` raised by ``work`` ends the run. Closing the generator ends it as well: no trial is started
+        any more, and those in progress are stopped as far as the backend can.
         """
 
 
@@ -50,15 +55,14 @@ class LocalBackend:
     """Runs trials in this process (one job) or in ``jobs`` worker processes.
 
     Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
-    worker once. If a worker is killed, only its current trial is lost. If the driver is killed, its workers
-    finish and store their current trial before they exit.
+    worker once. If a worker is killed, only its current trial is lost, and is repeated. If the driver is
+    killed, its workers finish and store their current trial before they exit.
     """
 
     jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise InputError(f"jobs must be at least 1, got {self.jobs}.")
+        check_jobs(self.jobs)
 
     def run(
         self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
@@ -69,6 +73,22 @@ class LocalBackend:
         else:
             for trial in trials:
                 yield trial, work(trial, tables[trial.dataset])
+
+
+def check_jobs(jobs: int) -> None:
+    """Check a number of processes."""
+    if jobs < 1:
+        raise InputError(f"jobs must be at least 1, got {jobs}.")
+
+
+IN_PROCESS: Backend = LocalBackend()
+
+
+def work_in_worker(work: Work, trial: Trial, method: Method | None, table: Table) -> FoldResult | None:
+    """Apply ``work`` in a process that may not have the driver's method among its own."""
+    if method is not None and trial.method not in METHODS:
+        METHODS.add(method, overwrite=True)
+    return work(trial, table)
 
 
 @dataclass(eq=False)
@@ -86,11 +106,17 @@ def _run_in_workers(
     trials: Sequence[Trial], tables: Mapping[str, Table], work: Work, *, jobs: int
 ) -> Generator[tuple[Trial, Outcome]]:
     queue = list(reversed(trials))
+    deaths: Counter[Trial] = Counter()
     workers = [_start(work) for _ in range(min(jobs, len(queue)))]
     try:
         while any(worker.trial is not None for worker in workers) or queue:
             for worker in _with_messages(workers):
-                yield from _receive(worker, workers, work, more=bool(queue))
+                for trial, outcome in _receive(worker, workers, work, more=bool(queue)):
+                    deaths[trial] += isinstance(outcome, WorkerDeath)
+                    if isinstance(outcome, WorkerDeath) and deaths[trial] <= RETRIES:
+                        queue.insert(0, trial)  # last, after the trials that have not been tried
+                    else:
+                        yield trial, outcome
             for worker in workers:
                 if worker.ready and worker.trial is None and queue:
                     _send(worker, queue.pop(), tables)
@@ -182,11 +208,9 @@ def _serve(pipe: Connection, work: Work) -> None:
 
 def _answer(message: tuple[Trial, Method | None, Table | None], tables: dict[str, Table], work: Work) -> Any:
     trial, method, table = message
-    if method is not None and trial.method not in METHODS:
-        METHODS.add(method, overwrite=True)
     if table is not None:
         tables[trial.dataset] = table
     try:
-        return work(trial, tables[trial.dataset])
+        return work_in_worker(work, trial, method, tables[trial.dataset])
     except RunError as error:  # an error of the run, not of the trial: the driver raises it
         return error

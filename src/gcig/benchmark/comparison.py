@@ -10,6 +10,8 @@ from typing import Any, Self
 import pandas as pd
 
 from gcig._validation import InputError, warn_if_sensitive_in
+from gcig.benchmark.backends import IN_PROCESS, Backend
+from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
 from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
@@ -180,6 +182,8 @@ def compare(
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     tune: bool | str = False,
     n_jobs: int = 1,
+    backend: str | Backend = "local",
+    address: str | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
     random_state: int = 0,
@@ -198,6 +202,9 @@ def compare(
     tune : True chooses parameters by grid search on one 60/20/20 split; "nested" searches inside every fold,
         which keeps the test rows out of it and takes ``folds`` times as long.
     n_jobs : number of processes; the results do not depend on it.
+    backend : "local", or a cluster: "dask" or "ray".
+    address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
+        ``n_jobs`` workers on this machine, which other machines cannot reach.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.
@@ -228,7 +235,7 @@ def compare(
         seeds=[random_state] if seeds is None else seeds,
         parameters=parameters,
         tuned=tune,
-        jobs=n_jobs,
+        backend=make_backend(backend, jobs=n_jobs, address=address),
         out=out,
         progress=progress,
         definition=definition,
@@ -243,7 +250,7 @@ def compare_tables(
     seeds: Sequence[int] = (0,),
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     tuned: bool | str = False,
-    jobs: int = 1,
+    backend: Backend = IN_PROCESS,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
     definition: Definition | None = None,
@@ -288,7 +295,7 @@ def compare_tables(
             seeds=seeds,
             common={},
             definition=definition,
-            jobs=jobs,
+            backend=backend,
             progress=progress,
             retry_failed=retry_failed,
         )
@@ -306,7 +313,7 @@ def compare_tables(
         )
     ]
     results = run_trials(
-        trials, tables, store, jobs=jobs, shard=shard, progress=progress, retry_failed=retry_failed
+        trials, tables, store, backend=backend, shard=shard, progress=progress, retry_failed=retry_failed
     )
     if shard is not None and store is not None:
         finished = {trial: result for trial in trials if (result := store.get(trial)) is not None}

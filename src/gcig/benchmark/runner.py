@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gcig._progress import progress as report_progress
 from gcig._validation import InputError
-from gcig.benchmark.backends import Backend, LocalBackend, WorkerDeath
+from gcig.benchmark.backends import IN_PROCESS, Backend, WorkerDeath
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.store import RunStore
@@ -35,8 +35,7 @@ def run_trials(
     tables: Iterable[Table],
     store: RunStore | None = None,
     *,
-    jobs: int = 1,
-    backend: Backend | None = None,
+    backend: Backend = IN_PROCESS,
     shard: tuple[int, int] | None = None,
     progress: bool = False,
     on_failure: str = "record",
@@ -49,8 +48,7 @@ def run_trials(
     trials : the trials; a trial that is given twice is run once.
     tables : the tables that the trials refer to.
     store : where results are kept; None keeps them in memory only.
-    jobs : number of local processes; results do not depend on it. 1 runs in this process.
-    backend : where to run, if not on this machine; ``jobs`` is then ignored.
+    backend : where to run; results do not depend on it. By default in this process.
     shard : (i, n), from 1, to run part i of n parts of the trials and return its results only.
     progress : whether to report progress on standard error.
     on_failure : "record" continues after a failed trial; "raise" ends the run with a `RunError`.
@@ -63,7 +61,6 @@ def run_trials(
     """
     if on_failure not in ("record", "raise"):
         raise InputError(f"on_failure must be 'record' or 'raise', not {on_failure!r}.")
-    backend = LocalBackend(jobs) if backend is None else backend
     wanted = list(trials) if shard is None else select_shard(trials, *shard)
     by_name = _check_tables(tables, wanted)
     results = {} if store is None else _stored(store, wanted, retry_failed)
@@ -119,6 +116,11 @@ class _TrialWork:
             return None
         return self.store.get(trial)
 
+    def keep(self, trial: Trial, result: FoldResult) -> None:
+        """Store a result that came from a worker without access to the store."""
+        if self.store is not None and self.store.stamp(trial) == self.stale.get(trial.key):
+            self.store.put(trial, result)
+
     def is_free(self, trial: Trial) -> bool:
         """Return whether no other process holds the trial's claim."""
         if self.store is None:
@@ -127,7 +129,7 @@ class _TrialWork:
             return ours
 
     def _store_once(self, trial: Trial, make: Callable[[], FoldResult]) -> FoldResult | None:
-        if self.store is None:
+        if self.store is None or not self.store.exists():  # a worker on another machine: the driver stores
             return make()
         with self.store.claim(trial) as ours:
             if not ours:
@@ -155,6 +157,7 @@ def _run_until_done(
             for trial, outcome in outcomes:
                 result = work.record_death(trial, outcome) if isinstance(outcome, WorkerDeath) else outcome
                 if result is not None:
+                    work.keep(trial, result)
                     del left[trial]
                     yield trial, result
         if left:

@@ -230,8 +230,8 @@ class RunStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        if not (self.path / _MANIFEST).is_file():
+        self.path = Path(path).absolute()  # workers of a cluster have other working directories
+        if not self.exists():
             raise RunError(
                 f"there is no run in {str(self.path)!r}: it has no {_MANIFEST}. Name the folder of a run."
             )
@@ -266,6 +266,10 @@ class RunStore:
     @property
     def _folder(self) -> Path:
         return self.path / TRIALS
+
+    def exists(self) -> bool:
+        """Return whether this process sees the folder of the run."""
+        return (self.path / _MANIFEST).is_file()
 
     def get(self, trial: Trial) -> FoldResult | None:
         """Return the result of a trial, or None if it is not finished."""

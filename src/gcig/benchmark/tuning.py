@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gcig.benchmark.backends import IN_PROCESS, Backend, LocalBackend
 from gcig.benchmark.run_files import RunError, write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
@@ -185,7 +186,7 @@ def tune(
     repeats: int = REPEATS,
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
-    jobs: int = 1,
+    backend: Backend = IN_PROCESS,
     progress: bool = False,
     retry_failed: bool = False,
 ) -> list[Choice]:
@@ -217,7 +218,7 @@ def tune(
             definition=definition,
         )
     ]
-    results = run_trials(trials, tables, store, jobs=jobs, progress=progress, retry_failed=retry_failed)
+    results = run_trials(trials, tables, store, backend=backend, progress=progress, retry_failed=retry_failed)
     return choose_all(trials, results)
 
 
@@ -316,7 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             store,
             repeats=given.repeats,
             common=common,
-            jobs=given.jobs,
+            backend=LocalBackend(given.jobs),
             progress=not given.quiet,
             retry_failed=given.retry_failed,
         )

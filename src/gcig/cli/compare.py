@@ -68,6 +68,8 @@ def compare(
     folds: int,
     seeds: list[int],
     jobs: int,
+    backend: str,
+    address: str | None,
     tune: bool,
     nested: bool,
     retry_failed: bool,
@@ -81,6 +83,7 @@ def compare(
     stored there, and a run that was interrupted resumes with the next fold.
     """
     from gcig._files import hash_file
+    from gcig.benchmark.clusters import make_backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
@@ -95,7 +98,7 @@ def compare(
         folds=folds,
         seeds=seeds,
         tuned="nested" if nested else tune,
-        jobs=jobs,
+        backend=make_backend(backend, jobs=jobs, address=address),
         out=out,
         progress=not quiet,
         shard=shard,

@@ -68,6 +68,7 @@ def demo(
 
     Takes less than two minutes on two cores.
     """
+    from gcig.benchmark.backends import LocalBackend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.data.datasets.dataset import format_groups
@@ -92,7 +93,7 @@ def demo(
         folds=folds,
         seeds=[seed],
         parameters=None if epochs is None else {name: {"max_epochs": epochs} for name in names},
-        jobs=jobs,
+        backend=LocalBackend(jobs),
         progress=not quiet,
     )
     found.save(out)

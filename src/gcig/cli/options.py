@@ -259,6 +259,20 @@ target_options = _stack(
         help="The protected attribute. Repeat the option to cross several, such as sex and race.",
     ),
 )
+cluster_options = _stack(
+    click.option(
+        "--backend",
+        type=click.Choice(["local", "dask", "ray"]),
+        default="local",
+        show_default=True,
+        help="Where to run: processes on this machine, or a Dask or Ray cluster.",
+    ),
+    click.option(
+        "--address",
+        metavar="ADDRESS",
+        help="A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
+    ),
+)
 run_options = _stack(
     click.option(
         "--methods",
@@ -278,6 +292,7 @@ run_options = _stack(
         help="Seeds, such as 0,1,2: one partition into folds per seed.",
     ),
     jobs_option,
+    cluster_options,
     click.option("--tune", is_flag=True, help="First choose parameters by grid search on one split."),
     click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, but stricter."),
     click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gcig.benchmark.backends import Backend
+from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore
@@ -35,6 +37,8 @@ def reproduce(
     seeds: Sequence[int] = (0,),
     everything: bool = False,
     jobs: int = 1,
+    backend: str | Backend = "local",
+    address: str | None = None,
     shard: tuple[int, int] | None = None,
     tune: bool = False,
     nested: bool = False,
@@ -51,6 +55,7 @@ def reproduce(
     folds, seeds : folds and partitions of the cross-validation; several seeds give several partitions.
     everything : whether to run the long experiments too: sensitivity, design choices, Pareto fronts, cost.
     jobs : number of processes; results do not depend on it.
+    backend, address : a cluster to run on, as in `gcig.compare`.
     shard : (i, n), from 1, to run part i of n only. The page shows the finished trials of all parts.
     tune, nested : tune on one split, or inside every fold of RQ1, instead of using the package's parameters.
     parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a quick look.
@@ -82,7 +87,11 @@ def reproduce(
         folder, tables=tables.values(), configuration=configuration, methods=request.methods
     )
     whole = add_request(folder, request)
-    running: dict[str, Any] = {"jobs": jobs, "progress": progress, "retry_failed": retry_failed}
+    running: dict[str, Any] = {
+        "backend": make_backend(backend, jobs=jobs, address=address),
+        "progress": progress,
+        "retry_failed": retry_failed,
+    }
     chosen = choose_parameters(
         request, tables, store, overrides=parameters or {}, split_seed=whole.seeds[0], **running
     )

@@ -1,0 +1,303 @@
+"""Clusters: backends that run trials on Dask or Ray, on a running cluster or on one that they start.
+
+A cluster that the library starts has one process per job and listens on the loopback interface only. On a
+running cluster, every worker needs the same version of gcig. If a worker sees the folder of the run, it
+stores its results there itself; otherwise the driver stores them as they arrive.
+"""
+
+import logging
+import os
+import pickle
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from gcig._validation import InputError
+from gcig.benchmark.backends import (
+    RETRIES,
+    Backend,
+    LocalBackend,
+    Outcome,
+    Work,
+    WorkerDeath,
+    check_jobs,
+    work_in_worker,
+)
+from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import code_fingerprints
+from gcig.benchmark.trials import Table, Trial, canonical_json
+from gcig.methods.registry import METHODS, Method
+from gcig.records import FoldResult
+
+BACKENDS = ("local", "dask", "ray")
+_LOOPBACK = "127.0.0.1"
+_CONNECT_SECONDS = 30
+_ONE_AT_A_TIME = threading.Lock()  # a trial sets the threads and warning filters of its whole process
+
+Submit: TypeAlias = Callable[[Sequence[Trial], Work], Iterator[tuple[Trial, Outcome]]]
+"""The function that hands trials to a connected cluster and yields their outcomes as they arrive."""
+
+
+def make_backend(backend: str | Backend = "local", *, jobs: int = 1, address: str | None = None) -> Backend:
+    """Return the backend with a name: "local", "dask" or "ray"; a `Backend` is returned as it is.
+
+    Parameters
+    ----------
+    jobs : number of processes on this machine; ignored if ``address`` is given.
+    address : address of a running Dask scheduler or Ray cluster; None starts one on this machine.
+
+    Examples
+    --------
+    >>> make_backend("dask", jobs=2)
+    DaskBackend(jobs=2, address=None)
+    """
+    if not isinstance(backend, str):
+        return backend
+    if backend not in BACKENDS:
+        raise InputError(f"there is no backend {backend!r}. Choose from {', '.join(BACKENDS)}.")
+    if backend == "dask":
+        return DaskBackend(jobs, address)
+    if backend == "ray":
+        return RayBackend(jobs, address)
+    if address is not None:
+        raise InputError(
+            "address names a cluster, but the backend is 'local'. Choose the backend dask or ray as well."
+        )
+    return LocalBackend(jobs)
+
+
+@dataclass(frozen=True)
+class ClusterBackend(ABC):
+    """A backend that hands all trials to a cluster, which places them and repeats those of dead workers.
+
+    A cluster gives up on a trial after several deaths, but it cannot tell the trial that kills its worker
+    from another one that waited on the same worker. Such trials are therefore repeated one at a time after
+    all others, and only a trial that fails alone is recorded as the death of its worker.
+    """
+
+    jobs: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        check_jobs(self.jobs)
+
+    def run(
+        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
+    ) -> Generator[tuple[Trial, Outcome]]:
+        """Run the trials on the cluster, and yield the outcomes as they arrive."""
+        if not trials:
+            return
+        names = dict.fromkeys(trial.dataset for trial in trials)
+        suspects = []
+        with self._connect({name: pickle.dumps(tables[name]) for name in names}) as submit:
+            for trial, outcome in submit(trials, work):
+                if isinstance(outcome, WorkerDeath):
+                    suspects.append(trial)
+                else:
+                    yield trial, outcome
+            for trial in suspects:
+                yield from submit([trial], work)
+
+    @abstractmethod
+    def _connect(self, tables: Mapping[str, bytes]) -> AbstractContextManager[Submit]:
+        """Connect to the cluster, or start one, and send it the pickled tables."""
+
+
+@dataclass(frozen=True)
+class DaskBackend(ClusterBackend):
+    """Runs trials on a Dask cluster (the extra ``gcig[dask]``)."""
+
+    @contextmanager
+    def _connect(self, tables: Mapping[str, bytes]) -> Iterator[Submit]:
+        try:
+            import dask
+            from distributed import Client
+        except ImportError as error:
+            raise _missing("dask", "dask and distributed") from error
+        settings = {
+            "distributed.scheduler.allowed-failures": RETRIES,
+            "distributed.admin.large-graph-warning-threshold": "1GB",  # tables are arguments of tasks
+        }
+        with dask.config.set(settings), self._cluster() as cluster:
+            try:
+                client = Client(cluster, timeout=_CONNECT_SECONDS)
+            except (OSError, ValueError) as error:
+                raise _unreachable("Dask", cluster, error) from error
+            with client:
+                # A task's result is computed again if its worker dies; scattered data would be lost.
+                held = {name: client.submit(bytes, data, pure=False) for name, data in tables.items()}
+                yield partial(_submit_to_dask, client, held)
+
+    @contextmanager
+    def _cluster(self) -> Iterator[Any]:
+        """Yield the address of the running cluster, or a cluster that lasts for the block."""
+        if self.address is not None:
+            yield self.address
+            return
+        from distributed import LocalCluster
+
+        with LocalCluster(
+            n_workers=self.jobs,
+            threads_per_worker=1,
+            host=_LOOPBACK,
+            dashboard_address=f"{_LOOPBACK}:0",
+            memory_limit=0,  # Dask would pause or restart a worker in the middle of a trial
+            silence_logs=logging.CRITICAL,
+        ) as cluster:
+            yield cluster
+
+
+def _submit_to_dask(
+    client: Any, tables: Mapping[str, Any], trials: Sequence[Trial], work: Work
+) -> Iterator[tuple[Trial, Outcome]]:
+    from distributed import CancelledError, KilledWorker, as_completed
+
+    futures = {
+        client.submit(
+            _run_remotely, work, trial, _method_of(trial), tables[trial.dataset], _fingerprint(), pure=False
+        ): trial
+        for trial in trials
+    }
+    try:
+        for future in as_completed(list(futures)):
+            trial = futures.pop(future)
+            try:
+                yield trial, future.result()
+            except KilledWorker:
+                yield trial, WorkerDeath("the Dask workers that ran it died, probably for lack of memory")
+            except (CancelledError, OSError) as error:
+                raise _lost("Dask", error) from error
+    finally:
+        client.cancel(list(futures))
+
+
+@dataclass(frozen=True)
+class RayBackend(ClusterBackend):
+    """Runs trials on a Ray cluster (the extra ``gcig[ray]``), or through the caller's connection to one."""
+
+    @contextmanager
+    def _connect(self, tables: Mapping[str, bytes]) -> Iterator[Submit]:
+        try:
+            import ray
+        except ImportError as error:
+            raise _missing("ray", "ray") from error
+        ours = not ray.is_initialized()
+        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        try:
+            if ours and self.address is None:
+                _start_ray(ray, num_cpus=self.jobs, **quiet)
+            elif ours:
+                ray.init(self.address, **quiet)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise _unreachable("Ray", self.address or "this machine", error) from error
+        try:
+            held = {name: ray.put(data) for name, data in tables.items()}
+            yield partial(_submit_to_ray, ray, held)
+        finally:
+            if ours:
+                ray.shutdown()
+
+
+def _submit_to_ray(
+    ray: Any, tables: Mapping[str, Any], trials: Sequence[Trial], work: Work
+) -> Iterator[tuple[Trial, Outcome]]:
+    errors = ray.exceptions
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_remotely)
+    held = ray.put(work)
+    pending = {
+        task.remote(held, trial, _method_of(trial), tables[trial.dataset], _fingerprint()): trial
+        for trial in trials
+    }
+    try:
+        while pending:
+            (reference,), _ = ray.wait(list(pending), num_returns=1)
+            trial = pending.pop(reference)
+            try:
+                yield trial, ray.get(reference)
+            except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError):
+                yield trial, WorkerDeath("the Ray workers that ran it died, probably for lack of memory")
+            except errors.RayTaskError as error:  # an error of the run: the one that the worker raised
+                raise error.cause from None
+            except errors.RayError as error:
+                raise _lost("Ray", error) from error
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _start_ray(ray: Any, **options: Any) -> None:
+    """Start Ray on this machine, on the loopback interface only.
+
+    Ray binds to all interfaces unless it believes that the machine cannot join a cluster. A variable of the
+    environment says so to the processes that it starts, and the constant made from it to this process.
+    """
+    constants = ray._private.ray_constants
+    before, environment = constants.ENABLE_RAY_CLUSTER, dict(os.environ)
+    constants.ENABLE_RAY_CLUSTER = False
+    os.environ[constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # methods may be in any module
+    try:
+        ray.init("local", include_dashboard=False, **options)
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        os.environ.clear()
+        os.environ.update(environment)
+    if not (address := ray.util.get_node_ip_address()).startswith("127."):
+        ray.shutdown()
+        raise RunError(
+            f"Ray would listen on {address}, where other machines can reach it. Start a cluster yourself and "
+            "name its address, or choose the backend dask."
+        )
+
+
+def _run_remotely(
+    work: Work, trial: Trial, method: Method | None, table: bytes, fingerprint: str
+) -> FoldResult | None:
+    """Run a trial on a worker of a cluster."""
+    if fingerprint != _fingerprint():
+        raise RunError(
+            "the workers of the cluster have another version of gcig than this process, so their results "
+            "could differ. Install the same version on all machines."
+        )
+    with _ONE_AT_A_TIME:
+        return work_in_worker(work, trial, method, pickle.loads(table))
+
+
+@cache
+def _fingerprint() -> str:
+    """Return a text that is equal in two processes if their code gives the same results."""
+    return canonical_json(code_fingerprints())
+
+
+def _method_of(trial: Trial) -> Method | None:
+    return METHODS.get(trial.method)
+
+
+def _missing(extra: str, packages: str) -> RunError:
+    return RunError(
+        f"the backend {extra!r} needs {packages}, which this environment does not have. Run: pip install "
+        f"'gcig[{extra}]', or choose the backend local."
+    )
+
+
+def _unreachable(kind: str, address: Any, error: Exception) -> RunError:
+    return RunError(
+        f"there is no connection to a {kind} cluster at {address}: {_first_line(error)}. Check the address "
+        "and that the cluster runs, or leave the address out to start one on this machine."
+    )
+
+
+def _lost(kind: str, error: Exception) -> RunError:
+    return RunError(
+        f"the connection to the {kind} cluster was lost: {_first_line(error)}. Finished trials are kept if "
+        "the run has a folder. Run the same command again to resume."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
