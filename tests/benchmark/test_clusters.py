@@ -67,7 +67,7 @@ def as_csv(results):
 
 def test_a_dask_cluster_gives_the_bytes_of_the_local_run(tmp_path):
     trials = small_trials(TABLE, ("unconstrained",), n_folds=2)
-    run_trials(trials, [TABLE], small_store(tmp_path / "cluster", TABLE), backend=BACKENDS["dask"])
+    run_trials(trials, [TABLE], small_store(tmp_path / "cluster", TABLE), backend=DaskBackend())
     run_trials(trials, [TABLE], small_store(tmp_path / "local", TABLE))
     assert stored(tmp_path / "cluster") == stored(tmp_path / "local")
 
