@@ -1,6 +1,8 @@
 """Rows with their labels and groups: the input of every loss and metric."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -46,6 +48,14 @@ class GroupedBatch:
         return GroupedBatch(self.inputs.to(device), self.labels.to(device), self.groups.to(device))
 
 
+class RowStream(Protocol):
+    """More training rows than fit into memory."""
+
+    def epoch(self) -> "Iterator[TrainingRows]":
+        """Yield the blocks of rows that the next epoch is trained on, each a random sample of the table."""
+        ...
+
+
 @dataclass(frozen=True)
 class TrainingRows:
     """Rows with what their predictions are trained towards.
@@ -57,11 +67,14 @@ class TrainingRows:
         Labels as floats, or a teacher's probabilities.
     weights : Tensor of shape (n,), optional
         The weight of each row in the terms of the loss.
+    stream : RowStream, optional
+        The rows that mini-batches are taken from, if they do not fit into memory; `rows` is then a sample.
     """
 
     rows: GroupedBatch
     targets: Tensor
     weights: Tensor | None = None
+    stream: RowStream | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

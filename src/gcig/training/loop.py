@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +18,7 @@ from gcig._progress import progress as report_progress
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
+Blocks = Callable[[], Iterator[int]]
 
 
 _SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
@@ -146,6 +148,7 @@ def train(
     loop: Loop,
     generator: torch.Generator,
     device: torch.device,
+    blocks: Blocks | None = None,
     validate: Validate | None = None,
     start: float | None = None,
     progress: bool = False,
@@ -167,6 +170,9 @@ def train(
         Shuffles the rows.
     device : torch.device
         The device of the row numbers.
+    blocks : callable, optional
+        Loads the blocks of rows of an epoch, one after another, and yields their numbers of rows; by default
+        an epoch is one block of `n_rows`.
     validate : callable, optional
         Maps the number of an epoch to its `Validation`; without it the last epoch is kept.
     start : float, optional
@@ -189,7 +195,9 @@ def train(
     with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
-            terms = _run_epoch(step, batches(n_rows, loop.batch_size, generator, device))
+            counts = iter((n_rows,)) if blocks is None else blocks()
+            rows = chain.from_iterable(batches(n, loop.batch_size, generator, device) for n in counts)
+            terms = _run_epoch(step, rows)
             if not (all(map(math.isfinite, terms.values())) and _is_finite(state)):
                 state.load_state_dict(good)
                 raise DivergenceError(

@@ -8,9 +8,9 @@ columns were exchanged, which keeps the protected attribute from being used more
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,8 @@ class BatchSource:
     network : nn.Module
         The network in training.
     data : TrainingRows
+        If they are a sample of a stream, mini-batches are taken from its blocks, and synthetic points are
+        drawn between rows of the sample.
     n_groups : int
     n_explained : int
         The rows of each mini-batch whose attributions are compared.
@@ -117,12 +119,23 @@ class BatchSource:
         self.network, self.data, self.n_groups = network, data, n_groups
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
         self.protected, self.generator = protected, generator
+        self._sample = data
         self._drawn: _Points | None = None
         if teacher is not None:
             self._cells = _CellIndex(data.rows, n_groups)
             self._logits = teacher.logits(data.rows.inputs)
         if protected is not None:
             self._protected_values = data.rows.inputs[:, protected]
+
+    def load_blocks(self) -> Iterator[int]:
+        """Replace the rows by each block of the stream's next epoch in turn, and yield their number."""
+        assert self._sample.stream is not None
+        for block in self._sample.stream.epoch():
+            self.data = block
+            if self.teacher is not None:
+                self._logits = self.teacher.logits(block.rows.inputs)
+                self.data = replace(block, targets=torch.sigmoid(self._logits))
+            yield len(block)
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
@@ -142,38 +155,35 @@ class BatchSource:
     def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor) -> MiniBatch:
         n = len(rows)
         between = self._take_between(math.ceil(_BETWEEN_SHARE * n))
-        inputs, targets, origins = (
-            [batch.inputs, between.inputs],
-            [batch.targets, between.targets],
-            between.rows,
-        )
+        inputs, targets = [batch.inputs, between.inputs], [batch.targets, between.targets]
+        weights = [batch.weights, between.weights]
         if self.protected is not None and self.teacher is not None:
             first = rows[: math.ceil(_EXCHANGED_SHARE * n)]
             copies = self._exchange(batch, len(first))
             scores = self.teacher.logits(copies)
             inputs.append(copies)
             targets.append(torch.sigmoid(scores))
-            origins = torch.cat([origins, first])
+            weights.append(None if batch.weights is None else batch.weights[: len(first)])
             positions = torch.arange(len(first), device=rows.device)
-            batch.pairs = torch.stack([positions, positions + n + len(between.rows)])
+            batch.pairs = torch.stack([positions, positions + n + len(between.inputs)])
             batch.pair_limits = (self._logits.index_select(0, first) - scores).abs()
         batch.inputs, batch.targets = torch.cat(inputs), torch.cat(targets)
-        if self.data.weights is not None and batch.weights is not None:
-            batch.weights = torch.cat([batch.weights, self.data.weights[origins]])
+        present = [each for each in weights if each is not None]
+        batch.weights = torch.cat(present) if present else None
         return batch
 
     def _take_between(self, count: int) -> "_Points":
         """Return the next points between rows and references; draw more if there are too few left."""
-        if self._drawn is None or len(self._drawn.rows) < count:
+        if self._drawn is None or len(self._drawn.inputs) < count:
             self._drawn = self._draw_between(max(count, _DRAWN_POINTS))
-        drawn, self._drawn = self._drawn, _Points(*(part[count:] for part in self._drawn))
-        return _Points(*(part[:count] for part in drawn))
+        drawn, self._drawn = self._drawn, self._drawn[count:]
+        return drawn[:count]
 
     def _draw_between(self, count: int) -> "_Points":
         """Draw points between random rows and references of their labels: members, or means of cells."""
         assert self.teacher is not None
         assert self.means is not None
-        data = self.data.rows
+        data, weights = self._sample.rows, self._sample.weights
         rows = torch.randint(len(data), (count,), generator=self.generator).to(data.labels.device)
         inputs, labels = data.inputs.index_select(0, rows), data.labels.index_select(0, rows)
         groups = torch.randint(self.n_groups, (count,), generator=self.generator).to(labels.device)
@@ -182,7 +192,8 @@ class BatchSource:
         shape = (-1, *[1] * (inputs.dim() - 1))
         ends = torch.where((to_mean < _TO_MEAN_SHARE).view(shape), self.means[labels, groups], ends)
         points = torch.lerp(inputs, ends, share.view(shape))
-        return _Points(points, torch.sigmoid(self.teacher.logits(points)), rows)
+        targets = torch.sigmoid(self.teacher.logits(points))
+        return _Points(points, targets, None if weights is None else weights[rows])
 
     def _exchange(self, batch: MiniBatch, count: int) -> Tensor:
         """Return copies of the first rows whose protected columns are those of a member of another group."""
@@ -195,12 +206,17 @@ class BatchSource:
         return copies
 
 
-class _Points(NamedTuple):
-    """Synthetic points with the teacher's probabilities, and the training rows that they start from."""
+@dataclass(frozen=True)
+class _Points:
+    """Synthetic points, the teacher's probabilities, and the weights of the rows that they start from."""
 
     inputs: Tensor
     targets: Tensor
-    rows: Tensor
+    weights: Tensor | None
+
+    def __getitem__(self, part: slice) -> "_Points":
+        weights = None if self.weights is None else self.weights[part]
+        return _Points(self.inputs[part], self.targets[part], weights)
 
 
 class _CellIndex:

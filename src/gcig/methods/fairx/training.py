@@ -323,6 +323,7 @@ class _Run:
                 loop=settings.loop,
                 generator=self.generator,
                 device=device,
+                blocks=None if source.data.stream is None else source.load_blocks,
                 validate=end_epoch,
                 start=None if selector is None else selector.start(control),
                 progress=settings.progress,
