@@ -156,7 +156,7 @@ def test_fault_14_rows_with_a_name_that_the_header_lacks(write):
 
 def test_fault_15_semicolons_and_decimal_commas(write):
     reading = open_table(write("age;rate\n30;1,5\n40;2,25\n")).read()
-    assert (reading.separator, reading.decimal) == (";", ",")
+    assert (reading.written.separator, reading.written.decimal) == (";", ",")
     assert reading.frame.to_dict("list") == {"age": [30, 40], "rate": [1.5, 2.25]}
 
 

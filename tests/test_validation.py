@@ -121,7 +121,7 @@ def test_names_that_are_not_text_become_text():
         ([1, None], [1.0, np.nan], "float64"),
         ([1, 2.5], [1.0, 2.5], "float64"),
         ([Decimal("1.5"), None], [1.5, np.nan], "float64"),
-        ([True, None], [1.0, np.nan], "float64"),
+        ([True, None], [1.0, np.nan], "boolean"),
         ([True, False], [True, False], "bool"),
         ([True, 2], [1, 2], "int64"),
         ([np.float32(0.5), pd.NA], [0.5, np.nan], "float64"),
@@ -131,7 +131,7 @@ def test_names_that_are_not_text_become_text():
 def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
     column = check_features(pd.DataFrame({"a": pd.Series(values, dtype=object)}))["a"]
     assert column.dtype == dtype
-    np.testing.assert_array_equal(column, np.array(expected))
+    np.testing.assert_array_equal(column.to_numpy(np.float64), np.array(expected, np.float64))
 
 
 @pytest.mark.parametrize(

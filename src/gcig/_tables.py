@@ -214,6 +214,9 @@ def _from_narwhals(column: nw.Series[Any], subject: Subject) -> NDArray[Any]:
 
 def to_array(values: Any, name: str) -> NDArray[Any]:
     """Return the values as an array of numbers, text or objects, without a copy if NumPy needs none."""
+    if isinstance(values, np.ma.MaskedArray):  # NumPy would drop the mask: a masked entry is missing
+        missing, values = np.ma.getmaskarray(values), np.asarray(values.data)
+        values = np.where(missing, np.nan, values) if values.dtype.kind in "fc" else _masked(values, missing)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -223,6 +226,14 @@ def to_array(values: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind in "SV":
         raise InputError(f"is an array of type {array.dtype}: pass numbers or text.", argument=name)
     return array
+
+
+def _masked(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    if not missing.any():
+        return values
+    objects = values.astype(object)
+    objects[missing] = None
+    return objects
 
 
 def is_date_column(column: pd.Series[Any]) -> bool:
@@ -260,8 +271,10 @@ def _checked_numbers(column: pd.Series[Any], subject: Subject) -> pd.Series[Any]
         _reject_huge(column.max(), column.min(), subject)
     if isinstance(dtype, np.dtype) and (dtype.kind != "f" or dtype.itemsize in (4, 8)):
         return column
-    if (pt.is_bool_dtype(dtype) or pt.is_integer_dtype(dtype)) and not column.isna().any():
-        return column.astype(bool if pt.is_bool_dtype(dtype) else np.int64)
+    if pt.is_bool_dtype(dtype):
+        return column.astype("boolean" if column.isna().any() else bool)
+    if pt.is_integer_dtype(dtype) and not column.isna().any():
+        return column.astype(np.int64)
     return pd.Series(column.to_numpy(np.float64, na_value=np.nan), index=column.index, name=column.name)
 
 
@@ -286,8 +299,8 @@ def _checked_objects(column: pd.Series[Any], subject: Subject, *, dates: bool = 
     if not other:
         if integers := [value for value in present if isinstance(value, Integral)]:
             _reject_huge(max(integers), min(integers), subject)
-        if types and types <= {bool, np.bool_} and len(present) == len(column):
-            return column.astype(bool)
+        if types and types <= {bool, np.bool_}:
+            return column.astype(bool if len(present) == len(column) else "boolean")
         if len(integers) == len(column):
             return column.astype(np.int64)
         return column.where(column.notna(), np.nan).astype(np.float64)

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from gcig._names import find_alike
 from gcig._tables import (
     InputError,
     InputTypeError,
@@ -379,11 +380,20 @@ def _check_complete(
 
 
 def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
-    spellings: dict[str, str] = {}
-    for value in values:
-        if isinstance(value, str) and spellings.setdefault(value.strip(), value) != value:
-            raise InputError(
-                f"holds both {spellings[value.strip()]!r} and {value!r}, which differ only by spaces. Strip "
-                "the text first (.str.strip() in pandas).",
+    """Raise an error for groups that look alike, and warn of groups that differ in case only."""
+    texts = [value for value in values if isinstance(value, str)]
+    for first, second in find_alike(texts):
+        spaces = first.strip() == second.strip()
+        difference = "spaces" if spaces else "characters that look alike, or that are invisible"
+        remedy = "Strip the text first (.str.strip() in pandas)" if spaces else "Write them alike"
+        shown = f"{first!r} and {second!r}" if spaces else f"{first!a} and {second!a}"
+        raise InputError(f"holds both {shown}, which differ only by {difference}. {remedy}.", **subject)
+    if alike := find_alike(texts, ignore_case=True):
+        pairs = ", ".join(f"{first!r} and {second!r}" for first, second in alike[:5])
+        warn_caller(
+            InputWarning(
+                f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
+                "them alike if they are the same group.",
                 **subject,
             )
+        )

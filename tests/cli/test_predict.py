@@ -84,7 +84,8 @@ def test_parquet_in_and_out(shell, model, loans, tmp_path):
 
 def test_semicolons_and_decimal_commas(shell, model, loans, loans_csv, tmp_path):
     loans.to_csv(tmp_path / "new.csv", index=False, sep=";", decimal=",")
-    first = shell("predict", model, tmp_path / "new.csv", "--rows-at-once", "40", "--quiet")[1]
+    as_commas = ["--decimal", ",", "--rows-at-once", "40", "--quiet"]
+    first = shell("predict", model, tmp_path / "new.csv", *as_commas)[1]
     assert first == shell("predict", model, loans_csv, "--rows-at-once", "40", "--quiet")[1]
 
 

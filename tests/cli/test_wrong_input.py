@@ -94,7 +94,7 @@ TRAINING = {
     "a device not here": (["--device", "cuda:99"], "--device is 'cuda:99', but torch finds"),
     "no such training method": (["--method", "hart"], "Did you mean 'hardt'?"),
     "a weight that is FairX's": (["--method", "hardt", "--lambda-ig", "1"], "--lambda-ig: not available for"),
-    "two characters between cells": (["--separator", ";;"], "one character"),
+    "two characters between cells": (["--separator", ";;"], "one ASCII character"),
     "a strange decimal mark": (["--decimal", "x"], "'.' or ','"),
     "no such encoding": (["--encoding", "klingon"], "try 'utf-8'"),
     "no config": (["--config", "nowhere.toml"], "name a TOML file"),

@@ -32,7 +32,7 @@ def write(tmp_path):
 def test_separators_and_line_ends_are_found(write, separator, newline):
     lines = ["age sex note", '30 F "a, b; c"', '41 M "x\ty|z"', "", "50 F c"]
     reading = examine(write(newline.join(line.replace(" ", separator) for line in lines)))
-    assert reading.separator == separator
+    assert reading.written.separator == separator
     assert reading.frame["age"].tolist() == [30, 41, 50]
     assert reading.frame["sex"].tolist() == ["F", "M", "F"]
     assert reading.frame["note"].tolist()[2] == "c"
@@ -68,7 +68,7 @@ def test_options_override_detection(write):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"separator": ";;"}, "separator must be one character"),
+        ({"separator": ";;"}, "separator must be one ASCII character"),
         ({"decimal": "x"}, "decimal must be"),
         ({"decimal": ",", "separator": ","}, "not the separator"),
         ({"encoding": "klingon"}, "encoding 'klingon' is unknown"),
@@ -82,20 +82,22 @@ def test_impossible_options_are_named(write, options, message):
 
 def test_decimal_commas_with_thousands(write):
     reading = examine(write("a;b;when\n1,5;1.000;01.02.2024\n-2,25;12.500;03.04.2024\n;NA;05.06.2024\n"))
-    assert reading.decimal == ","
+    assert reading.written.decimal == ","
     np.testing.assert_array_equal(reading.frame["a"], [1.5, -2.25, np.nan])
     np.testing.assert_array_equal(reading.frame["b"], [1000, 12500, np.nan])
     assert reading.frame["when"].tolist() == ["01.02.2024", "03.04.2024", "05.06.2024"]
 
 
 def test_decimal_commas_and_decimal_points_are_an_error(write):
-    with pytest.raises(InputError, match="has decimal commas, but column 'b' has decimal points"):
+    with pytest.raises(
+        InputError, match="has decimal commas in column 'a', but decimal points in column 'b'"
+    ):
         read_table(write("a;b\n1,5;2.5\n"))
 
 
 def test_text_with_commas_is_text(write):
     reading = examine(write("a;b\n1,5;2\nabout 2,5;3\n"))
-    assert reading.decimal == "."
+    assert reading.written.decimal is None
     assert reading.frame["a"].tolist() == ["1,5", "about 2,5"]
 
 
@@ -244,7 +246,7 @@ def test_parquet_is_known_by_its_first_bytes(tmp_path):
     assert reading.frame["b"].isna().tolist() == [False, True]
     assert list(reading.frame.columns) == ["a", "b"]
     assert reading.notes == ("the saved pandas index was dropped",)
-    assert (reading.separator, reading.encoding, reading.decimal) == (None, None, None)
+    assert (reading.written, reading.encoding) == (None, None)
     assert list(read_table(tmp_path / "table.dat", columns=["b"]).columns) == ["b"]
 
 

@@ -103,7 +103,13 @@ def audit_file(
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     if other is not None:
         other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
-    stream = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
+    stream = open_table(
+        path,
+        separator=separator,
+        decimal=decimal,
+        encoding=encoding,
+        trained=getattr(model, "csv_format_", None),
+    )
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
     also = roles

@@ -63,14 +63,16 @@ def read_labelled(
     sensitive: Sequence[str],
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
-    **how: str | None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
 ) -> LabelledTable:
-    """Read a file and assign a role to every column; ``how`` is passed on to `open_table`."""
+    """Read a file and assign a role to every column; the last three are those of `open_table`."""
     from gcig.data.reading import open_table
 
     drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
-    reading = open_table(path, **how).read()
+    reading = open_table(path, separator=separator, decimal=decimal, encoding=encoding).read()
     frame = reading.frame
     _check_roles(roles, list(frame.columns), path)
     labels, classes = _labels(frame[target], positive, path)
@@ -172,11 +174,11 @@ def describe_reading(table: LabelledTable) -> str:
     """Describe the file, each column on one line, and the decisions that were made while reading."""
     reading = table.reading
     size = f"{counted(len(reading.frame), 'row')}, {counted(reading.frame.shape[1], 'column')}"
-    if reading.separator is None:
+    if reading.written is None:
         how = reading.format
     else:
-        between = _SEPARATORS.get(reading.separator, repr(reading.separator))
-        mark = "commas" if reading.decimal == "," else "points"
+        between = _SEPARATORS.get(reading.written.separator, repr(reading.written.separator))
+        mark = "commas" if reading.written.decimal == "," else "points"
         how = f"{reading.format} in {reading.encoding}, {between} between entries, decimal {mark}"
     rows = list(column_readings(table))
     lines = [f"{table.path}: {size} ({how}).", "", format_table(("column", "role", "read as"), rows), ""]

@@ -70,15 +70,18 @@ def predict(
     rows_at_once: int,
     quiet: bool,
     as_json: bool,
-    **how: str | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
 ) -> None:
     """Predict with a model that `gcig train` or save() wrote.
 
     Writes one row per row of FILE, in the same order: the columns that --id or --keep name, then probability
     (of the positive class) and decision (the model's). Columns that the model does not know are ignored.
     Entries of the input are passed through unchanged, with a warning if a spreadsheet could evaluate one as a
-    formula. FILE may be - for standard input. With --out, --json prints the location of the predictions and
-    the number of rows per decision.
+    formula. Numbers are read as in the CSV file that the model was trained on; a file that writes them
+    differently is an error unless --decimal says how. FILE may be - for standard input. With --out, --json
+    prints the location of the predictions and the number of rows per decision.
     """
     import gcig
     from gcig._progress import progress
@@ -89,7 +92,13 @@ def predict(
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
-        table = open_table(path, **how)
+        table = open_table(
+            path,
+            separator=separator,
+            decimal=decimal,
+            encoding=encoding,
+            trained=getattr(estimator, "csv_format_", None),
+        )
         passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
             for note in table.notes:

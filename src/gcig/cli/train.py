@@ -152,6 +152,8 @@ def train(
     chosen = trained[-1]
     # The estimators were trained on 0 and 1; predictions should use the values of the table.
     chosen.estimator.classes_ = np.asarray(table.classes)
+    if table.reading.written is not None:
+        chosen.estimator.csv_format_ = table.reading.written
     chosen.estimator.save(out)
     if save_test is not None:
         with atomic_path(save_test) as temporary:

@@ -1,4 +1,4 @@
-"""The layout of a CSV file: its encoding, its separator and the names of its columns.
+"""The layout of a CSV file: its encoding, its separator, the names of its columns and how it writes numbers.
 
 Every function reads the file in pieces, so memory use does not depend on its size.
 """
@@ -23,6 +23,7 @@ import numpy as np
 
 from gcig._tables import InputError, listed
 from gcig.data.arrow_files import MAGIC
+from gcig.data.number_text import MARK_NAMES
 
 SEPARATORS = (";", "\t", "|", ",")  # in order of preference if two fit equally well
 _BLOCK = 2**20  # bytes
@@ -43,6 +44,33 @@ class CsvLayout:
     names: tuple[str, ...]
     n_rows: int
     compressed: bool = False
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV file writes its numbers; saved with a model, because files to predict must not differ.
+
+    Attributes
+    ----------
+    separator : the character between entries.
+    decimal : "." or ","; None if no number showed a decimal mark.
+    thousands : whether digits were in groups of three, separated by the other mark.
+    """
+
+    separator: str
+    decimal: str | None
+    thousands: bool
+
+    def __post_init__(self) -> None:
+        check_options(self.separator, self.decimal, None)
+        if not isinstance(self.thousands, bool):
+            raise InputError("must be True or False.", argument="thousands")
+
+    @property
+    def numbers(self) -> str:
+        """The numbers in words, for messages."""
+        marks = "no decimal mark" if self.decimal is None else f"decimal {MARK_NAMES[self.decimal]}"
+        return f"{marks} and {'digits' if self.thousands else 'no digits'} in groups of three"
 
 
 def find_layout(path: Path, *, separator: str | None, encoding: str | None, notes: list[str]) -> CsvLayout:
@@ -80,8 +108,12 @@ def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
 
 def check_options(separator: str | None, decimal: str | None, encoding: str | None) -> None:
     """Raise an error for options that fit no file."""
-    if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
-        raise InputError(f"must be one character, such as ';', got {separator!r}.", argument="separator")
+    one = isinstance(separator, str) and len(separator) == 1
+    if separator is not None and (not one or not separator.isascii() or separator in '"\0\r\n'):
+        raise InputError(
+            f"must be one ASCII character, such as ';', got {separator!r}. Replace it in the file.",
+            argument="separator",
+        )
     if decimal not in (None, ".", ",") or (decimal is not None and decimal == separator):
         raise InputError(f"must be '.' or ',' and not the separator, got {decimal!r}.", argument="decimal")
     try:

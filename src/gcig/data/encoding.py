@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from gcig._names import find_alike
 from gcig._tables import is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
@@ -26,6 +27,8 @@ from gcig.data.dates import are_ambiguous_dates, are_dates, count_days
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
 MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
+_MIN_ROWS_FOR_OUTLIERS = 20  # of fewer rows, any may be far from the others
+_OUTLIER_SCALE = 100  # by how much the most extreme 0.1 % of the rows may enlarge a standard deviation
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -84,10 +87,8 @@ class NumberColumn:
         if low == high:  # a computed standard deviation may miss zero by rounding
             return cls(kind, fill, low, 0.0, indicator)
         edges = _bin_edges(values, n_bins)
-        # A power of two as the unit is exact, and keeps the squares within the range of float64.
-        exponent = int(np.frexp(max(-low, high))[1])
-        values = np.ldexp(values, -exponent)
-        mean, scale = (float(np.ldexp(v, exponent)) for v in (values.mean(), values.std()))
+        mean, scale = _moments(values)
+        _warn_of_outliers(values, scale, str(column.name))
         return cls(kind, fill, mean, scale, indicator, edges)
 
     @property
@@ -171,11 +172,14 @@ class CategoryColumn:
                 argument="X",
                 column=str(column.name),
             )
-        if alike := len(levels) - len({level.strip() for level in levels}):
+        if alike := find_alike(levels):
+            one, other = alike[0]
             warn_caller(
                 InputWarning(
-                    f"has {alike} categories that differ from another one only by spaces: they are kept "
-                    "apart. Strip the text first (.str.strip() in pandas).",
+                    f"has {len(alike)} categories that differ from another one only by spaces, or by "
+                    f"characters that look alike or are invisible, such as {one!a} and {other!a}: "
+                    "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
+                    "alike.",
                     argument="X",
                     column=str(column.name),
                 )
@@ -388,6 +392,34 @@ def _bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
     spread = values[~np.isin(values, frequent)]
     quantiles = np.quantile(spread, np.linspace(0, 1, n_bins + 1)) if len(spread) else levels[:0]
     return tuple(np.unique([*quantiles, *frequent]).tolist())
+
+
+def _moments(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return mean and standard deviation, also of values whose squares leave the range of float64."""
+    # A power of two as the unit is exact.
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    values = np.ldexp(values, -exponent)
+    return float(np.ldexp(values.mean(), exponent)), float(np.ldexp(values.std(), exponent))
+
+
+def _warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
+    """Warn if a few rows determine the scale of a column, because all others then look the same."""
+    n_extreme = max(1, len(values) // 1000)
+    if len(values) < _MIN_ROWS_FOR_OUTLIERS:
+        return
+    with np.errstate(over="ignore"):
+        distance = np.abs(values - np.median(values))
+    _, usual = _moments(values[np.argpartition(distance, -n_extreme)[:-n_extreme]])
+    if 0 < usual < scale / _OUTLIER_SCALE:
+        warn_caller(
+            InputWarning(
+                f"has {n_extreme} rows so far from the others that its standard deviation is over "
+                f"{_OUTLIER_SCALE} times theirs: all other rows are encoded as nearly the same number. "
+                "Correct or cap the outliers, or take the logarithm.",
+                argument="X",
+                column=name,
+            )
+        )
 
 
 def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:

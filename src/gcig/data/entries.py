@@ -1,10 +1,9 @@
-"""The types of table entries: numbers, booleans and text, missing entries, and the decimal mark."""
+"""The types of table entries: numbers, booleans and text, and missing entries."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,48 +11,61 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning
+from gcig._tables import InputWarning
 from gcig._warnings import warn_caller
+from gcig.data.number_text import MARK_NAMES, MISSING_NUMBERS, count_grouped, parse_numbers
 
-# Common spellings of a missing number. In a column of text these are text.
-MISSING_NUMBERS = frozenset(
-    ("NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "#N/A", "?", ".", "-")
-)
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
-_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
-_GROUPED = {  # digits in groups of three, by decimal mark
-    ".": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?"),
-    ",": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?"),
-}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions made while reading: ``notes`` in words, and the columns whose digits are ``grouped``."""
+
+    notes: list[str] = field(default_factory=list)
+    grouped: list[str] = field(default_factory=list)
 
 
 # Conversion of text -----------------------------------------------------------------------------------
 
 
-def infer_entries(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.Series[Any]:
+def infer_entries(
+    column: pd.Series[Any],
+    decimal: str,
+    decisions: Decisions,
+    *,
+    thousands: bool = True,
+    inexact: bool = False,
+) -> pd.Series[Any]:
     """Convert a text column into numbers if all entries that are not missing are numbers; else strip it.
 
-    Decisions that the user should know about are appended to ``notes``.
+    ``decisions`` receives what the user should know; the options are those of `parse_numbers`.
     """
-    if pt.is_numeric_dtype(column.dtype):
+    if pt.is_numeric_dtype(column.dtype) or _are_flags(column):
         return column
-    codes, entries = _levels(column)
+    codes, entries = levels(column)
     stripped = [entry.strip() for entry in entries]
 
     def count(chosen: list[bool]) -> int:
         return int(np.append(chosen, False)[codes].sum())
 
-    numbers = _as_numbers(stripped, decimal)
+    numbers = parse_numbers(stripped, decimal, thousands=thousands, inexact=inexact)
     if numbers is not None:
+        if grouped := count(count_grouped(stripped, decimal)):
+            decisions.grouped.append(str(column.name))
+            decisions.notes.append(
+                f"column {column.name!r}: {grouped} entries with digits in groups of three, separated by "
+                f"{MARK_NAMES['.' if decimal == ',' else ',']}, read as thousands"
+            )
         if tokens := count([entry in MISSING_NUMBERS for entry in stripped]):
-            notes.append(
+            decisions.notes.append(
                 f"column {column.name!r}: {tokens} entries such as NA or ? among numbers read as missing"
             )
         return pd.Series(np.append(numbers, np.nan)[codes], name=column.name)
     spaced = count([entry != bare for entry, bare in zip(entries, stripped, strict=True)])
     if not spaced:
         return column
-    notes.append(f"column {column.name!r}: spaces around {spaced} entries removed")
+    decisions.notes.append(f"column {column.name!r}: spaces around {spaced} entries removed")
     if len(set(stripped)) < len(stripped):
         warn_caller(
             InputWarning(
@@ -66,7 +78,9 @@ def infer_entries(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.
     return pd.Series(texts[codes], name=column.name, dtype=column.dtype)
 
 
-def convert_entries(column: pd.Series[Any], kind: str, decimal: str) -> pd.Series[Any]:
+def convert_entries(
+    column: pd.Series[Any], kind: str, decimal: str, *, thousands: bool = True
+) -> pd.Series[Any]:
     """Convert a text column to the kind that it had in training: see ``TableEncoder.kinds_``.
 
     Dates stay text, which the encoder reads. A column that cannot be converted stays text as well; the
@@ -82,7 +96,8 @@ def convert_entries(column: pd.Series[Any], kind: str, decimal: str) -> pd.Serie
         booleans = entries.str.lower().map(_BOOLEANS)
         if booleans.notna().equals(entries.notna()):
             return booleans.astype(np.float64)
-    return infer_entries(entries, decimal, []).set_axis(column.index)
+    converted = infer_entries(entries, decimal, Decisions(), thousands=thousands, inexact=True)
+    return converted.set_axis(column.index)
 
 
 def strip_entries(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -91,68 +106,15 @@ def strip_entries(column: pd.Series[Any]) -> pd.Series[Any]:
     return entries.where(entries != "", None)
 
 
-def _levels(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
+def levels(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes (n,), -1 if missing, and the distinct entries of a text column."""
     codes, uniques = pd.factorize(column)
     return codes.astype(np.int64), [str(value) for value in uniques]
 
 
-def _as_numbers(entries: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
-    """Convert entries into numbers, NaN if missing; return None if one of them is text."""
-
-    def number(entry: str) -> float:
-        if not entry or entry in MISSING_NUMBERS:
-            return np.nan
-        if _GROUPED[decimal].fullmatch(entry):
-            entry = entry.replace("," if decimal == "." else ".", "")
-        if "_" in entry or (decimal == "," and "." in entry):
-            raise ValueError("text")
-        value = float(entry.replace(decimal, "."))
-        if abs(value) > MAX_EXACT_INTEGER and entry.isdecimal():
-            raise ValueError("an identifier, whose digits float64 would lose")
-        return value
-
-    try:
-        numbers = np.array([number(entry) for entry in entries], dtype=np.float64)
-    except ValueError:
-        return None
-    return None if np.isnan(numbers).all() else numbers
-
-
-# Decimal marks ----------------------------------------------------------------------------------------
-
-
-def has_decimal_commas(frame: pd.DataFrame, path: Path) -> bool:
-    """Return whether a column, read with decimal points, is text because its numbers have decimal commas."""
-    ambiguous = False
-    for name in frame.columns:
-        if pt.is_numeric_dtype(frame[name].dtype):
-            continue
-        entries = [entry.strip() for entry in _levels(frame[name])[1]]
-        marked = [entry for entry in entries if _DECIMAL_COMMA.fullmatch(entry)]
-        if marked and _as_numbers(entries, ",") is not None:
-            if not all(map(_GROUPED["."].fullmatch, marked)):
-                return True
-            ambiguous = True
-    if ambiguous:
-        raise InputError(
-            f"must be set: {path} has numbers with a comma before three digits, which may be thousands or a "
-            "fraction. Use ',' if the comma starts the fraction, or '.' if it groups thousands.",
-            argument="decimal",
-        )
-    return False
-
-
-def reject_both_marks(points: pd.DataFrame, commas: pd.DataFrame, path: Path) -> None:
-    """Raise an error if a column has decimal points in a file that has decimal commas elsewhere."""
-    for name in points.columns:
-        lost = pt.is_float_dtype(points[name].dtype) and not pt.is_numeric_dtype(commas[name].dtype)
-        if lost and _as_numbers([entry.strip() for entry in _levels(commas[name])[1]], ",") is None:
-            raise InputError(
-                f"must be set: {path} has decimal commas, but column {name!r} has decimal points. Use ',' or "
-                "'.', or write all numbers with the same mark.",
-                argument="decimal",
-            )
+def _are_flags(column: pd.Series[Any]) -> bool:
+    """Return whether the column holds True and False, some of them missing."""
+    return pt.is_object_dtype(column.dtype) and pt.infer_dtype(column, skipna=True) == "boolean"
 
 
 # Kinds of columns, compared between batches -----------------------------------------------------------

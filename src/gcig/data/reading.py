@@ -20,6 +20,7 @@ from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
 from gcig.data.arrow_files import count_rows, opened_arrow
 from gcig.data.csv_layout import (
+    CsvFormat,
     CsvLayout,
     check_columns,
     check_options,
@@ -28,26 +29,20 @@ from gcig.data.csv_layout import (
     find_layout,
     recognise_format,
 )
-from gcig.data.entries import (
-    convert_entries,
-    has_decimal_commas,
-    infer_entries,
-    reject_both_marks,
-    strip_entries,
-)
+from gcig.data.entries import Decisions, convert_entries, infer_entries, levels, strip_entries
+from gcig.data.number_text import Marks, find_mark, parse_numbers, shows_point
 
 _ROWS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
 class TableReading:
-    """A table and how it was read; separator, encoding and decimal are None unless the format is CSV."""
+    """A table and how it was read; written and encoding are None unless the format is CSV."""
 
     frame: pd.DataFrame
     format: str
-    separator: str | None
+    written: CsvFormat | None
     encoding: str | None
-    decimal: str | None
     notes: tuple[str, ...]
 
 
@@ -71,7 +66,9 @@ class TableFile:
     n_rows : rows in the file.
     notes : the decisions that were made about a CSV file, in words.
     layout : encoding and separator of a CSV file; None for the other formats.
-    decimal : the decimal mark if the caller chose it.
+    decimal : the decimal mark if the caller chose it, or that of the training file.
+    trained : how the training file of a model writes numbers, which this file must not contradict; None if
+        there is no such file, or the caller chose the decimal mark.
     """
 
     path: Path
@@ -81,31 +78,36 @@ class TableFile:
     notes: tuple[str, ...]
     layout: CsvLayout | None
     decimal: str | None
+    trained: CsvFormat | None = None
 
     def read(self, columns: Sequence[str] | None = None) -> TableReading:
         """Read the whole table, or some of its columns in the given order."""
         check_columns(self.names, columns, self.path)
         if self.layout is None:
             return self._read_arrow(columns)
-        notes, decimal = list(self.notes), self.decimal
-        frame: pd.DataFrame = self._parse_csv(columns, decimal=decimal or ".")
-        if self._may_have_commas and has_decimal_commas(frame, self.path):
-            decimal, as_points = ",", frame
+        frame: pd.DataFrame = self._parse_csv(columns, decimal=self.decimal or ".")
+        decimal = self._decide_decimal(frame) if self._is_open else self.decimal or "."
+        if decimal == "," and self.decimal is None:
             frame = self._parse_csv(columns, decimal=decimal)
-            reject_both_marks(as_points, frame, self.path)
-        decimal = decimal or "."
-        names = columns or self.names
-        frame = pd.DataFrame({name: infer_entries(frame[name], decimal, notes) for name in names})
-        frame = _drop_row_numbers(frame, self.path, notes)
-        layout = self.layout
-        return TableReading(frame, self.format, layout.separator, layout.encoding, decimal, tuple(notes))
+        made = Decisions(notes=list(self.notes))
+        typed = {name: self._infer(frame[name], decimal or ".", made) for name in columns or self.names}
+        frame = _drop_row_numbers(pd.DataFrame(typed), self.path, made.notes)
+        written = CsvFormat(self.layout.separator, decimal, thousands=bool(made.grouped))
+        return TableReading(frame, self.format, written, self.layout.encoding, tuple(made.notes))
 
     def find_decimal(self, columns: Sequence[str], rows: int) -> str:
-        """Return the decimal mark: the caller's choice, or the one that the first rows use."""
-        if not self._may_have_commas:
+        """Return the decimal mark: the one that is known, or the one that numbers in any row show."""
+        if not self._is_open:
             return self.decimal or "."
-        first = next(self._csv_parts(columns, rows, decimal="."))
-        return "," if has_decimal_commas(first, self.path) else "."
+        shown: dict[str, str] = {}
+        for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
+            for name in columns:
+                mark = find_mark([entry.strip() for entry in levels(frame[name])[1]])
+                if mark is not None and shown.get(name, "either") == "either":
+                    shown[name] = mark
+            if set(shown.values()) & {".", ","}:
+                break  # an entry of a later row that contradicts it is text, which a model rejects
+        return Marks.of(shown.items()).decide(self.path) or "."
 
     def batches(
         self, columns: Sequence[str], *, texts: Collection[str] = (), decimal: str, rows: int
@@ -121,7 +123,9 @@ class TableFile:
             return
         for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=dict.fromkeys(texts, str)):
             typed = {
-                name: strip_entries(frame[name]) if name in texts else infer_entries(frame[name], decimal, [])
+                name: strip_entries(frame[name])
+                if name in texts
+                else self._infer(frame[name], decimal, Decisions())
                 for name in columns
             }
             yield pd.DataFrame({name: column.reset_index(drop=True) for name, column in typed.items()})
@@ -144,19 +148,60 @@ class TableFile:
         if self.layout is None:
             yield from self._arrow_parts(list(kinds), list(passed), rows)
             return
-        decimal = self.decimal
+        numbers = [name for name, kind in kinds.items() if kind == "number"]
+        decimal = self.find_decimal(numbers, rows)
         # Everything as text: only empty entries count as missing, and they are needed as "".
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
-            numbers = frame[[name for name, kind in kinds.items() if kind == "number"]]
-            if decimal is None and self._may_have_commas and has_decimal_commas(numbers, self.path):
-                decimal = ","
-            typed = {name: convert_entries(frame[name], kind, decimal or ".") for name, kind in kinds.items()}
+            typed = {
+                name: convert_entries(frame[name], kind, decimal, thousands=self._thousands)
+                for name, kind in kinds.items()
+            }
+            for name in numbers:
+                self._check_format(typed[name])
             yield TablePart(pd.DataFrame(typed, index=frame.index), frame[list(passed)])
 
     @property
-    def _may_have_commas(self) -> bool:
-        """Return whether decimal commas are possible and the caller did not choose the decimal mark."""
+    def _is_open(self) -> bool:
+        """Return whether the decimal mark must be found: it is not known, and commas do not separate."""
         return self.layout is not None and self.decimal is None and self.layout.separator != ","
+
+    @property
+    def _thousands(self) -> bool:
+        """Return whether digits in groups of three are numbers."""
+        return self.trained is None or self.trained.decimal is None or self.trained.thousands
+
+    def _decide_decimal(self, frame: pd.DataFrame) -> str | None:
+        """Return the decimal mark that the numbers of a table, parsed with decimal points, show."""
+        floats = [str(name) for name in frame.columns if pt.is_float_dtype(frame[name].dtype)]
+        texts = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
+        shown = {name: find_mark([entry.strip() for entry in levels(frame[name])[1]]) for name in texts}
+        for part in self._csv_parts(floats, _ROWS_AT_ONCE, dtype=str) if floats else ():
+            for name in floats:
+                shown[name] = shows_point(str(entry).strip() for entry in part[name].dropna().unique()) or (
+                    shown.get(name)
+                )
+            if "." in shown.values():
+                break
+        return Marks.of(shown.items()).decide(self.path)
+
+    def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
+        """Convert a column by its entries."""
+        found = infer_entries(column, decimal, made, thousands=self._thousands)
+        self._check_format(found)
+        return found
+
+    def _check_format(self, column: pd.Series[Any]) -> None:
+        """Raise an error if the column is text only because the training file writes numbers differently."""
+        if self.trained is None or pt.is_numeric_dtype(column.dtype):
+            return
+        entries = [entry.strip() for entry in levels(column)[1]]
+        if any(parse_numbers(entries, mark, inexact=True) is not None for mark in ".,"):
+            raise InputError(
+                f"must be set: column {column.name!r} of {self.path} writes numbers differently than the "
+                f"file that the model was trained on, which has {self.trained.numbers}. Use the mark that "
+                "starts a fraction in this file: '.' or ','.",
+                argument="decimal",
+            )
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:
         assert self.layout is not None
@@ -186,7 +231,7 @@ class TableFile:
             frame = file.read(columns=list(kept)).to_pandas(ignore_metadata=True)
         dropped = columns is None and len(kept) < len(self.names)
         notes = ("the saved pandas index was dropped",) if dropped else ()
-        return TableReading(frame[list(kept)], self.format, None, None, None, notes)
+        return TableReading(frame[list(kept)], self.format, None, None, notes)
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
@@ -214,7 +259,12 @@ class TableFile:
 
 
 def open_table(
-    path: str | Path, *, separator: str | None = None, decimal: str | None = None, encoding: str | None = None
+    path: str | Path,
+    *,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    trained: CsvFormat | None = None,
 ) -> TableFile:
     """Scan a CSV, Parquet or Feather file in constant memory.
 
@@ -227,6 +277,9 @@ def open_table(
         The format of a CSV file; detected by default. Separators are comma, semicolon, tab and bar; the
         decimal mark is a point or (unless commas separate) a comma; the encoding is UTF-8, or UTF-16 with a
         byte-order mark, or Latin-1 (Windows-1252 if bytes occur that are control characters in Latin-1).
+    trained
+        The format of the file that a model was trained on. Numbers are read in the same way, and a file that
+        contradicts it is an error, unless the caller chooses the decimal mark.
     """
     path = Path(path)
     found = recognise_format(path)
@@ -240,7 +293,13 @@ def open_table(
     check_options(separator, decimal, encoding)
     notes: list[str] = []
     layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
-    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal)
+    if decimal is None and trained is not None:
+        if separator is None:
+            _check_separator(layout, trained, path)
+        decimal = None if trained.decimal == layout.separator else trained.decimal
+    else:
+        trained = None
+    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained)
 
 
 def read_table(
@@ -254,6 +313,18 @@ def read_table(
     """Read a CSV, Parquet or Feather file, or some of its columns; options as in `open_table`."""
     file = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
     return file.read(columns).frame
+
+
+def _check_separator(layout: CsvLayout, trained: CsvFormat, path: Path) -> None:
+    """Raise an error if other characters separate entries, because numbers may be written differently too."""
+    if trained.decimal is None or len(layout.names) == 1 or layout.separator == trained.separator:
+        return
+    raise InputError(
+        f"must be set: {path} has {layout.separator!r} between entries, but the file that the model was "
+        f"trained on has {trained.separator!r}, with {trained.numbers}. Use the mark that starts a fraction "
+        "in this file: '.' or ','.",
+        argument="decimal",
+    )
 
 
 def _drop_row_numbers(frame: pd.DataFrame, path: Path, notes: list[str]) -> pd.DataFrame:

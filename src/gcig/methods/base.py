@@ -21,6 +21,7 @@ from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
+from gcig.data.csv_layout import CsvFormat
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
@@ -47,6 +48,7 @@ class _Learned:
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
+    csv_format_: CsvFormat
 
 
 class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
@@ -76,6 +78,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
+    csv_format_ : CsvFormat
+        How the training file writes numbers; only of models that `gcig train` fitted to a CSV file.
 
     Examples
     --------
@@ -97,8 +101,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     needs_groups_to_predict: ClassVar[bool] = False
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
-    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_", "blocks_")
-    fitted_records: ClassVar[tuple[type, ...]] = ()
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_", "blocks_", "csv_format_")
+    fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
     # Stated by the class that implements `train_network`: whether the network is all that it learns for
     # predictions, which can then be made with the last good epoch if training diverges.
     predicts_by_network: ClassVar[bool] = False
@@ -307,6 +311,13 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
         save_model(self, path)
+
+    def check_learned(self) -> None:
+        """Raise a `ValueError` if a loaded model has learned values that no fit gives.
+
+        A method whose predictions depend on more than the network, the encoder and the threshold overrides
+        this: files can be edited.
+        """
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
         """Write the encoder, the network and the threshold to one ONNX file; see `export_onnx`."""

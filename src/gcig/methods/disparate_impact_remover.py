@@ -185,6 +185,11 @@ class DisparateImpactRemoverClassifier(_RepairParameters, UnconstrainedClassifie
     __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
     __metadata_request__score: ClassVar = {"sensitive_features": True}
 
+    def check_learned(self) -> None:
+        """Raise a `ValueError` unless the repair fits the groups and the columns."""
+        super().check_learned()
+        self.repair_.check(len(self.groups_), self.encoder_.n_features_out_)
+
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded = super().encode(X)

@@ -28,6 +28,15 @@ class Distribution:
     below: Floats
     upto: Floats
 
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` unless the arrays describe a distribution."""
+        table = np.stack([self.values, self.below, self.upto])
+        finite = table.ndim == 2 and table.dtype.kind == "f" and table.size and np.isfinite(table).all()
+        if not finite or (np.diff(table) < 0).any() or (self.below > self.upto).any():
+            raise ValueError("a distribution needs finite values and ranks in ascending order")
+        if self.below[0] < 0 or self.upto[-1] > 1 + 1e-9:
+            raise ValueError("the ranks of a distribution lie between 0 and 1")
+
     @classmethod
     def of(cls, sample: Floats, *, resolution: int = 1000) -> "Distribution":
         """Return the distribution of a sample.
@@ -114,6 +123,18 @@ class GroupRepair:
     tables: Mapping[int, tuple[Distribution, ...]]
     seed: int
     spread_ties: bool = True
+
+    def check(self, n_groups: int, n_columns: int) -> None:
+        """Raise a `ValueError` unless the repair fits this many groups and columns."""
+        columns = all(type(column) is int and 0 <= column < n_columns for column in self.tables)
+        tables = all(
+            isinstance(parts, tuple)
+            and len(parts) == n_groups
+            and all(isinstance(part, Distribution) for part in parts)
+            for parts in self.tables.values()
+        )
+        if not columns or not tables or type(self.seed) is not int or type(self.spread_ties) is not bool:
+            raise ValueError(f"the repair does not fit {n_groups} groups and {n_columns} columns")
 
     @classmethod
     def of(

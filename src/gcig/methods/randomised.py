@@ -105,6 +105,12 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
         self.draw_seed_ = int(torch.randint(2**31 - 1, (), generator=generator))
         return outcome
 
+    def check_learned(self) -> None:
+        """Raise a `ValueError` unless the seed of the draws is an integer."""
+        super().check_learned()
+        if type(self.draw_seed_) is not int:
+            raise ValueError("the seed of the draws is not an integer")
+
     def _choose_threshold(self, data: TrainingData) -> float:  # noqa: ARG002 (there is none to choose)
         return math.nan
 

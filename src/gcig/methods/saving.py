@@ -164,15 +164,25 @@ def _from_document(
     model.module_ = restore_network(document["network"], state, module)
     if needs_module(document["network"]):
         model.module = module
+    try:
+        model.check_parameters()
+    except InputError as error:  # about the file, not about an argument of the caller
+        raise ValueError(str(error)) from error
     _check_fits_together(model)
+    model.check_learned()
     return model
 
 
 def _check_fits_together(model: "NetworkClassifier") -> None:
     """Raise a `ValueError` if the parts of a stored model cannot be parts of one model."""
     n_inputs = model.encoder_.n_features_out_
-    if len(model.classes_) != 2:
-        raise ValueError(f"a model has two classes, not {len(model.classes_)}")
+    classes = model.classes_.tolist() if model.classes_.ndim == 1 else []
+    if len(classes) != 2 or classes[0] == classes[1] or not all(map(_is_label, classes)):
+        raise ValueError("a model has two classes, which are different numbers or texts")
+    if not all(isinstance(name, str) for name in model.groups_) or len(set(model.groups_)) < 2:
+        raise ValueError("a model has the names of at least two groups")
+    if len(set(model.groups_)) < len(model.groups_):
+        raise ValueError("two groups have the same name")
     if model.baselines_.shape != (2, len(model.groups_), n_inputs):
         raise ValueError(
             f"baselines of shape {model.baselines_.shape} do not fit {len(model.groups_)} groups and "
@@ -180,15 +190,21 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
         )
     if not np.isfinite(model.baselines_).all():
         raise ValueError("baselines are not finite")
-    if not 0 <= model.threshold_ <= 1 and not math.isnan(model.threshold_):
+    # Methods without the parameter decide by rules of their own, and their threshold is NaN.
+    decides = "threshold" in model.get_params(deep=False)
+    if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):
         raise ValueError(f"the threshold {model.threshold_} is no probability")
-    if not all(bool(torch.isfinite(each).all()) for each in model.module_.parameters()):
+    if not all(bool(torch.isfinite(each).all()) for each in model.module_.state_dict().values()):
         raise ValueError("weights of the network are not finite")
     try:
         with torch.no_grad():
             logits(model.module_, torch.zeros(1, n_inputs))
     except RuntimeError as error:
         raise ValueError(f"the network does not take {n_inputs} columns: {error}") from error
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
@@ -222,7 +238,7 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
         return _from_document(METHODS[key].estimator, document, tensors, module)
     except InputError:
         raise  # about the argument module, or about the encoder
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         raise PersistenceError(
             f"{path} does not hold a {key} model as this version of gcig stores it "
             f"({type(error).__name__}: {error}); load it with the version that wrote it."

@@ -4,6 +4,7 @@ Hardt, Price and Srebro (2016), "Equality of opportunity in supervised learning"
 https://arxiv.org/abs/1610.02413; the optimisation is Fairlearn's `ThresholdOptimizer`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,6 +41,15 @@ class ThresholdRule:
     p1: float
     threshold1: float
 
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` for values that are no probabilities, or thresholds that are NaN."""
+        shares = (self.p_ignore, self.constant, self.p0, self.p1)
+        slack = 1e-6  # Fairlearn's probabilities sum to one up to rounding
+        if not all(-slack <= share <= 1 + slack for share in (*shares, self.p0 + self.p1)):
+            raise ValueError(f"a rule has the probabilities {shares}")
+        if math.isnan(self.threshold0) or math.isnan(self.threshold1):
+            raise ValueError("a rule has a threshold that is not a number")
+
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of a positive decision for each score.
 
@@ -47,7 +57,7 @@ class ThresholdRule:
         array([0.  , 0.25, 1.  ])
         """
         above = self.p0 * (scores > self.threshold0) + self.p1 * (scores > self.threshold1)
-        return np.asarray(self.p_ignore * self.constant + (1 - self.p_ignore) * above)
+        return np.clip(self.p_ignore * self.constant + (1 - self.p_ignore) * above, 0, 1)
 
 
 def equalize_odds(
@@ -140,6 +150,13 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
     grid_size: int = parameter(
         default=1000, rule=POSITIVE_INTEGER, doc="How many false positive rates are tried."
     )
+
+    def check_learned(self) -> None:
+        """Raise a `ValueError` unless there is one rule per group."""
+        super().check_learned()
+        rules = self.rules_ if isinstance(self.rules_, tuple) else ()
+        if len(rules) != len(self.groups_) or not all(isinstance(rule, ThresholdRule) for rule in rules):
+            raise ValueError(f"{len(self.groups_)} groups need as many rules")
 
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
         """Return the rows as the network sees them, after checking that the groups are those of ``X``."""
