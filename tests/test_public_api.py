@@ -76,6 +76,7 @@ USES = {
     "InputError": lambda _: raised(gcig.InputError, fitted().predict, "a name"),
     "InputWarning": lambda _: warned(gcig.InputWarning, TableEncoder().fit, {"constant": [1, 1]}),
     "PersistenceError": lambda folder: raised(gcig.PersistenceError, gcig.load, folder / "nothing"),
+    "RemoteModel": lambda _: gcig.RemoteModel(lambda rows: rows[:, 0] > 0)(x.numpy()),
     "adapt": lambda _: gcig.adapt(net, x.numpy()).columns,
     "audit": lambda _: audited().check(max_gcig=2.0).passed,
     "compare": lambda _: compared().pareto(),

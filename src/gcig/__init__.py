@@ -30,6 +30,7 @@ _HOME = {
     "PersistenceError": "gcig.persistence",
     "ProtectedAttribute": "gcig.data.datasets.spec",
     "ReasonsWarning": "gcig.methods.fairx.guards",
+    "RemoteModel": "gcig.adapters",
     "ThresholdWarning": "gcig.methods.fairx.guards",
     "adapt": "gcig.adapters",
     "audit": "gcig.auditing.table_audit",
@@ -48,6 +49,7 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from gcig._validation import InputError as InputError
     from gcig._validation import InputWarning as InputWarning
+    from gcig.adapters import RemoteModel as RemoteModel
     from gcig.adapters import adapt as adapt
     from gcig.auditing.result import AuditResult as AuditResult
     from gcig.auditing.result import CheckResult as CheckResult

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from gcig._validation import InputError
 from gcig.adapters import OnnxClassifier, adapt
+from gcig.auditing import audit_file, open_model
 from gcig.core.definition import Definition
 from gcig.methods.onnx_export import export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -49,6 +51,103 @@ class TestLightGBM:
         entries = adapted.encoding.entries(adapted.encode(rows))
         assert adapted.encoding.decode(entries)["e"].dtype == rows["e"].dtype
         assert np.isfinite(adapted.logits(adapted.encode(rows))).all()
+
+
+def with_categories():
+    """Rows with a category as text, and labels that depend on it."""
+    rows = ROWS[["a", "b"]].assign(job=np.random.default_rng(1).choice(["x", "y", "z"], 200))
+    return rows, ((rows["a"] > 0) & (rows["job"] != "z")).astype(int)
+
+
+class TestNativeFiles:
+    """Native files of boosted trees with categories give the probabilities of the model that wrote them."""
+
+    @pytest.fixture(params=["m.ubj", "m.json", "m.txt", "m.cbm", "cat.json"])
+    def stored(self, request, tmp_path):
+        rows, labels = with_categories()
+        typed = rows.assign(job=rows["job"].astype("category"))
+        path = tmp_path / request.param
+        if request.param in ("m.ubj", "m.json"):
+            xgboost = pytest.importorskip("xgboost")
+            model = xgboost.XGBClassifier(n_estimators=8, enable_categorical=True, n_jobs=1)
+            model.fit(typed, labels).save_model(path)
+        elif request.param == "m.txt":
+            lightgbm = pytest.importorskip("lightgbm")
+            model = lightgbm.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1).fit(typed, labels)
+            model.booster_.save_model(path)
+        else:
+            catboost = pytest.importorskip("catboost")
+            model = catboost.CatBoostClassifier(
+                iterations=8, cat_features=["job"], verbose=0, thread_count=1, allow_writing_files=False
+            )
+            model.fit(rows, labels)
+            model.save_model(str(path), format=path.suffix[1:])
+            typed = rows
+        return path, rows, model.predict_proba(typed)[:, 1]
+
+    def test_probabilities_and_reasons(self, stored) -> None:
+        path, rows, expected = stored
+        opened = open_model(path)
+        adapted = adapt(opened, rows)
+        assert adapted.kind == "gradient boosted trees"
+        np.testing.assert_allclose(adapted.predict_proba(rows)[:, 1], expected, atol=1e-6)
+        # A few rows that lack some of the categories are encoded as in training.
+        few = rows[rows["job"] == "z"][::-1][["job", "a", "b"]]
+        found = adapted.predict_proba(few[list(rows.columns)])[:, 1]
+        np.testing.assert_allclose(found, expected[few.index], atol=1e-6)
+        encoded = adapted.encode(rows)
+        reasons = adapted.explainer.attribute(encoded[:10], encoded.mean(axis=0, keepdims=True), Definition())
+        size = reasons.values.abs().mean(dim=(0, 1))
+        assert size[[0, 2]].min() > size[1]
+
+    def test_a_file_is_audited_without_naming_its_columns(self, stored, tmp_path) -> None:
+        path, rows, expected = stored
+        if path.suffix == ".json":
+            pytest.skip("the same model as in the binary format")
+        sex = np.where(np.arange(200) % 2, "f", "m")
+        table = rows.assign(y=(expected > 0.5).astype(int), sex=sex, note="free text")
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        found = audit_file(
+            path,
+            tmp_path / "rows.csv",
+            target="y",
+            sensitive="sex",
+            n_bootstrap=5,
+            n_shuffles=3,
+            max_rows_explained=3,
+        ).record
+        assert found.subject.model_name == path.name
+        assert found.subject.n_columns == 3
+        assert found.outcome.accuracy.value == 1.0
+
+    def test_a_damaged_file_is_an_error(self, stored) -> None:
+        path = stored[0]
+        path.write_bytes(path.read_bytes()[:80])
+        with pytest.raises(InputError, match="could not be opened as a model of"):
+            open_model(path)
+
+
+class TestSkops:
+    skops = pytest.importorskip("skops.io")
+
+    def test_a_model_of_known_types_opens(self, tmp_path) -> None:
+        model = LogisticRegression().fit(ROWS, Y)
+        self.skops.dump(model, tmp_path / "m.skops")
+        opened = open_model(tmp_path / "m.skops")
+        np.testing.assert_array_equal(opened.predict_proba(ROWS), model.predict_proba(ROWS))
+
+    def test_unknown_types_are_named_and_need_trust(self, tmp_path) -> None:
+        model = DecisionTreeClassifier(max_depth=2).fit(ROWS, Y)
+        self.skops.dump(model, tmp_path / "m.skops")
+        with pytest.raises(InputError, match=r"trust_pickle must be set .*sklearn.tree._tree.Tree"):
+            open_model(tmp_path / "m.skops")
+        opened = open_model(tmp_path / "m.skops", trust_pickle=True)
+        np.testing.assert_array_equal(opened.predict(ROWS), model.predict(ROWS))
+
+    def test_a_file_of_another_kind_is_an_error(self, tmp_path) -> None:
+        (tmp_path / "m.skops").write_bytes(b"PK nothing")
+        with pytest.raises(InputError, match="could not be opened as a skops file"):
+            open_model(tmp_path / "m.skops")
 
 
 class TestOnnx:
@@ -104,5 +203,13 @@ class TestOnnx:
         session = OnnxClassifier(named.SerializeToString())
         expected = model.predict_proba(ROWS[["a", "b"]])[:, 1]
         np.testing.assert_allclose(adapt(session, ROWS).predict_proba(ROWS)[:, 1], expected, atol=1e-5)
-        with pytest.raises(InputError, match="lacks columns that the ONNX model takes: b"):
+        with pytest.raises(InputError, match="lacks columns that the ONNX model takes: 'b'"):
             session(ROWS[["a"]])
+        with pytest.raises(InputError, match="column 'b' holds text, but the ONNX model takes numbers"):
+            session(ROWS[["a"]].assign(b="x"))
+
+    def test_another_number_of_columns_is_named(self, content: bytes) -> None:
+        with pytest.raises(InputError, match=r"X has 2 columns \('a', 'b'\), but .* takes 4"):
+            OnnxClassifier(content)(ROWS[["a", "b"]])
+        with pytest.raises(InputError, match="column 'c' holds text"):
+            OnnxClassifier(content)(ROWS.assign(c="x"))

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 
 import gcig
 from gcig.adapters import adapt
-from gcig.adapters.pipelines import categorical_columns, column_origin
+from gcig.adapters.origin import categorical_columns, column_origin
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)

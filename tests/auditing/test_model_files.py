@@ -72,7 +72,7 @@ def test_unopenable_files_name_the_reason(tmp_path) -> None:
     with pytest.raises(InputError, match="no model"):
         open_model(tmp_path / "none.onnx")
     (tmp_path / "model.h5").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"Choose a gcig model folder, an .onnx file"):
+    with pytest.raises(InputError, match=r"Choose a gcig model folder, an .onnx or .skops file"):
         open_model(tmp_path / "model.h5")
     (tmp_path / "torn.pkl").write_bytes(b"\x80\x05nothing")
     with pytest.raises(InputError, match=r"torn.pkl could not be opened as pickle"):

@@ -40,6 +40,7 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
         columns=tuple(map(str, case.origin)),
         original_names=names,
         origin=case.origin,
+        blocks=None,
         input_origin=case.origin,
     )
     n = len(case.inputs)

@@ -1,8 +1,10 @@
 """Adapters: any model as a score that can be explained, one file per kind of model."""
 
 from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
-from gcig.adapters.explainers import Advance, Budget, Explainer, GradientExplainer, Reasons, to_tensor
+from gcig.adapters.budget import Budget
+from gcig.adapters.explainers import Advance, Explainer, GradientExplainer, Reasons, to_tensor
 from gcig.adapters.onnx import OnnxClassifier
+from gcig.adapters.remote import RemoteModel, RemoteModelError
 from gcig.adapters.selection import adapt
 from gcig.adapters.shapley import ShapleyExplainer, block_shapley_values
 
@@ -15,6 +17,8 @@ __all__ = [
     "OnnxClassifier",
     "Outputs",
     "Reasons",
+    "RemoteModel",
+    "RemoteModelError",
     "ShapleyExplainer",
     "adapt",
     "block_shapley_values",

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
 from gcig.core.modules import evaluating
@@ -98,6 +99,21 @@ class AdaptedModel(ABC):
         """Return the explained score at references (k, p), such as cell means: shape (k,)."""
         return self.logits(references)
 
+    def within_budget(
+        self,
+        n_rows: int,  # noqa: ARG002 (for models with a limit on the rows sent to them)
+        n_groups: int,  # noqa: ARG002
+        *,
+        audit: bool = True,  # noqa: ARG002
+        robustness: bool = False,  # noqa: ARG002
+        max_rows: int | None = None,  # noqa: ARG002
+    ) -> tuple["AdaptedModel", dict[str, int]]:
+        """Return the model with as much explaining as its limit on rows allows, and the rows of each part.
+
+        A model without a limit is returned as it is, without an estimate.
+        """
+        return self, {}
+
     def answer(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
@@ -158,13 +174,17 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
         text = [str(name) for name, column in frame.items() if column.dtype.kind not in "biuf"]
         if text:
             raise InputError(
-                f"X: this model takes numbers, but these columns are not numeric: {', '.join(text)}. "
-                "Encode them, or pass a pipeline that does."
+                f"X: this model takes numbers, but these columns are not numeric: {listed(text)}. Encode "
+                "them, pass a pipeline that does, or for a torch module pass preprocess=, a function or a "
+                "fitted transformer from the table to its inputs."
             )
         rows, names = np.asarray(frame.to_numpy(dtype=kind)), tuple(map(str, frame.columns))
-    if not np.isfinite(rows).all():
+    finite = np.asarray(np.isfinite(rows).reshape(len(rows), -1).all(axis=0))
+    if not finite.all():
+        bad = [name for name, good in zip(names, finite, strict=True) if not good]
         raise InputError(
-            "X has missing or infinite values, which this model cannot process. Impute them first."
+            f"X has missing or infinite values in {listed(bad)}, which this model cannot process. Impute "
+            "them first, in a pipeline or, for a torch module, in preprocess=."
         )
     return rows, names
 

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,13 @@ from sklearn.base import BaseEstimator
 
 from gcig._validation import InputError, check_features
 from gcig.adapters.base import AdaptedModel, class_codes
+from gcig.adapters.boosters import booster_categories, booster_prediction
+from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
 from gcig.adapters.explainers import Explainer, Rows
 from gcig.adapters.onnx import OnnxClassifier
-from gcig.adapters.pipelines import categorical_columns
+from gcig.adapters.origin import categorical_columns
+from gcig.adapters.remote import RemoteModel
 from gcig.adapters.shapley import ShapleyExplainer, clipped_logits
 
 Floats = NDArray[np.float64]
@@ -34,11 +36,13 @@ class BlackBoxModel(AdaptedModel):
     encoding : encoding of the model's table.
     score : table -> (n,) probability of label 1, or any score if the model is not ``probabilistic``.
     decide : table -> classes, if the model has a decision rule of its own.
+    amount : the amount of explaining in a measurement.
     """
 
     encoding: TableEncoding
     score: ScoreTable
     decide: Callable[[Any], Any] | None = None
+    amount: Budget = SHAPLEY_BUDGET
 
     @classmethod
     def wrap(
@@ -80,7 +84,32 @@ class BlackBoxModel(AdaptedModel):
     @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, amount=self.amount)
+
+    def within_budget(
+        self,
+        n_rows: int,
+        n_groups: int,
+        *,
+        audit: bool = True,
+        robustness: bool = False,
+        max_rows: int | None = None,
+    ) -> tuple[AdaptedModel, dict[str, int]]:
+        """Return the model with as much explaining as a remote model's row budget allows."""
+        if not isinstance(self.model, RemoteModel):
+            return self, {}
+        work = Workload(
+            n_rows,
+            len(self.encoding.names),
+            n_groups,
+            self.encoding.n_levels,
+            self.encoding.random,
+            audit=audit,
+            robustness=robustness,
+        )
+        amount = work.fit(self.model.row_budget, max_rows)
+        self.model.begin()
+        return replace(self, amount=amount), work.rows_sent(amount)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -118,8 +147,14 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     """Wrap a model that gives probabilities or scores; ``tables`` are the rows that it is applied to."""
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return _adapt_classifier(model, tables)
-    if (score := _booster_score(model)) is not None:
-        return BlackBoxModel.wrap(model, tables, score, kind="gradient boosted trees")
+    if (predict := booster_prediction(model)) is not None:
+        return BlackBoxModel.wrap(
+            model,
+            tables,
+            _probabilities_of(predict, "booster"),
+            kind="gradient boosted trees",
+            categorical=_column_names(tables, booster_categories(model)),
+        )
     if isinstance(model, OnnxClassifier):
         return BlackBoxModel.wrap(
             model,
@@ -130,6 +165,8 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
             classes=model.classes,
             threshold=0.5 if math.isnan(model.threshold) else model.threshold,
         )
+    if isinstance(model, RemoteModel):
+        return BlackBoxModel.wrap(model, tables, model, kind="remote model")
     if callable(model):
         return BlackBoxModel.wrap(model, tables, _probabilities_of(model, "function"), kind="function")
     raise TypeError(
@@ -179,19 +216,6 @@ def _column_names(tables: Sequence[Any], positions: Sequence[int]) -> list[str]:
         return []
     columns = check_features(tables[0]).columns
     return [str(columns[position]) for position in positions]
-
-
-def _booster_score(model: Any) -> ScoreTable | None:
-    """Return the prediction of a native LightGBM or XGBoost model, a probability; None for other models."""
-    home, name = type(model).__module__.partition(".")[0], type(model).__name__
-    if name != "Booster":
-        return None
-    if home == "lightgbm":
-        return _probabilities_of(model.predict, "booster")
-    if home == "xgboost":
-        xgboost = import_module("xgboost")
-        return _probabilities_of(lambda X: model.predict(xgboost.DMatrix(X)), "booster")
-    return None
 
 
 def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:

@@ -141,6 +141,11 @@ class TableEncoding:
         """True if references are drawn at random: a column is categorical or has missing values."""
         return any(isinstance(column, CategoryColumn) or column.missing for column in self.columns)
 
+    @property
+    def n_levels(self) -> int:
+        """The number of levels of all columns of categories."""
+        return sum(column.width for column in self.columns if isinstance(column, CategoryColumn))
+
     def encode(self, X: Any) -> Floats:
         """Return encoded rows, (n, p)."""
         frame = match_columns(check_features(X), self.names)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig.adapters.budget import Budget
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
 from gcig.core.integration import Integration, training_integration
@@ -61,39 +62,15 @@ class Reasons(NamedTuple):
     slopes: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Default amount of explaining in an audit.
-
-    Attributes
-    ----------
-    rows : number of rows that are explained; None for all.
-    probe_rows : number of rows that determine scales and bins and on which other settings are tried.
-    shuffles : number of times that the groups are shuffled.
-    shuffled_rows : number of rows that are explained again for every shuffle.
-    shuffled_steps : steps of those explanations; None for as many as in the main explanation.
-    member_rows : number of rows that are explained relative to members.
-    members : number of members of each half of a cell; see `gcig.metrics.members`.
-    """
-
-    rows: int | None = None
-    probe_rows: int = 2000
-    shuffles: int = 199
-    shuffled_rows: int = 500
-    shuffled_steps: int | None = None
-    member_rows: int = 1000
-    members: int = 64
-
-    def coarsen(self, definition: Definition) -> Definition:
-        """Return the definition with the number of steps that shuffles use."""
-        return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
-
-
 class Explainer(ABC):
     """A way to attribute a score to columns, under references."""
 
     name: ClassVar[str]
-    budget: ClassVar[Budget] = Budget()
+
+    @property
+    def budget(self) -> Budget:
+        """The amount of explaining in a measurement."""
+        return Budget()
 
     @property
     def member_budget(self) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Torch modules that map float rows to one logit per row."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig._validation import InputError
+from gcig._validation import InputError, check_features
 from gcig.adapters.base import DifferentiableModel, numeric_rows
 from gcig.adapters.explainers import Rows, first_parameter, to_tensor
+from gcig.adapters.origin import column_origin
 from gcig.core.modules import Score, evaluating
+
+Preprocess = Callable[[Any], Any]
 
 
 class Scored(nn.Module):
@@ -29,18 +33,23 @@ class Scored(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchModel(DifferentiableModel):
-    """A torch module over float rows of any shape; rows are flattened, and their entries are the columns."""
+    """A torch module over float rows of any shape; rows are flattened, and their entries are the columns.
+
+    ``preprocess`` turns a table into these rows; None if the module takes the table's numbers themselves.
+    """
 
     kind: str = "torch module"
+    preprocess: Preprocess | None = None
 
     @classmethod
-    def wrap(cls, model: nn.Module, X: Any, score: Score | None) -> "TorchModel":
+    def wrap(cls, model: nn.Module, X: Any, score: Score | None, preprocess: Any = None) -> "TorchModel":
         """Learn the row shape and column names from ``X``, and try the module on two of its rows."""
         if X is None:
             raise TypeError(
                 "X: a torch module does not know its columns. Pass the rows that it is applied to."
             )
-        rows, names = numeric_rows(X, first_parameter(model).dtype)
+        prepare = getattr(preprocess, "transform", preprocess)
+        rows, names = numeric_rows(_prepared(X, prepare), first_parameter(model).dtype)
         flat = rows.reshape(len(rows), -1)
         steps: list[nn.Module] = [model if score is None else Scored(model, score)]
         if rows.ndim != 2:
@@ -48,18 +57,20 @@ class TorchModel(DifferentiableModel):
         if _check_output(nn.Sequential(*steps), flat[[0, -1]]) == 2:
             steps.append(nn.Flatten(0))
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
+        origin, originals = _original_columns(preprocess, X, names)
         # A new Sequential does not change the mode of its parts.
         return cls(
             model=model,
             module=module,
             columns=names,
-            origin=np.arange(flat.shape[1]),
-            original_names=names,
+            origin=origin,
+            original_names=originals,
+            preprocess=prepare,
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (rows are taken as given)
-        """Return the flattened rows."""
-        rows, _ = numeric_rows(X, first_parameter(self.module).dtype)
+        """Return the flattened rows, preprocessed."""
+        rows, _ = numeric_rows(_prepared(X, self.preprocess), first_parameter(self.module).dtype)
         return rows.reshape(len(rows), -1)
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
@@ -72,11 +83,46 @@ class TorchModel(DifferentiableModel):
         return np.stack([1 - positive, positive], axis=1)
 
 
+def _prepared(X: Any, prepare: Preprocess | None) -> Any:
+    """Return the rows that the module takes; errors of a user's function name what was asked of it."""
+    if prepare is None:
+        return X
+    found = prepare(X)
+    found = found.toarray() if hasattr(found, "toarray") else found
+    found = found.detach().cpu().numpy() if isinstance(found, Tensor) else found
+    if not hasattr(found, "shape") or len(found) != len(X):
+        got = f"{len(found)} rows" if hasattr(found, "__len__") else f"a {type(found).__name__}"
+        raise InputError(
+            f"returned {got} for {len(X)} rows, but one row of numbers per row is needed. Return an array, a "
+            "tensor or a table with as many rows.",
+            argument="preprocess",
+        )
+    return found
+
+
+def _original_columns(
+    preprocess: Any, X: Any, names: tuple[str, ...]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the column of the table that each entry of a row came from, if the preprocessing tells."""
+    if preprocess is not None and hasattr(preprocess, "transform"):
+        table = check_features(X)
+        origin = column_origin(preprocess, table.shape[1])
+        if origin is not None and len(origin) == len(names):
+            return origin, tuple(map(str, table.columns))
+    return np.arange(len(names)), names
+
+
 def _check_output(module: nn.Module, rows: Rows) -> int:
     """Check that the module gives one logit per row, and return its number of output dimensions, 1 or 2."""
     inputs = to_tensor(rows, module).requires_grad_()
     with evaluating(module), torch.enable_grad():
-        output = module(inputs)
+        try:
+            output = module(inputs)
+        except RuntimeError as error:
+            raise InputError(
+                f"model: the module does not take rows of {rows.shape[1]} numbers: {error}. Pass the columns "
+                "that it was trained with, or preprocess=, a function from the table to the module's inputs."
+            ) from error
         if not isinstance(output, Tensor) or tuple(output.shape) not in ((2,), (2, 1)):
             got = (
                 f"shape {tuple(output.shape)}"

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._tables import listed
 from gcig._validation import InputError, check_features
 
 _TYPES: dict[str, Any] = {
@@ -102,12 +103,25 @@ class OnnxClassifier:
         frame = check_features(X)
         inputs = self.session.get_inputs()
         if len(inputs) == 1 and (inputs[0].name not in frame.columns or frame.shape[1] > 1):
-            kind = self._type(inputs[0])
-            return {inputs[0].name: np.ascontiguousarray(frame.to_numpy().astype(kind))}
+            self._check_width(inputs[0], frame)
+            columns = [_entries(frame[name], self._type(inputs[0])) for name in frame.columns]
+            return {inputs[0].name: np.ascontiguousarray(np.stack(columns, axis=1))}
         missing = [each.name for each in inputs if each.name not in frame.columns]
         if missing:
-            raise InputError(f"X lacks columns that the ONNX model takes: {', '.join(missing)}. Add them.")
+            raise InputError(
+                f"X lacks columns that the ONNX model takes: {listed(missing)}. Add them, or rename the "
+                f"columns of the table ({listed(list(frame.columns))}) as the model names them."
+            )
         return {each.name: _entries(frame[each.name], self._type(each)).reshape(-1, 1) for each in inputs}
+
+    def _check_width(self, node: Any, frame: pd.DataFrame) -> None:
+        """Raise an error if the model's only input takes another number of columns."""
+        width = node.shape[1] if len(node.shape) == 2 else None
+        if isinstance(width, int) and width != frame.shape[1]:
+            raise InputError(
+                f"X has {frame.shape[1]} columns ({listed(list(frame.columns))}), but the ONNX model's input "
+                f"{node.name!r} takes {width}. Pass the columns that it was trained with, in their order."
+            )
 
     def _type(self, node: Any) -> Any:
         if node.type not in _TYPES:
@@ -121,6 +135,16 @@ class OnnxClassifier:
 def _entries(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
     """Return a column in the type of an input; missing text becomes empty text."""
     if kind is not object:
+        if column.dtype.kind not in "biuf":
+            raise InputError(
+                f"X: column {column.name!r} holds text, but the ONNX model takes numbers there. Encode it as "
+                "in training, or export the model with its encoder."
+            )
+        if column.isna().any() and not issubclass(kind, np.floating):
+            raise InputError(
+                f"X: column {column.name!r} has missing values, but the ONNX model takes whole numbers. "
+                "Impute them, or export the model with a floating-point input."
+            )
         return np.asarray(column.to_numpy().astype(kind))
     codes, levels = pd.factorize(column)
     return np.array([*map(str, levels), ""], dtype=object)[codes]

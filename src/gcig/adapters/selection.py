@@ -5,6 +5,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 from torch import nn
 
+from gcig._validation import InputError
 from gcig.adapters.base import AdaptedModel
 from gcig.adapters.black_boxes import adapt_black_box
 from gcig.adapters.estimators import GcigModel
@@ -14,7 +15,14 @@ from gcig.adapters.pipelines import DifferentiablePipeline
 from gcig.core.modules import Score
 
 
-def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: Any = None) -> AdaptedModel:
+def adapt(
+    model: Any,
+    X: Any = None,
+    *,
+    score: Score | None = None,
+    preprocess: Any = None,
+    reference: Any = None,
+) -> AdaptedModel:
     """Wrap a model in the interface that ``evaluate``, ``gcig_score`` and ``audit`` use.
 
     Models with gradients are explained by integrated gradients: estimators of this package, torch modules,
@@ -25,12 +33,15 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: A
     Parameters
     ----------
     model : a fitted estimator of this package; a torch module over float rows that gives one logit per row; a
-        fitted scikit-learn classifier or pipeline of two classes; boosted trees of LightGBM or XGBoost; an
-        `OnnxClassifier`; or a function from rows to probabilities, (n,) or (n, 2). A fitted search over
-        parameters stands for its best estimator.
+        fitted scikit-learn classifier or pipeline of two classes; boosted trees of XGBoost, LightGBM or
+        CatBoost; an `OnnxClassifier`; a `RemoteModel`; or a function from rows to probabilities,
+        (n,) or (n, 2). A fitted search over parameters stands for its best estimator.
     X : the rows that the model is applied to, from which column names and types are learned. Linear
         classifiers and estimators of this package know their columns and do not need it.
     score : for a torch module with another output: a function from its output to one logit per row.
+    preprocess : for a torch module: a function from the table to the rows that it takes, or a fitted
+        transformer. If a transformer treats columns separately, attributions are added up over the columns
+        that came from one column of the table.
     reference : further rows whose categories are learned as well.
 
     Examples
@@ -43,10 +54,16 @@ def adapt(model: Any, X: Any = None, *, score: Score | None = None, reference: A
     'Shapley values'
     """
     model = _unwrap(model)
-    if GcigModel.fits(model):
+    if GcigModel.fits(model) and preprocess is None:
         return GcigModel.wrap(model)
     if isinstance(model, nn.Module):
-        return TorchModel.wrap(model, X, score)
+        return TorchModel.wrap(model, X, score, preprocess)
+    if preprocess is not None:
+        raise InputError(
+            f"is for torch modules, but the model is a {type(model).__name__}. Pass a pipeline that starts "
+            "with the preprocessing, or a function that applies both.",
+            argument="preprocess",
+        )
     if LinearModel.fits(model):
         return LinearModel.wrap(model)
     if (pipeline := DifferentiablePipeline.of(model, X)) is not None:

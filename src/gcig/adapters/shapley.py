@@ -10,16 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gcig.adapters.budget import SHAPLEY_BUDGET, Budget
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import Advance, Budget, Explainer, Reasons, Rows
+from gcig.adapters.explainers import Advance, Explainer, Reasons, Rows
 from gcig.core.definition import Definition
 from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
 
 Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
-_N_PAIRS = 16  # antithetic pairs of orders per row, unless the definition says otherwise
 _ROUNDING = 1e-12  # attributions below this share of the largest score are rounding errors
-_MAX_LEVELS = 256  # levels, over all columns, that get a control variate: each costs an evaluation per row
 
 
 def clipped_logits(probabilities: Floats) -> Floats:
@@ -41,23 +40,20 @@ class ShapleyExplainer(Explainer):
     encoding : encoding of the model's table.
     score : table -> (n,) probability of label 1, or any score if it is not ``probabilistic``.
     seed : seed of orders and draws; a row has the same ones under all references.
+    amount : the amount of explaining in a measurement.
     """
 
     name: ClassVar[str] = "Shapley values"
-    budget: ClassVar[Budget] = Budget(
-        rows=1000,
-        probe_rows=100,
-        shuffles=99,
-        shuffled_rows=64,
-        shuffled_steps=4,
-        member_rows=128,
-        members=16,
-    )
-
     encoding: TableEncoding
     score: Callable[[Any], Floats]
     probabilistic: bool = True
     seed: int = 0
+    amount: Budget = SHAPLEY_BUDGET
+
+    @property
+    def budget(self) -> Budget:
+        """The amount of explaining in a measurement."""
+        return self.amount
 
     def attribute(
         self,
@@ -75,7 +71,7 @@ class ShapleyExplainer(Explainer):
             self._counting(tally),
             self.encoding.entries(np.asarray(rows, dtype=np.float64)),
             lambda uniforms: self.encoding.draw(means, uniforms),
-            n_pairs=_pairs(definition),
+            n_pairs=self._pairs(definition),
             random=self.encoding.random,
             levels=self._levels(means),
             rng=np.random.default_rng(self.seed),
@@ -130,7 +126,7 @@ class ShapleyExplainer(Explainer):
         return value
 
     def _levels(self, means: Floats) -> list[Levels]:
-        """Return the categorical columns with the fewest levels, up to 256 levels in all."""
+        """Return the categorical columns with the fewest levels, as far as the budget goes."""
         found, total = [], 0
         frequencies = self.encoding.frequencies(means)
         # A model may reject levels that never occur.
@@ -138,7 +134,7 @@ class ShapleyExplainer(Explainer):
         for column in sorted(occurring, key=lambda column: len(occurring[column])):
             places = occurring[column]
             total += len(places)
-            if total > _MAX_LEVELS:
+            if total > self.budget.max_levels:
                 break
             found.append(Levels(column, places.astype(np.float64), frequencies[column][:, places]))
         return found
@@ -151,17 +147,20 @@ class ShapleyExplainer(Explainer):
         definition: Definition,
     ) -> Definition:
         """Fix the number of pairs; attributions are always on original columns."""
-        return replace(definition, n_steps=_pairs(definition), columns="original")
+        return replace(definition, n_steps=self._pairs(definition), columns="original")
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the pairs, unless all coalitions are enumerated."""
-        pairs = _pairs(definition)
+        pairs = self._pairs(definition)
         exact = is_exact(len(self.encoding.names), pairs, random=False) and not self.encoding.random
         return None if exact else replace(definition, n_steps=2 * pairs)
 
+    def _pairs(self, definition: Definition) -> int:
+        return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
+
     def describe(self, definition: Definition) -> dict[str, Any]:
         """Return the definition with the way of sampling in place of a rule of integration."""
-        exact = is_exact(len(self.encoding.names), _pairs(definition), random=self.encoding.random)
+        exact = is_exact(len(self.encoding.names), self._pairs(definition), random=self.encoding.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
 
 
@@ -171,7 +170,7 @@ def block_shapley_values(
     references: Rows,
     blocks: NDArray[np.int64],
     *,
-    n_pairs: int = _N_PAIRS,
+    n_pairs: int = SHAPLEY_BUDGET.pairs,
     seed: int = 0,
 ) -> Tensor:
     """Return Shapley values (groups, n, blocks) of a score of encoded rows, whose players are column blocks.
@@ -219,7 +218,3 @@ class _ScoreTally:
     def without_rounding(self, values: Floats) -> Tensor:
         """Set rounding errors to zero, or rows without any attribution would count as explained."""
         return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))
-
-
-def _pairs(definition: Definition) -> int:
-    return definition.n_steps if isinstance(definition.n_steps, int) else _N_PAIRS

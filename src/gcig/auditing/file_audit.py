@@ -11,6 +11,7 @@ from gcig._files import hash_file
 from gcig._tables import level_name, listed
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
+from gcig.adapters.boosters import booster_columns
 from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
 from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
@@ -50,6 +51,7 @@ def audit_file(
     robustness: bool = False,
     other: Any = None,
     score: Score | None = None,
+    preprocess: Any = None,
     name: str | None = None,
     trust_pickle: bool = False,
     separator: str | None = None,
@@ -141,7 +143,11 @@ def audit_file(
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
         while True:
             adapted = adapt(
-                model, schema.prototype(roles.inputs), score=score, reference=reference_table(reference)
+                model,
+                schema.prototype(roles.inputs),
+                score=score,
+                preprocess=preprocess,
+                reference=reference_table(reference),
             )
             _check_positive(positive, adapted.classes)
             given, names = reference_source(adapted, reference)
@@ -153,6 +159,7 @@ def audit_file(
                         other,
                         schema.prototype(also.inputs),
                         score=score,
+                        preprocess=preprocess,
                         reference=reference_table(reference),
                     )
                     references, known = reference_source(second, reference)
@@ -199,6 +206,7 @@ def _find_roles(
     if target in sensitive:
         raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
     known = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
+    known = booster_columns(model) if known is None else known
     if known is not None and set(map(str, known)) <= set(stream.names):
         return Roles(tuple(map(str, known)), target, sensitive, positive)
     left_out = {target, "", *drop, *(() if keep_sensitive else sensitive)}

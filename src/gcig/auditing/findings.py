@@ -1,5 +1,6 @@
 """One audit from end to end: two passes over the rows, the comparison with chance, and the record."""
 
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,8 +24,8 @@ from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust_figures import measure_trust
 from gcig.records import Robustness
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
+from gcig.records.formatting import count
 
-_N_RESAMPLES = 100  # draws in which the references are estimated again
 _NOT_COMPARED = GcigAudit(
     gcig=UNDEFINED,
     gcig_resampled=UNDEFINED,
@@ -90,13 +91,33 @@ def run_audit(audited: Audited, options: Options, other: Audited | None = None) 
 
     ``other`` is a second model that the audited one is compared with under several references.
     """
-    adapted, source = audited.adapted, audited.source
     if options.definition.reference != "mean":
         raise InputError(
             "is by members, but audits compare rows with the mean of each cell, and report gcig_members "
             "alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
+    adapted, parts = audited.adapted.within_budget(
+        audited.source.n_rows,
+        len(audited.source.group_names),
+        robustness=options.robustness,
+        max_rows=options.max_rows_explained,
+    )
+    if not parts:
+        return _run_audit(audited, options, other)
+    # A limit on the rows sent to the model determines the amount of explaining. One bar counts these rows.
+    limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
+    total = sum(parts.values())
+    if options.progress:
+        shares = ", ".join(f"{part} {count(rows)}" for part, rows in parts.items())
+        print(f"This audit sends at most {count(total)} rows to the model: {shares}.", file=sys.stderr)
+    with progress(total, "rows sent", shown=options.progress) as advance:
+        adapted.model.begin(advance)
+        return _run_audit(replace(audited, adapted=adapted), limited, other)
+
+
+def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Findings:
+    adapted, source = audited.adapted, audited.source
     streams = RandomStreams.spawn(options.random_state)
     first = _first_pass(audited, options, streams)
     names, outcome = (
@@ -134,11 +155,15 @@ def run_audit(audited: Audited, options: Options, other: Audited | None = None) 
             faithfulness=trust.faithfulness,
             attribute_effect=trust.attribute_effect,
             undefined=trust.undefined,
+            n_shuffles=len(figures.null.shuffled),
+            shuffled_rows=min(len(first.probe), adapted.explainer.budget.shuffled_rows),
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),
             rows=rows.records(names, figures.groups, figures.classes, first.sample),
-            stability=check_stability(sums, first.probe, first.baselines),
+            stability=check_stability(
+                sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
+            ),
         )
         of_groups = figures.of_groups(n_rows.sum(axis=1))
     n_rows = outcome.confusion.n_rows.sum(axis=1)
@@ -234,7 +259,7 @@ def _compare_with_chance(
     if len(chosen) > 1:
         n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
         shuffled = first.sums.shuffle(n_shuffles)[:, :, chosen]
-        resampled = first.sums.resample(min(_N_RESAMPLES, options.n_bootstrap))[:, :, chosen]
+        resampled = first.sums.resample(min(budget.resamples, options.n_bootstrap))[:, :, chosen]
         total = (1 + len(shuffled) + len(resampled)) * len(few)
         with progress(total, "chance", shown=options.progress) as advance:
             null = compare_shuffles(coarse, few, first.sums.means[:, chosen], shuffled, advance)

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gcig._tables import listed
 from gcig._validation import InputError
+from gcig.adapters import OnnxClassifier
+from gcig.adapters.boosters import booster_kind, open_booster
 from gcig.methods.saving import load
 
 _PROGRAMS = {
@@ -19,16 +22,17 @@ _PROGRAMS = {
 
 
 def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
-    """Open a model from its path: a gcig model folder, an ONNX file or, if trusted, a pickle.
+    """Open a model from its path: a gcig model folder, a file that holds no code or, if trusted, a program.
 
     Parameters
     ----------
     path : str or Path
-        A folder written by an estimator's ``save``; ``.onnx``; ``.pkl``, ``.pickle`` or ``.joblib``; a
-        program of ``torch.export`` (``.pt2``) or TorchScript (``.pt``, ``.ts``).
+        A folder written by an estimator's ``save``; ``.onnx``; a native file of XGBoost, LightGBM or
+        CatBoost, recognised by its content; ``.skops``; ``.pkl``, ``.pickle`` or ``.joblib``; a program of
+        ``torch.export`` (``.pt2``) or TorchScript (``.pt``, ``.ts``).
     trust_pickle : bool
-        Opening a pickle or a torch program runs the code inside it, with your permissions. Pass True only
-        for files whose origin you know.
+        Opening a pickle or a torch program runs the code inside it, with your permissions; so may a skops
+        file with types that skops does not know. Pass True only for files whose origin you know.
 
     Examples
     --------
@@ -48,13 +52,16 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         raise InputError(f"There is no model {path} (the current folder is {Path.cwd()}). Check the path.")
     suffix = path.suffix.lower()
     if suffix == ".onnx":
-        from gcig.adapters import OnnxClassifier
-
         return OnnxClassifier(path.read_bytes())
+    if suffix == ".skops":
+        return _open_skops(path, trusted=trust_pickle)
+    if (kind := booster_kind(path)) is not None:
+        return open_booster(path, kind)
     if suffix not in _PROGRAMS:
         raise InputError(
-            f"{path} is not a model that can be opened. Choose a gcig model folder, an .onnx file or, if you "
-            f"trust its origin, a file of the type {', '.join(_PROGRAMS)}."
+            f"{path} is not a model that can be opened. Choose a gcig model folder, an .onnx or .skops file, "
+            "a native file of XGBoost (.ubj, .json), LightGBM (.txt) or CatBoost (.cbm) or, if you trust its "
+            f"origin, a file of the type {', '.join(_PROGRAMS)}."
         )
     if not trust_pickle:
         raise InputError(
@@ -63,6 +70,28 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
             argument="trust_pickle",
         )
     return _open_program(path, _PROGRAMS[suffix])
+
+
+def _open_skops(path: Path, *, trusted: bool) -> Any:
+    """Open a skops file; types that skops does not know are built only if the file is trusted."""
+    try:
+        from skops import io
+    except ImportError as error:
+        raise InputError(f"{path} needs skops, which is not installed: pip install skops.") from error
+    try:
+        unknown = io.get_untrusted_types(file=path)
+        if not unknown or trusted:
+            return io.load(path, trusted=unknown)
+    except Exception as error:  # the file may hold anything
+        raise InputError(
+            f"{path} could not be opened as a skops file ({type(error).__name__}): it is damaged, or the "
+            "libraries of its model are not installed. Install the versions that wrote it."
+        ) from error
+    raise InputError(
+        f"must be set to open {path}: it holds types that skops does not count as safe "
+        f"({listed(unknown)}). Set it only if you trust the origin of the file.",
+        argument="trust_pickle",
+    )
 
 
 def _open_program(path: Path, kind: str) -> Any:

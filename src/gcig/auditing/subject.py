@@ -15,7 +15,7 @@ from torch import nn
 from gcig._files import hash_file
 from gcig._validation import check_features
 from gcig._version import __version__
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, RemoteModel
 from gcig.auditing.findings import Findings
 from gcig.auditing.model_files import open_model
 from gcig.auditing.sources import Source
@@ -61,6 +61,7 @@ def describe_subject(
             "numpy": np.__version__,
         },
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        rows_sent=adapted.model.measured if isinstance(adapted.model, RemoteModel) else None,
     )
 
 

@@ -41,6 +41,7 @@ def audit(
     robustness: bool = False,
     other: Any = None,
     score: Score | None = None,
+    preprocess: Any = None,
     name: str | None = None,
     trust_pickle: bool = False,
 ) -> AuditResult:
@@ -89,6 +90,8 @@ def audit(
         A second model, or its path, to compare with under every reference.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
+    preprocess : callable or transformer, optional
+        For a torch module, a function or fitted transformer from ``X`` to the rows that it takes.
     name : str, optional
         The name of the model in the report.
     trust_pickle : bool
@@ -113,7 +116,7 @@ def audit(
     check_robustness(other, robustness=robustness)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    adapted = adapt(model, X, score=score, reference=reference_table(reference))
+    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
     options = Options(
         definition=definition or Definition(),
         threshold=threshold,
@@ -137,6 +140,7 @@ def audit(
                 resolve_model(other, trust_pickle=trust_pickle)[0],
                 X,
                 score=score,
+                preprocess=preprocess,
                 reference=reference_table(reference),
             )
             references, known = reference_source(second, reference)

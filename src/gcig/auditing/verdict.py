@@ -8,7 +8,7 @@ import math
 from gcig.auditing.gcig_figures import MATERIAL
 from gcig.records import Robustness
 from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
-from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
+from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
@@ -242,6 +242,13 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
     lines, found = [], record.procedural
     if found.sampled_rows is not None:
         lines.append(f"Reasons were computed for a random sample of {counted(found.sampled_rows, 'row')}.")
+    if record.subject.rows_sent is not None and found.n_shuffles:
+        lines.append(
+            f"Chance was measured with {counted(found.n_shuffles, 'shuffle')} of "
+            f"{counted(found.shuffled_rows, 'row')}, to send fewer rows to the model "
+            f"({count(record.subject.rows_sent)} in all): no p-value is below "
+            f"{number(1 / (1 + found.n_shuffles))}."
+        )
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
     if found.reference_offset >= LARGE_OFFSET:

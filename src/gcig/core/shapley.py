@@ -77,6 +77,23 @@ def is_exact(n_columns: int, n_pairs: int, *, random: bool) -> bool:
     return points <= max(256, n_pairs * (2 * n_columns - 1))
 
 
+def count_points(n_columns: int, n_pairs: int, *, random: bool) -> int:
+    """Return the number of evaluations per row and reference.
+
+    >>> count_points(14, 16, random=False)
+    432
+    """
+    if is_exact(n_columns, n_pairs, random=random):
+        coalitions: int = 2**n_columns
+        return _count_draws(n_columns, n_pairs, random=random) * coalitions
+    return n_pairs * (2 * n_columns - 1)
+
+
+def _count_draws(n_columns: int, n_pairs: int, *, random: bool) -> int:
+    """Return the number of draws of the reference if all coalitions are enumerated."""
+    return max(_MIN_DRAWS, n_pairs * (2 * n_columns - 1) // 2**n_columns) if random else 1
+
+
 def shapley_values(
     value: Value,
     rows: Floats,
@@ -125,7 +142,7 @@ def shapley_values(
         raise ValueError(f"rows must have at least one row and one column, not shape {rows.shape}")
     at_end = _in_parts(value, rows, max_points)
     enumerated = is_exact(c, n_pairs, random=random)
-    n_draws = n_pairs if not enumerated else max(_MIN_DRAWS, n_pairs * (2 * c - 1) // 2**c) if random else 1
+    n_draws = _count_draws(c, n_pairs, random=random) if enumerated else n_pairs
     uniforms = _spread_evenly(n_draws, n, c, rng)
     main = [_main_effects(value, rows, each, max_points) for each in levels]
     parts, starts = [], []

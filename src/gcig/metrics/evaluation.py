@@ -44,6 +44,7 @@ def gcig_score(
     definition: Definition | None = None,
     min_cell: int = 1,
     score: Score | None = None,
+    preprocess: Any = None,
 ) -> float:
     """Compute GCIG: how much the model's reasons depend on the group that a row is compared with.
 
@@ -67,10 +68,11 @@ def gcig_score(
     >>> round(gcig_score(LogisticRegression().fit(X, y), X, y, sensitive_features=sex), 2)
     0.46
     """
-    adapted = adapt(model, X, score=score, reference=reference_table(reference))
+    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
+    adapted, _ = adapted.within_budget(len(sample.rows), len(sample.groups.names), audit=False)
     sums, _ = _sum_sample(adapted, sample, definition or Definition(), RandomStreams.spawn(0))
     return sums.gcig
 
@@ -91,6 +93,7 @@ def evaluate(
     robustness: bool = False,
     other: Any = None,
     score: Score | None = None,
+    preprocess: Any = None,
 ) -> Evaluation:
     """Measure utility, outcome fairness and procedural fairness of a model on one set of rows.
 
@@ -130,6 +133,8 @@ def evaluate(
         A second model, such as the plainly trained one, to compare with under every reference.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
+    preprocess : callable or transformer, optional
+        For a torch module, a function or fitted transformer from ``X`` to the rows that it takes.
 
     Examples
     --------
@@ -144,8 +149,11 @@ def evaluate(
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
     check_robustness(other, robustness=robustness)
-    adapted = adapt(model, X, score=score, reference=reference_table(reference))
+    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
+    adapted, _ = adapted.within_budget(
+        len(sample.rows), len(sample.groups.names), audit=False, robustness=robustness
+    )
     outputs = adapted.answer(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
     evaluation = assess(
         sample.labels.codes,
@@ -176,7 +184,7 @@ def evaluate(
         return evaluation
     panels = [_panel(adapted, sample, definition, seed, n_bootstrap)]
     if other is not None:
-        second = adapt(other, X, score=score, reference=reference_table(reference))
+        second = adapt(other, X, score=score, preprocess=preprocess, reference=reference_table(reference))
         checked = Sample.check(second, X, y, sensitive_features, reference, sample_weight, min_cell)
         panels.append(_panel(second, checked, definition, seed, n_bootstrap))
     return replace(evaluation, robustness=conclude(*panels))

@@ -24,8 +24,6 @@ from gcig.metrics.trust import (
 )
 from gcig.records.interval import UNDEFINED, Interval
 
-_IMPORTANCE_ROWS = 512
-_EXCHANGED_ROWS = 2048
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 
 
@@ -60,6 +58,7 @@ def measure_trust(
     threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
     """
     comparison, undefined = sums.comparison, {}
+    budget = comparison.adapted.explainer.budget
     given = isinstance(comparison, MemberComparison)
     of_members = sums if given else sum_members(comparison, sample, pool, streams)
     found = members_interval(of_members, n_bootstrap, streams.members)
@@ -70,13 +69,13 @@ def measure_trust(
     offset = _reference_offset(comparison, pool)
     if math.isnan(offset):
         undefined["reference_offset"] = "The model's score is the same for all rows."
-    faithful = _faithfulness(sums, sample[:_IMPORTANCE_ROWS], streams)
+    faithful = _faithfulness(sums, sample[: budget.importance_rows], streams)
     if math.isnan(faithful):
         undefined["faithfulness"] = (
             f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's "
             "score is constant."
         )
-    effect, reason = _attribute_effect(comparison, sample[:_EXCHANGED_ROWS], threshold)
+    effect, reason = _attribute_effect(comparison, sample[: budget.exchanged_rows], threshold)
     if reason:
         undefined["attribute_effect"] = reason
     return TrustFigures(found, of_members.noise, offset, faithful, effect, undefined)
@@ -116,7 +115,8 @@ def _reference_offset(comparison: Comparison, pool: MemberPool) -> float:
         references.append(baselines[label, group])
         count = int(pool.counts[label, comparison.compared[group]])
         if count:
-            own = adapted.logits(pool.members(label, comparison.compared[group]))
+            members = pool.members(label, comparison.compared[group])
+            own = adapted.logits(members[: adapted.explainer.budget.offset_rows])
             scores.append(np.asarray(own, dtype=np.float64))
             cells.append(np.full(len(own), len(references) - 1))
             weights.append(np.full(len(own), count / len(own)))

@@ -34,6 +34,7 @@ class Subject(Record):
     definition : the choices behind GCIG.
     versions : software and version, such as ``{"gcig": "0.1.0"}``.
     created : ISO date and time in UTC.
+    rows_sent : rows that a remote model was asked for; None for other models.
     """
 
     model_name: str
@@ -50,6 +51,7 @@ class Subject(Record):
     definition: Mapping[str, Any]
     versions: Mapping[str, str]
     created: str
+    rows_sent: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +192,7 @@ class GcigAudit(Record):
     standard_error : of GCIG due to sampled permutations (Shapley values only; otherwise NaN).
     clipped : share of probabilities clipped before taking logits (Shapley values only; otherwise NaN).
     compared_groups : groups whose references were compared; GCIG is undefined for fewer than two.
+    n_shuffles, shuffled_rows : how often the groups were shuffled, and the rows explained for each shuffle.
     sampled_rows : the number of explained rows if they are a random sample; None if all were explained.
     histogram_edges, histogram_counts : the distribution of the disparity over rows, per group.
     """
@@ -215,6 +218,8 @@ class GcigAudit(Record):
     standard_error: float = math.nan
     clipped: float = math.nan
     compared_groups: tuple[str, ...] = ()
+    n_shuffles: int = 0
+    shuffled_rows: int = 0
     sampled_rows: int | None = None
     histogram_edges: tuple[float, ...] = ()
     histogram_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

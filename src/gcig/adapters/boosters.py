@@ -1,0 +1,135 @@
+"""Gradient boosted trees of XGBoost, LightGBM and CatBoost, and their native files, which run no code."""
+
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pandas.api import types as pt
+
+from gcig._tables import listed
+from gcig._validation import InputError, check_features, match_columns
+
+_LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
+_HEAD_BYTES = 4096  # enough to recognise a file
+
+
+def booster_kind(path: Path) -> str | None:
+    """Return the library whose native file this is, recognised by its first bytes; None for other files."""
+    head = _head(path)
+    if head.startswith(b"CBM1"):
+        return "catboost"
+    if head.startswith(b"tree\n"):
+        return "lightgbm"
+    if head.startswith(b"{") and b"learner" in head[:64]:  # JSON or UBJSON
+        return "xgboost"
+    if head.lstrip().startswith(b"{") and any(key in head for key in (b'"ctr_data"', b'"features_info"')):
+        return "catboost"
+    return None
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
+def open_booster(path: Path, kind: str) -> Any:
+    """Open a native file with its library."""
+    name = _LIBRARIES[kind]
+    try:
+        library = import_module(kind)
+    except ImportError as error:
+        raise InputError(
+            f"{path} is a model of {name}, which is not installed. Install it: pip install {kind}."
+        ) from error
+    try:
+        if kind in ("xgboost", "lightgbm"):
+            return library.Booster(model_file=str(path))
+        written = "cbm" if _head(path).startswith(b"CBM1") else "json"
+        if written == "json":
+            json.loads(path.read_bytes())  # CatBoost opens a truncated file as an empty model
+        return library.CatBoostClassifier().load_model(str(path), format=written)
+    except Exception as error:  # each library has its own errors
+        raise InputError(
+            f"{path} could not be opened as a model of {name} ({type(error).__name__}): the file is damaged, "
+            f"or another version of {name} wrote it. Save the model again with the installed version."
+        ) from error
+
+
+def booster_columns(model: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns that boosted trees were trained with; None if they are not recorded."""
+    home = type(model).__module__.partition(".")[0]
+    names: Any = None
+    if home == "xgboost" and _is_native(model):
+        names = model.feature_names
+    elif home == "lightgbm" and _is_native(model):
+        names = model.feature_name()
+        if all(name == f"Column_{i}" for i, name in enumerate(names)):
+            names = None  # trained with an array
+    elif home == "catboost":
+        names = model.feature_names_
+        if names is not None and all(name == str(i) for i, name in enumerate(names)):
+            names = None
+    return tuple(map(str, names)) if names else None
+
+
+def booster_categories(model: Any) -> list[int]:
+    """Return the positions of the columns that boosted trees treat as categories."""
+    home = type(model).__module__.partition(".")[0]
+    if home == "catboost":
+        return [int(position) for position in model.get_cat_feature_indices()]
+    if not _is_native(model):
+        return []
+    if home == "xgboost":
+        return [i for i, kind in enumerate(model.feature_types or ()) if kind == "c"]
+    infos = model.dump_model(num_iteration=1)["feature_infos"]
+    return [i for i, name in enumerate(model.feature_name()) if infos.get(name, {}).get("values")]
+
+
+def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
+    """Return the prediction of a native LightGBM or XGBoost model of a table; None for other models."""
+    home = type(model).__module__.partition(".")[0]
+    if not _is_native(model) or home not in ("lightgbm", "xgboost"):
+        return None
+    categories, names = booster_categories(model), booster_columns(model)
+    if home == "xgboost":
+        xgboost = import_module("xgboost")
+        if categories and not hasattr(model, "get_categories"):
+            raise InputError(
+                "model: it has columns of categories, whose order this version of XGBoost does not record. "
+                "Install XGBoost 3.1 or later, train the model again and save it."
+            )
+        return lambda X: model.predict(
+            xgboost.DMatrix(_prepared(X, names, categories), enable_categorical=bool(categories))
+        )
+    expected = len(model.pandas_categorical or ())
+
+    def predict(X: Any) -> Any:
+        table = _prepared(X, names, categories)
+        if isinstance(table, pd.DataFrame):
+            found = [name for name in table if isinstance(table[name].dtype, pd.CategoricalDtype)]
+            if len(found) != expected:
+                raise InputError(
+                    f"X: the model was trained with {expected} columns of categories, but the table has "
+                    f"{len(found)} ({listed(found)}). Pass the columns with the types of training."
+                )
+        return model.predict(table)
+
+    return predict
+
+
+def _is_native(model: Any) -> bool:
+    return type(model).__name__ == "Booster"
+
+
+def _prepared(X: Any, names: Sequence[str] | None, categories: Sequence[int]) -> Any:
+    """Return a table with the columns of training, in order, and text and categories as categories."""
+    if names is None and not hasattr(X, "columns"):
+        return X
+    frame = check_features(X)
+    frame = frame if names is None else match_columns(frame, names)
+    marked = {frame.columns[position] for position in categories}
+    texts = [name for name in frame if name in marked or not pt.is_numeric_dtype(frame[name].dtype)]
+    return frame.astype(dict.fromkeys(texts, "category")) if texts else frame

@@ -1,0 +1,166 @@
+"""The amount of explaining in a measurement: by default, and within a limit on the rows sent to a model.
+
+Shapley values need many evaluations of the model. `Workload` counts the rows that every part of a measurement
+sends at most, and `Workload.fit` chooses the most precise `Budget` within a limit.
+"""
+
+from dataclasses import dataclass, replace
+
+from gcig._validation import InputError
+from gcig.core.definition import Definition
+from gcig.core.shapley import count_points
+
+_SCALES = tuple(0.9**k for k in range(60))  # shares of the default amount, in decreasing order
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Default amount of explaining in an audit.
+
+    Attributes
+    ----------
+    rows : number of rows that are explained; None for all.
+    pairs : antithetic pairs of orders of a Shapley value.
+    probe_rows : number of rows that determine scales and bins.
+    stability_rows : number of rows on which other settings are tried.
+    shuffles : number of times that the groups are shuffled.
+    resamples : number of times that references are estimated again from resampled rows.
+    shuffled_rows : number of rows that are explained again for every shuffle.
+    shuffled_steps : steps of those explanations; None for as many as in the main explanation.
+    member_rows : number of rows that are explained relative to members.
+    members : number of members of each half of a cell; see `gcig.metrics.members`.
+    offset_rows : members of each cell whose scores are compared with that of its reference.
+    importance_rows, exchanged_rows : rows for faithfulness, and for the attribute effect.
+    max_levels : levels, over all columns, that get a control variate: each costs an evaluation per row.
+    """
+
+    rows: int | None = None
+    pairs: int = 16
+    probe_rows: int = 2000
+    stability_rows: int = 2000
+    shuffles: int = 199
+    resamples: int = 100
+    shuffled_rows: int = 500
+    shuffled_steps: int | None = None
+    member_rows: int = 1000
+    members: int = 64
+    offset_rows: int = 2048
+    importance_rows: int = 512
+    exchanged_rows: int = 2048
+    max_levels: int = 256
+
+    def coarsen(self, definition: Definition) -> Definition:
+        """Return the definition with the number of steps that shuffles use."""
+        return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
+
+
+SHAPLEY_BUDGET = Budget(
+    rows=1000,
+    probe_rows=100,
+    stability_rows=32,
+    shuffles=99,
+    resamples=50,
+    shuffled_rows=32,
+    shuffled_steps=2,
+    member_rows=128,
+    members=16,
+)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The size of a measurement by Shapley values.
+
+    Attributes
+    ----------
+    n_rows, n_columns, n_groups : of the table.
+    n_levels : levels of all columns of categories.
+    random : whether references are drawn: a column is categorical or has missing values.
+    audit : whether GCIG is compared with chance and under other settings, as an audit does.
+    robustness : whether GCIG is measured under several references.
+    """
+
+    n_rows: int
+    n_columns: int
+    n_groups: int
+    n_levels: int
+    random: bool
+    audit: bool = True
+    robustness: bool = False
+
+    def rows_sent(self, budget: Budget) -> dict[str, int]:
+        """Return the most rows that each part of the measurement sends to the model."""
+        levels = min(self.n_levels, budget.max_levels)
+        explained = min(self.n_rows, budget.rows or self.n_rows)
+        coarse, cells = budget.shuffled_steps or budget.pairs, 2 * self.n_groups
+
+        def explain(rows: int, pairs: int, sets: int = 1) -> int:
+            points = count_points(self.n_columns, pairs, random=self.random)
+            return min(rows, self.n_rows) * (1 + levels + sets * self.n_groups * points)
+
+        parts = {
+            "decisions": self.n_rows,
+            "attributions": explain(explained, budget.pairs) + explain(budget.probe_rows, budget.pairs),
+            "members": min(budget.member_rows, self.n_rows)
+            * (1 + 2 * self.n_groups * budget.members * (2 * self.n_columns - 1)),
+            "trust": cells * (budget.offset_rows + 256)
+            + budget.importance_rows * (1 + self.n_columns)
+            + budget.exchanged_rows * 3,
+        }
+        if self.audit:
+            sets = 1 + budget.shuffles + budget.resamples
+            parts["chance"] = explain(min(budget.shuffled_rows, budget.probe_rows), coarse, sets)
+            tried = budget.stability_rows
+            parts["stability"] = explain(tried, budget.pairs, 3) + explain(tried, 2 * budget.pairs)
+        if self.robustness:
+            parts["robustness"] = explain(budget.member_rows, coarse, 14) + parts["members"]
+        return parts
+
+    def calls(self, budget: Budget, batch_rows: int) -> int:
+        """Return the most calls of the model with at most ``batch_rows`` rows each."""
+        of_label = 1 + min(self.n_columns, self.n_levels) + budget.pairs  # calls to explain rows of one label
+        explained = 2 + 4 * self.audit + 8 * self.robustness  # times that rows are explained
+        chunks = -(-budget.member_rows // 32) + 2
+        begun = 1 + 2 * of_label * explained + 4 * chunks * (1 + budget.members) * (1 + self.robustness)
+        return begun + 4 * self.n_groups + 6 + sum(self.rows_sent(budget).values()) // batch_rows
+
+    def fit(self, limit: int, max_rows: int | None = None) -> Budget:
+        """Return the most precise budget that sends at most ``limit`` rows, or raise an error."""
+        for scale in _SCALES:
+            budget = _scaled(scale)
+            if max_rows is not None:
+                budget = replace(budget, rows=min(max_rows, budget.rows or max_rows))
+            if (total := sum(self.rows_sent(budget).values())) <= limit:
+                return budget
+        raise InputError(
+            f"is {limit:,}, but this measurement sends at least {total:,} rows: {self.n_rows:,} for "
+            "decisions, the others for reasons. Raise it, or measure fewer rows or columns.",
+            argument="row_budget",
+        )
+
+
+def _scaled(scale: float) -> Budget:
+    """Return a share of the default amount of explaining, with a minimum for every part."""
+    full = SHAPLEY_BUDGET
+
+    def part(number: int | None, least: int) -> int:
+        return max(least, round(scale * (number or 0)))
+
+    many, some = scale > 0.3, scale > 0.03
+    rows = part(full.rows, 20)
+    return Budget(
+        rows=rows,
+        pairs=full.pairs if many else 8 if some else 4,
+        probe_rows=min(rows, part(full.probe_rows, 12)),
+        stability_rows=part(full.stability_rows, 4),
+        shuffles=full.shuffles if many else 39 if some else 19,
+        resamples=full.resamples if many else 20 if some else 10,
+        shuffled_rows=max(8, round(scale**0.5 * full.shuffled_rows)),
+        shuffled_steps=full.shuffled_steps if many else 1,
+        member_rows=part(full.member_rows, 8),
+        members=full.members if many else 8,
+        offset_rows=part(full.offset_rows, 32),
+        importance_rows=part(full.importance_rows, 32),
+        exchanged_rows=part(full.exchanged_rows, 64),
+        max_levels=part(full.max_levels, 32),
+    )
