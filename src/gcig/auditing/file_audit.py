@@ -8,11 +8,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gcig._files import hash_file
-from gcig._tables import level_name, listed
+from gcig._tables import level_name
 from gcig._validation import InputError, InputWarning, check_groups
 from gcig.adapters import adapt
 from gcig.adapters.boosters import booster_columns
-from gcig.auditing.file_source import FileSource, Roles, Schema, SchemaGrew
+from gcig.auditing.file_source import FileSource, Schema, SchemaGrew
 from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import reference_source
@@ -21,6 +21,7 @@ from gcig.auditing.table_audit import assemble_record, proxy_columns
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
+from gcig.data.roles import Roles, assign_roles
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, reference_table
 from gcig.records.audit import SMALLEST_CELL
@@ -112,11 +113,16 @@ def audit_file(
         encoding=encoding,
         trained=getattr(model, "csv_format_", None),
     )
-    protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
-    roles = _find_roles(model, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
-    also = roles
+    named_roles: dict[str, Any] = {
+        "target": target,
+        "positive": positive,
+        "sensitive": sensitive,
+        "drop": drop,
+        "keep_sensitive": keep_sensitive,
+    }
+    roles = also = assign_roles(stream, **named_roles, known=_columns_of(model))
     if other is not None:
-        also = _find_roles(other, stream, target, positive, protected, drop, keep_sensitive=keep_sensitive)
+        also = assign_roles(stream, **named_roles, known=_columns_of(other))
         if set(also.inputs) != set(roles.inputs):
             raise InputError(
                 "reads other columns than the audited model, so the two cannot be compared. Pass a model of "
@@ -180,40 +186,15 @@ def audit_file(
         threshold=threshold,
     )
     first = next(source.frames())
-    groups = check_groups(first[list(protected)], n_rows=len(first), names=source.group_names)
+    groups = check_groups(first[list(roles.sensitive)], n_rows=len(first), names=source.group_names)
     proxies = proxy_columns(first[list(roles.inputs)], groups)
     return AuditResult(assemble_record(subject, findings, min_cell, proxies))
 
 
-def _find_roles(
-    model: Any,
-    stream: TableFile,
-    target: str,
-    positive: str | None,
-    sensitive: tuple[str, ...],
-    drop: Sequence[str],
-    *,
-    keep_sensitive: bool,
-) -> Roles:
-    """Return the model's own columns if it knows them, otherwise all columns without another role."""
-    for role, names in (("target", (target,)), ("sensitive", sensitive), ("drop", tuple(drop))):
-        if absent := [each for each in names if each not in stream.names]:
-            raise InputError(
-                f"names {listed(absent)}, but {stream.path} has no such column. Its columns are "
-                f"{listed(stream.names, 30)}.",
-                argument=role,
-            )
-    if target in sensitive:
-        raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
-    known = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
-    known = booster_columns(model) if known is None else known
-    if known is not None and set(map(str, known)) <= set(stream.names):
-        return Roles(tuple(map(str, known)), target, sensitive, positive)
-    left_out = {target, "", *drop, *(() if keep_sensitive else sensitive)}
-    inputs = tuple(each for each in stream.names if each not in left_out)
-    if not inputs:
-        raise InputError(f"{stream.path}: no column is left as an input of the model. Drop fewer columns.")
-    return Roles(inputs, target, sensitive, positive)
+def _columns_of(model: Any) -> Sequence[Any] | None:
+    """Return the columns that a model says it takes."""
+    known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
+    return booster_columns(model) if known is None else known
 
 
 def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:

@@ -9,37 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gcig._tables import factorise, level_name
+from gcig._tables import level_name
 from gcig._validation import InputError, check_groups, check_labels
 from gcig.adapters import AdaptedModel
 from gcig.auditing.sources import Batch
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
+from gcig.data.roles import Roles, target_codes
 
 _MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The roles of the columns.
-
-    Attributes
-    ----------
-    inputs : columns that the model takes, in its order.
-    target, positive : the column with the label, and its value that label 1 stands for; None if the model's
-        classes or their order determine it.
-    sensitive : protected columns, one or several.
-    """
-
-    inputs: tuple[str, ...]
-    target: str
-    sensitive: tuple[str, ...]
-    positive: str | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns to read."""
-        return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,19 +173,6 @@ class FileSource:
             groups=groups.codes,
             start=start,
         )
-
-
-def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> Any:
-    """Return labels as 0 and 1: whether they are the positive value, or their position in the classes."""
-    if positive is None:
-        try:
-            return check_labels(column, classes=classes).codes
-        except InputError:
-            if set(column.unique()) <= {0, 1}:
-                return column.to_numpy(np.int64)
-            raise
-    codes, values = factorise(column)
-    return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]
 
 
 def _join(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:

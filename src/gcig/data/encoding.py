@@ -86,9 +86,9 @@ class NumberColumn:
         low, high = float(values.min()), float(values.max())
         if low == high:  # a computed standard deviation may miss zero by rounding
             return cls(kind, fill, low, 0.0, indicator)
-        edges = _bin_edges(values, n_bins)
+        edges = bin_edges(values, n_bins)
         mean, scale = _moments(values)
-        _warn_of_outliers(values, scale, str(column.name))
+        warn_of_outliers(values, scale, str(column.name))
         return cls(kind, fill, mean, scale, indicator, edges)
 
     @property
@@ -158,19 +158,32 @@ class CategoryColumn:
     def fit(cls, column: pd.Series[Any], max_levels: int | None = MAX_LEVELS) -> Self:
         """Learn the levels from the training part of a checked column."""
         codes, levels = level_codes(column)
-        if len(levels) > 100 and len(levels) > 0.5 * len(column):
+        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+        return cls.from_counts(str(column.name), levels, counts, len(column), max_levels)
+
+    @classmethod
+    def from_counts(
+        cls,
+        name: str,
+        levels: tuple[str, ...],
+        counts: NDArray[np.int64],
+        n_rows: int,
+        max_levels: int | None,
+    ) -> Self:
+        """Learn the levels from how often each occurs in ``n_rows`` rows, missing entries included."""
+        if len(levels) > 100 and len(levels) > 0.5 * n_rows:
             raise InputError(
-                f"has {len(levels)} categories in {len(column)} rows: it looks like an identifier or free "
+                f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
                 "text. Drop it, or group its values into few categories.",
                 argument="X",
-                column=str(column.name),
+                column=name,
             )
         if are_ambiguous_dates(levels):
             raise InputError(
                 "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
                 "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
                 argument="X",
-                column=str(column.name),
+                column=name,
             )
         if alike := find_alike(levels):
             one, other = alike[0]
@@ -181,12 +194,13 @@ class CategoryColumn:
                     "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
                     "alike.",
                     argument="X",
-                    column=str(column.name),
+                    column=name,
                 )
             )
+        missing = counts.sum() < n_rows
         if max_levels is not None and len(levels) > max_levels:
-            levels = _most_frequent(codes, levels, max_levels, str(column.name))
-        if (codes < 0).any() and MISSING not in levels:
+            levels = _most_frequent(counts, levels, max_levels, name)
+        if missing and MISSING not in levels:
             levels = (*levels, MISSING)
         return cls("category", levels)
 
@@ -269,11 +283,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn's interface)
         """Learn the encoding of every column of ``X``, the training part."""
-        self._check_parameters()
+        self.check_parameters()
         frame = check_features(X)
         columns = {
             str(name): _fit_column(frame[name], self.n_bins, self.max_levels) for name in frame.columns
         }
+        return self.learn(columns)
+
+    def learn(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> Self:
+        """Take the encoding of every column as fitted, and warn of constant columns."""
         self._set_columns(columns)
         if self.constant_:
             warn_caller(
@@ -337,7 +355,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder._set_columns(columns)
         return encoder
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise an `InputError` for a parameter that is not accepted."""
         for name, value, least in (("n_bins", self.n_bins, 0), ("max_levels", self.max_levels, 2)):
             if value is None and name == "max_levels":
                 continue
@@ -361,10 +380,9 @@ def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> 
 
 
 def _most_frequent(
-    codes: NDArray[np.int64], levels: tuple[str, ...], size: int, column: str
+    counts: NDArray[np.int64], levels: tuple[str, ...], size: int, column: str
 ) -> tuple[str, ...]:
     """Return the most frequent levels, sorted, and `OTHER`: ``size`` in all."""
-    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     kept = np.sort(np.argsort(-counts, kind="stable")[: size - 1])
     grouped = int(counts.sum() - counts[kept].sum())
     warn_caller(
@@ -379,7 +397,7 @@ def _most_frequent(
     return (*(levels[j] for j in kept if levels[j] != OTHER), OTHER)
 
 
-def _bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+def bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
     """Return edges of bins that hold about equally many rows; none for a column of two values.
 
     A value that fills more than one bin, such as the zeros of an amount that few rows have, is left out:
@@ -402,7 +420,7 @@ def _moments(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.ldexp(values.mean(), exponent)), float(np.ldexp(values.std(), exponent))
 
 
-def _warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
+def warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
     """Warn if a few rows determine the scale of a column, because all others then look the same."""
     n_extreme = max(1, len(values) // 1000)
     if len(values) < _MIN_ROWS_FOR_OUTLIERS:

@@ -1,0 +1,88 @@
+"""The roles of the columns of a file: inputs, target and protected attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gcig._tables import factorise, level_name, listed
+from gcig._validation import InputError, check_labels
+from gcig.data.reading import TableFile
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The roles of the columns.
+
+    Attributes
+    ----------
+    inputs : columns that the model takes, in its order.
+    target, positive : the column with the label, and its value that label 1 stands for; None if the model's
+        classes or their order determine it.
+    sensitive : protected columns, one or several.
+    """
+
+    inputs: tuple[str, ...]
+    target: str
+    sensitive: tuple[str, ...]
+    positive: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns to read."""
+        return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
+
+
+def assign_roles(
+    file: TableFile,
+    *,
+    target: str,
+    positive: str | None,
+    sensitive: str | Sequence[str],
+    drop: Sequence[str] = (),
+    keep_sensitive: bool = False,
+    known: Sequence[Any] | None = None,
+) -> Roles:
+    """Return the roles of a file's columns; every column without another role is an input.
+
+    Parameters
+    ----------
+    drop : columns that are not used.
+    keep_sensitive : whether the protected columns are inputs as well.
+    known : the columns that a model takes, which are the inputs if the file has all of them.
+    """
+    protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+    for role, names in (("target", (target,)), ("sensitive", protected), ("drop", tuple(drop))):
+        if absent := [each for each in names if each not in file.names]:
+            raise InputError(
+                f"names {listed(absent)}, but {file.path} has no such column. Its columns are "
+                f"{listed(file.names, 30)}.",
+                argument=role,
+            )
+    if target in protected:
+        raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
+    if known is not None and set(map(str, known)) <= set(file.names):
+        return Roles(tuple(map(str, known)), target, protected, positive)
+    left_out = {target, "", *drop, *(() if keep_sensitive else protected)}
+    inputs = tuple(each for each in file.names if each not in left_out)
+    if not inputs:
+        raise InputError(f"{file.path}: no column is left as an input of the model. Drop fewer columns.")
+    return Roles(inputs, target, protected, positive)
+
+
+def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> NDArray[np.int64]:
+    """Return labels as 0 and 1: whether they are the positive value, or their position in the classes."""
+    if positive is None:
+        try:
+            return check_labels(column, classes=classes).codes
+        except InputError:
+            if set(column.unique()) <= {0, 1}:
+                return column.to_numpy(np.int64)
+            raise
+    codes, values = factorise(column)
+    return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]

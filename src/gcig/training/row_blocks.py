@@ -1,0 +1,117 @@
+"""Training rows on disk: a shuffled copy of an encoded table in blocks, of which one is in memory at a time.
+
+Every row is dealt to a random block, so that each block is a random sample of the table, however the file is
+sorted. The mini-batches of a block are as good as those of the whole table.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gcig.core.batch import GroupedBatch, TrainingRows
+
+BLOCK_BYTES = 128 * 2**20
+_MAX_BLOCKS = 512  # all are open while rows are written, and systems limit the number of open files
+EPOCH_ROWS = 2**20  # an epoch ends here even if the table has more rows: weights adapt once per epoch
+
+
+class RowBlocks:
+    """Encoded rows in files; write them with `add` inside a ``with`` block, then read them by epochs.
+
+    Parameters
+    ----------
+    folder : Path
+        An empty folder.
+    n_rows, n_columns, n_groups : int
+        The rows expected, encoded columns, and groups.
+    class_weights : Tensor of shape (2,), optional
+        The weight of the rows of each label.
+    device : torch.device
+        The device that blocks are read to.
+    random_state : int
+        Seed of the deal and of the order of blocks.
+    block_bytes : int
+        The approximate size of a block in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> blocks = RowBlocks(folder, n_rows=100, n_columns=2, n_groups=2, block_bytes=200)
+    >>> with blocks:
+    ...     blocks.add(np.zeros((100, 2), np.float32), np.arange(100) % 2, np.arange(100) // 50)
+    >>> len(blocks), sum(len(block) for block in blocks.epoch())
+    (4, 100)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        n_rows: int,
+        n_columns: int,
+        n_groups: int,
+        class_weights: Tensor | None = None,
+        device: torch.device | None = None,
+        random_state: int = 0,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        count = min(_MAX_BLOCKS, math.ceil(n_rows * n_columns * 4 / block_bytes))
+        self._paths = [(folder / f"{i}.rows", folder / f"{i}.cells") for i in range(max(1, count))]
+        self._n_columns, self._n_groups = n_columns, n_groups
+        self._class_weights, self._device = class_weights, device or torch.device("cpu")
+        self._rng = np.random.default_rng(random_state)
+        self._open = ExitStack()
+        self._queue: list[int] = []
+        self.n_rows = 0
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __enter__(self) -> Self:
+        self._files = [
+            tuple(self._open.enter_context(path.open("wb")) for path in pair) for pair in self._paths
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, inputs: NDArray[np.float32], labels: NDArray[np.int64], groups: NDArray[np.int64]) -> None:
+        """Deal rows to the blocks at random."""
+        chosen = self._rng.integers(len(self), size=len(inputs))
+        order = np.argsort(chosen, kind="stable")
+        ends = np.cumsum(np.bincount(chosen, minlength=len(self)))[:-1]
+        cells = (labels * self._n_groups + groups).astype(np.int32)
+        for (of_rows, of_cells), rows in zip(self._files, np.split(order, ends), strict=True):
+            inputs[rows].tofile(of_rows)
+            cells[rows].tofile(of_cells)
+        self.n_rows += len(inputs)
+
+    def read(self, index: int) -> TrainingRows:
+        """Return the rows of one block, with their labels as targets."""
+        of_rows, of_cells = self._paths[index]
+        inputs = torch.from_numpy(np.fromfile(of_rows, np.float32).reshape(-1, self._n_columns))
+        cells = torch.from_numpy(np.fromfile(of_cells, np.int32)).long()
+        labels, groups = cells.div(self._n_groups, rounding_mode="floor"), cells % self._n_groups
+        rows = GroupedBatch(inputs, labels, groups).to(self._device)
+        weights = None if self._class_weights is None else self._class_weights[labels].to(self._device)
+        return TrainingRows(rows, rows.labels, weights)
+
+    def epoch(self) -> Iterator[TrainingRows]:
+        """Yield blocks in random order; the next epoch continues with the blocks that this one left."""
+        left = min(EPOCH_ROWS, self.n_rows)
+        while left > 0:
+            if not self._queue:
+                self._queue = self._rng.permutation(len(self)).tolist()
+            block = self.read(self._queue.pop())
+            left -= len(block)
+            if len(block):
+                yield block
