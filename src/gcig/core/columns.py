@@ -41,7 +41,7 @@ def find_blocks(inputs: Tensor, origin: Tensor) -> Tensor:
         stop = start + 1
         if candidates[start] and not constant[start]:
             stop = _end_of_block(inputs, high, start, candidates, constant)
-        blocks[start:stop] = blocks[start]
+        blocks[start:stop] = blocks[start].clone()
         start = stop
     numbers: Tensor = torch.unique(blocks, return_inverse=True)[1]
     return numbers

@@ -15,6 +15,7 @@ from gcig.core.definition import EPS
 from gcig.core.numerics import root_mean_square_distance, vector_norm
 
 _UNDEFINED_BELOW = 1e-8
+_LARGEST_PRODUCT = 1 << 20  # entries of a matrix that sums columns; a larger one costs too much
 
 
 def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
@@ -93,8 +94,8 @@ def all_defined(norms: Tensor) -> bool:
     """Return whether every row is defined; fast if no norm is much smaller than another."""
     if not norms.numel():
         return True
-    least, largest = norms.aminmax()
-    return float(least) > _UNDEFINED_BELOW * float(largest) or bool(defined_rows(norms).all())
+    least, largest = torch.stack(norms.aminmax()).tolist()  # waits for a GPU once
+    return bool(least > _UNDEFINED_BELOW * largest or defined_rows(norms).all())
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
@@ -111,8 +112,13 @@ def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
     >>> sum_blocks(torch.tensor([1.0, 2.0, -5.0]), torch.tensor([0, 1, 1]), 2)
     tensor([ 1., -3.])
     """
+    origin = origin.to(attributions.device)
+    if attributions.is_cuda and len(origin) * n_columns <= _LARGEST_PRODUCT:
+        # On a GPU, additions by index come in any order, so their last bits differ from run to run.
+        members = origin.unsqueeze(1) == torch.arange(n_columns, device=origin.device)
+        return attributions @ members.to(attributions.dtype)
     summed = attributions.new_zeros(*attributions.shape[:-1], n_columns)
-    return summed.index_add_(-1, origin.to(attributions.device), attributions)
+    return summed.index_add_(-1, origin, attributions)
 
 
 def column_shares(attributions: Tensor) -> Tensor:

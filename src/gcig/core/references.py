@@ -13,15 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from gcig.core.modules import is_recording
+
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
     """Return the one-hot matrix (n, codes) of integer codes; an error calls codes out of range by `name`."""
+    wrong = f"{name} must be int64 codes from 0 to {n_codes - 1}"
+    if codes.is_cuda and not is_recording() and codes.numel():
+        # A GPU would stop the whole process at the first code out of range.
+        least, largest = codes.aminmax()
+        if codes.dtype != torch.int64 or int(least) < 0 or int(largest) >= n_codes:
+            raise ValueError(wrong)
     try:
         return one_hot(codes, n_codes)
     except RuntimeError as error:
-        raise ValueError(f"{name} must be int64 codes from 0 to {n_codes - 1}") from error
+        raise ValueError(wrong) from error
 
 
 class CellSums(NamedTuple):
@@ -165,7 +173,7 @@ class GroupBaselines(nn.Module):
     def update_from(self, sums: CellSums) -> None:
         """Update the averages with the means of cell sums; an empty cell stays unchanged and is counted."""
         counts = sums.counts
-        if counts.is_cpu and not torch.compiler.is_compiling() and all(map(all, counts.tolist())):
+        if counts.is_cpu and not is_recording() and all(map(all, counts.tolist())):
             # The usual case (no empty cell) in few operations.
             self.values.lerp_((sums.sums / _spread(counts, sums.sums)).to(self.values.dtype), self.rate)
             return
@@ -227,13 +235,13 @@ class GroupMembers(nn.Module):
         super().__init__()
         self.n_groups = n_groups or int(groups.max()) + 1
         self.n_members, self._pool = n_members, inputs
-        cells = (labels * self.n_groups + groups).cpu()
+        cells = labels * self.n_groups + groups
         # Positions of the rows sorted by cell, and where the rows of each cell begin.
         self._order = torch.argsort(cells, stable=True)
         self._counts = torch.bincount(cells, minlength=2 * self.n_groups)
         self._first = self._counts.cumsum(0) - self._counts
         _check_cells(self._counts.view(2, self.n_groups), "no members to draw")
-        self._generator = torch.Generator().manual_seed(random_state)
+        self._generator = torch.Generator(inputs.device).manual_seed(random_state)
         self.register_buffer("values", self._draw(), persistent=False)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "GroupMembers":
@@ -242,7 +250,7 @@ class GroupMembers(nn.Module):
         nn.Module.__init__(copy)
         for name in ("n_groups", "n_members", "_pool", "_order", "_counts", "_first"):
             setattr(copy, name, getattr(self, name))
-        copy._generator = torch.Generator()
+        copy._generator = torch.Generator(self._generator.device)
         copy._generator.set_state(self._generator.get_state())
         copy.register_buffer("values", self.values.clone(), persistent=False)
         memo[id(self)] = copy
@@ -252,9 +260,16 @@ class GroupMembers(nn.Module):
         """Draw new members; the mini-batch itself plays no part."""
         self.values.copy_(self._draw())
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generator of the draws, on the device of the rows."""
+        return (self._generator,)
+
     def _draw(self) -> Tensor:
         shape = (2 * self.n_groups, self.n_members)
-        within = torch.rand(shape, generator=self._generator, dtype=torch.float64)
+        within = torch.rand(
+            shape, generator=self._generator, dtype=torch.float64, device=self._generator.device
+        )
         positions = self._order[self._first.unsqueeze(1) + (within * self._counts.unsqueeze(1)).long()]
-        members = self._pool.index_select(0, positions.flatten().to(self._pool.device))
+        members = self._pool.index_select(0, positions.flatten())
         return members.view(2, self.n_groups, self.n_members, *self._pool.shape[1:])

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcig.core.modules import is_recording
+
 
 @contextmanager
 def flat_parameters(module: nn.Module) -> Iterator[list[nn.Parameter]]:
@@ -76,7 +78,8 @@ class FlatAdamW:
     """AdamW without the bookkeeping that costs a small network more than its arithmetic.
 
     The update is that of `torch.optim.AdamW` (decoupled weight decay, bias-corrected moments), applied to the
-    flat parameter of `flat_parameters`, or to several.
+    flat parameter of `flat_parameters`, or to several. On a GPU, the learning rate and the number of steps
+    are tensors, so that a recorded step can be repeated with other values; see `gcig.engine.cuda_graph`.
 
     Parameters
     ----------
@@ -105,6 +108,11 @@ class FlatAdamW:
         self.weight_decay, self.betas, self.eps = weight_decay, betas, eps
         self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
         self._n_steps = 0
+        self._on_device = all(parameter.is_cuda for parameter in parameters)
+        if self._on_device:
+            self._rate = torch.full((), learning_rate, device=parameters[0].device)
+            self._counts = [torch.zeros((), device=parameter.device) for parameter in parameters]
+            self._loaded_rate = learning_rate
 
     def zero_grad(self) -> None:
         """Set gradients to zero in place, since they may be views."""
@@ -113,8 +121,19 @@ class FlatAdamW:
                 parameter.grad.zero_()
 
     @torch.no_grad()
+    def load_rate(self) -> None:
+        """Copy the learning rate of the schedule to the device; a recorded step reads it there."""
+        rate = self.param_groups[0]["lr"]
+        if self._on_device and rate != self._loaded_rate:
+            self._rate.fill_(rate)
+            self._loaded_rate = rate
+
+    @torch.no_grad()
     def step(self) -> None:
         """Update the parameters."""
+        if self._on_device:
+            self._step_on_device()
+            return
         self._n_steps += 1
         rate, (decay1, decay2) = self.param_groups[0]["lr"], self.betas
         bias1, bias2 = 1 - decay1**self._n_steps, 1 - decay2**self._n_steps
@@ -128,3 +147,34 @@ class FlatAdamW:
                 parameter.mul_(1 - rate * self.weight_decay)
             scale = second.sqrt().mul_(bias2**-0.5).add_(self.eps)
             parameter.addcdiv_(first, scale, value=-rate / bias1)
+
+    def _step_on_device(self) -> None:
+        """Update the parameters in one kernel."""
+        if not is_recording():
+            self.load_rate()
+        chosen = [
+            (parameter, parameter.grad, *moments, count)
+            for parameter, moments, count in zip(
+                self.param_groups[0]["params"], self._moments, self._counts, strict=True
+            )
+            if parameter.grad is not None
+        ]
+        if not chosen:
+            return
+        parameters, gradients, first, second, counts = (list(each) for each in zip(*chosen, strict=True))
+        torch._foreach_add_(counts, 1)
+        torch._fused_adamw_(
+            parameters,
+            gradients,
+            first,
+            second,
+            [],
+            counts,
+            lr=self._rate,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=self.weight_decay,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )

@@ -6,6 +6,7 @@ predicted but not explained. The nodes that lie on paths are therefore a prefix;
 suffix, and so are all rows, in their own order. *Segments* have the shape (K, groups, n, units).
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from gcig.engine.comparison import ComparisonArrays
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers
 
+# A product that sums over many rows but has few results occupies a GPU only if it is done in pieces.
+_MANY_ROWS, _PIECES = 4096, 64
 _FEW_TERMS = 6  # up to here additions one by one are faster than a sum over an outer dimension
 
 
@@ -186,6 +189,7 @@ class LayerArrays:
         self._d_stops = differences[:pulled, -1]
         self._d_starts = blocks[0, :pulled].flatten(0, 1)
         self._starting = indicator[: pulled * shape.n_groups]
+        self._pieces = math.gcd(n, _PIECES) if like.is_cuda and n > _MANY_ROWS else 1
         self._unsigned = indicator[-shape.n_groups :]
         self._d_by_cell = array("d_cells", pulled * shape.n_groups, shape.n_labels, units)
         self._d_by_cell_apart = self._d_by_cell.view(self._d_cells.shape)
@@ -214,7 +218,11 @@ class LayerArrays:
     def pull_join(self) -> None:
         """Set the gradient of the nodes on paths from that of the differences: the adjoint of `join`."""
         add_up(self._d_stops, 1, out=self._d_rows)
-        torch.bmm(self._starting, self._d_starts, out=self._d_by_cell)
+        if self._pieces == 1:
+            torch.bmm(self._starting, self._d_starts, out=self._d_by_cell)
+        else:
+            starting = self._starting.unflatten(2, (self._pieces, -1)).transpose(1, 2)
+            torch.sum(starting @ self._d_starts.unflatten(1, (self._pieces, -1)), 1, out=self._d_by_cell)
         self._d_cells.copy_(self._d_by_cell_apart)
         for combine, stop, start, out in self._d_joins:
             combine(stop, start, out=out)

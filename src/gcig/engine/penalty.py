@@ -1,7 +1,7 @@
 """The GCIG penalty of a layered network with its parameter gradient, chunk by chunk, by hand.
 
-The gradient is computed along with the value, while a chunk is still in the processor's cache: memory does
-not grow with the batch, and the backward pass only scales. The readable twin is
+The gradient is computed along with the value, on a CPU while a chunk is still in the cache: memory does not
+grow with the batch, and the backward pass only scales. The readable twin is
 `gcig.GCIGPenalty.readable`.
 """
 
@@ -15,10 +15,11 @@ from torch.autograd.function import once_differentiable
 
 from gcig.core.activations import Activation
 from gcig.core.layered import LayeredNetwork
+from gcig.core.memory import memory_budget
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
-_CHUNK_BYTES = 1 << 23
+_CACHED_BYTES = 1 << 23  # on a CPU a chunk stays in the cache
 
 
 def secant_penalty(
@@ -30,7 +31,7 @@ def secant_penalty(
     rule: SecantRule,
     *,
     scratch: Scratch | None = None,
-    max_bytes: int = _CHUNK_BYTES,
+    max_bytes: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the weighted sum of the rows' disparities, differentiable with respect to the parameters.
 
@@ -48,8 +49,9 @@ def secant_penalty(
         The weight of each row's disparity.
     scratch : Scratch, optional
         Arrays kept between calls.
-    max_bytes : int
-        Rows are processed in chunks of about this much memory.
+    max_bytes : int, optional
+        Rows are processed in chunks of about this much memory at most; on a CPU they are smaller, to stay in
+        the cache, and on a GPU the default is given by `gcig.core.memory.memory_budget`.
 
     Returns
     -------
@@ -59,20 +61,26 @@ def secant_penalty(
     norms : Tensor of shape (groups, n)
         The norms of the attributions; detached.
     """
-    n_rows = _rows_per_chunk(network, baselines, rule, max_bytes)
+    scratch = scratch or Scratch()
+    row_bytes = _bytes_per_row(network, baselines, rule)
+    budget, needed = min(_CACHED_BYTES, max_bytes or _CACHED_BYTES), len(inputs) * row_bytes
+    if inputs.is_cuda:
+        # Memory that is kept need not be free, and asking the device takes a moment.
+        budget = scratch.n_bytes if max_bytes is None else max_bytes
+        budget = budget if needed <= budget else memory_budget(inputs.device, needed, max_bytes)
+    n_rows = max(16, budget // row_bytes)
     batch = _Batch(inputs, labels, baselines, weights)
     result: tuple[Tensor, Tensor, Tensor] = _SecantPenalty.apply(
-        batch, rule, network.activations, scratch or Scratch(), n_rows, *network.weights, *network.biases
+        batch, rule, network.activations, scratch, n_rows, *network.weights, *network.biases
     )
     return result
 
 
-def _rows_per_chunk(network: LayeredNetwork, baselines: Tensor, rule: SecantRule, max_bytes: int) -> int:
+def _bytes_per_row(network: LayeredNetwork, baselines: Tensor, rule: SecantRule) -> int:
     units = sum(weight.shape[0] for weight in network.weights[:-1])
     groups, columns = baselines.shape[1:]
     # Scratch per row: about four arrays over the columns, and twelve over segments and units.
-    per_row = baselines.element_size() * groups * (4 * columns + 12 * rule.n_segments * units)
-    return max(16, max_bytes // per_row)
+    return baselines.element_size() * groups * (4 * columns + 12 * rule.n_segments * units)
 
 
 class _Batch(NamedTuple):

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from gcig.core.modules import is_recording
+
 _MOST_PLANS = 16
 
 Plan = TypeVar("Plan")
@@ -18,11 +20,19 @@ class Scratch:
     Fresh large arrays cost page faults in every step, several times the cost of the arithmetic in them, and
     creating a hundred views costs as much as a matrix product. Both are safe to keep because a pass is
     complete, gradient included, when it returns. A scratch must not be shared between threads.
+
+    Arrays that a CUDA graph was recorded with stay allocated if they are replaced: the graph writes to them.
     """
 
     def __init__(self) -> None:
         self._storage: dict[str, Tensor] = {}
         self._plans: dict[Hashable, Any] = {}
+        self._recorded, self._replaced = False, list[Any]()
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the arrays."""
+        return sum(storage.nbytes for storage in self._storage.values())
 
     def __deepcopy__(self, memo: object) -> "Scratch":
         return Scratch()
@@ -36,18 +46,24 @@ class Scratch:
         storage = self._storage.get(name)
         kind = (like.dtype, like.device)
         if storage is None or len(storage) < size or (storage.dtype, storage.device) != kind:
+            self._forget_plans(storage)  # they may hold the memory that is replaced
             with torch.inference_mode(False):  # otherwise training could not write to it later
                 storage = self._storage[name] = like.new_empty(size)
-            self._plans.clear()  # they may hold the memory that was replaced
         return storage[:size].view(shape)
 
     def recall(self, key: Hashable, build: Callable[[], Plan]) -> Plan:
         """Return the plan that was built under this key, or build it."""
+        self._recorded = self._recorded or is_recording()
         if key not in self._plans:
             if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
+                self._forget_plans()
             with torch.inference_mode(False):
                 plan = build()
             self._plans[key] = plan
         found: Plan = self._plans[key]
         return found
+
+    def _forget_plans(self, storage: Tensor | None = None) -> None:
+        if self._recorded:
+            self._replaced.append((self._plans, storage))
+        self._plans = {}

@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.disparity import all_defined, defined_rows
 from gcig.core.memory import plan_chunks
-from gcig.core.modules import logits, untraced
+from gcig.core.modules import is_recording, logits, untraced
 from gcig.core.numerics import vector_norm
+from gcig.engine.cuda_graph import in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
 from gcig.losses.columns import column_shortfall
@@ -134,7 +135,9 @@ class Term(Protocol):
     """A differentiable function of a mini-batch.
 
     A term that compares attributions names its penalties in an attribute ``penalties``; their references
-    then follow the mini-batches, and the engine computes their attributions.
+    then follow the mini-batches, and the engine computes their attributions. On a GPU, training steps are
+    recorded and repeated if every term has an attribute ``can_be_recorded`` that is true: its operations then
+    depend on no value, and what it keeps from call to call is changed in place.
     """
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -144,6 +147,8 @@ class Term(Protocol):
 
 class PredictionTerm:
     """Cross-entropy towards the targets."""
+
+    can_be_recorded = True
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the weighted mean cross-entropy."""
@@ -155,6 +160,7 @@ class OutcomeTerm:
     """An outcome loss such as `gcig.EqualizedOddsLoss`."""
 
     loss: Any
+    can_be_recorded: ClassVar[bool] = True
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the gap between the groups' rates."""
@@ -171,6 +177,8 @@ class AttributeTerm:
     it changes a prediction no more than it changes the teacher's.
     """
 
+    can_be_recorded = True
+
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the mean excess over the pairs; zero if there are none."""
         if batch.pairs is None or batch.pair_limits is None:
@@ -185,6 +193,7 @@ class ReasonTerm:
     """A GCIG penalty on the explained rows."""
 
     penalty: Penalty
+    can_be_recorded: ClassVar[bool] = True
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
@@ -215,6 +224,7 @@ class ConsistencyTerm:
 
     mean: Penalty
     members: Penalty
+    can_be_recorded: ClassVar[bool] = True
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
@@ -234,6 +244,7 @@ class ColumnTerm:
 
     penalty: Penalty
     least: float
+    can_be_recorded: ClassVar[bool] = True
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
@@ -244,6 +255,9 @@ class ColumnTerm:
         """Return the shortfall over the rows that have attributions."""
         values = batch.attributions(self.penalty)
         norms = vector_norm(values.detach(), "l1")
+        if is_recording():
+            # A row of zeros has no share in the mean.
+            return column_shortfall(values * defined_rows(norms).unsqueeze(-1), self.least)
         if not all_defined(norms):
             values = values[:, defined_rows(norms)]
         short = column_shortfall(values, self.least)
@@ -311,15 +325,23 @@ class Objective:
         found = {id(each): each for term in terms for each in getattr(term, "penalties", ())}
         return list(found.values())
 
-    def __call__(self, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
-        """Return the value of each active term, and their weighted sum as ``"total"``."""
+    def __call__(
+        self, batch: MiniBatch, weights: Mapping[str, float], vector: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the value of each active term, and their weighted sum as ``"total"``.
+
+        `vector` may hold the active weights as a tensor, if a recording must not contain their values.
+        """
         weights = self.active_weights(weights)
-        values = {name: self.terms[name](batch) for name in weights}
+        found = in_parallel([partial(self.terms[name], batch) for name in weights])
+        values = dict(zip(weights, found, strict=True))
         for name, value in values.items():
             if value.dim():
                 raise ValueError(f"term {name!r} must return a scalar, not shape {tuple(value.shape)}")
         parts = torch.stack(list(values.values()))
-        return {**values, "total": torch.dot(parts, parts.new_tensor(list(weights.values())))}
+        if vector is None:
+            vector = parts.new_tensor(list(weights.values()))
+        return {**values, "total": torch.dot(parts, vector)}
 
 
 class ObjectiveGradient:
@@ -353,20 +375,54 @@ class ObjectiveGradient:
         # Penalties may share their references, which follow each mini-batch once.
         self._references = {id(each.references): each.references for each in objective.penalties()}
         self.engine = self._choose_engine(n_rows)
+        self._weights: Mapping[str, float] = {}
+        self._vectors: dict[tuple[str, ...], Tensor] = {}
 
-    def __call__(self, rows: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """The generators that mini-batches and references draw from."""
+        sources = (self.make_batch, *self._references.values())
+        return [each for source in sources for each in getattr(source, "generators", ())]
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """True on a GPU if the operations of a step depend on no value, as far as engine and terms know."""
+        if self.engine is None or not next(self.network.parameters()).is_cuda:
+            return False
+        return all(getattr(term, "can_be_recorded", False) for term in self.objective.terms.values())
+
+    def load(self, weights: Mapping[str, float]) -> tuple[str, ...]:
+        """Set the weights of the following mini-batches, and return the names of the terms that count.
+
+        On a GPU the weights are tensors, so that a recorded step can be repeated with others.
+        """
+        self._weights, active = weights, self.objective.active_weights(weights)
+        names = tuple(active)
+        first = next(self.network.parameters())
+        if first.is_cuda:
+            if names not in self._vectors:
+                self._vectors[names] = first.new_empty(len(names)).detach()
+            values = torch.tensor(list(active.values()), dtype=torch.float64)
+            self._vectors[names].copy_(values, non_blocking=True)
+        return names
+
+    def __call__(self, rows: Tensor, weights: Mapping[str, float] | None = None) -> dict[str, Tensor]:
         """Update the references, write the gradient of a mini-batch, and return its terms, detached.
 
-        The references follow the mini-batch before the terms are computed (Algorithm 1).
+        The references follow the mini-batch before the terms are computed (Algorithm 1). The weights are
+        those of the last `load` if none are given.
         """
-        batch = self.make_batch(rows)
+        if weights is not None:
+            self.load(weights)
+        batch, weights = self.make_batch(rows), self._weights
+        vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
         n = len(batch.labels)
-        for references in self._references.values():
-            references.update(batch.inputs[:n], batch.labels, batch.groups)
+        rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
+        in_parallel([partial(each.update, *rows_seen) for each in self._references.values()])
         if self.engine is None:
-            terms = _by_autograd(self.objective, batch, weights)
+            terms = _by_autograd(self.objective, batch, weights, vector)
         else:
-            terms = _by_engine(self.objective, batch, weights, self.engine)
+            terms = _by_engine(self.objective, batch, weights, self.engine, vector)
         return {name: value.detach() for name, value in terms.items()}
 
     def _choose_engine(self, n_rows: int) -> NetworkPass | None:
@@ -384,11 +440,13 @@ class ObjectiveGradient:
         return NetworkPass(self.network, n_segments)
 
 
-def _by_autograd(objective: Objective, batch: MiniBatch, weights: Mapping[str, float]) -> dict[str, Tensor]:
+def _by_autograd(
+    objective: Objective, batch: MiniBatch, weights: Mapping[str, float], vector: Tensor | None = None
+) -> dict[str, Tensor]:
     for parameter in batch.module.parameters():
         if parameter.grad is not None:
             parameter.grad.zero_()
-    terms = objective(batch, weights)
+    terms = objective(batch, weights, vector)
     terms["total"].backward()
     return terms
 
@@ -398,6 +456,7 @@ def _by_engine(
     batch: MiniBatch,
     weights: Mapping[str, float],
     engine: NetworkPass,
+    vector: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
     if len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm:
@@ -421,7 +480,7 @@ def _by_engine(
     else:
         scores = engine.predict(batch.inputs)
     batch.__dict__["logits"] = scores.requires_grad_()
-    terms = objective(batch, weights)
+    terms = objective(batch, weights, vector)
     leaves = [scores] if attributions is None else [scores, attributions]
     gradients = torch.autograd.grad(terms["total"], leaves, allow_unused=True, materialize_grads=True)
     if attributions is not None:
@@ -514,7 +573,14 @@ def _fused_penalty(
     def compute(defined: Tensor | None) -> tuple[Tensor, Tensor]:
         weights = penalty.row_weights(x, y, sample_weight, defined)
         value, _, norms = secant_penalty(
-            integration.network, x, y, baselines, weights, rule, scratch=penalty.scratch
+            integration.network,
+            x,
+            y,
+            baselines,
+            weights,
+            rule,
+            scratch=penalty.scratch,
+            max_bytes=penalty.max_bytes,
         )
         return value, norms
 

@@ -17,6 +17,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from gcig.core.modules import is_recording
+
 
 def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor:
     """Return the weight of every row in every (condition, group) cell.
@@ -121,7 +123,7 @@ class OutcomeLoss(nn.Module):
     def membership(self, labels: Tensor, groups: Tensor, *, sample_weight: Tensor | None = None) -> Tensor:
         """Return the membership (conditions, groups, n) of rows in cells, for `rate_disparity`.
 
-        Values are checked, which synchronises the device, except under ``torch.compile``.
+        Values are checked, which synchronises the device, unless the operations are recorded.
         """
         labels, groups = _as_vector(labels, "labels"), _as_vector(groups, "groups")
         _check_rows("groups", groups, "labels", labels)
@@ -130,7 +132,7 @@ class OutcomeLoss(nn.Module):
         if sample_weight is not None:
             sample_weight = _as_vector(sample_weight, "sample_weight")
             _check_rows("sample_weight", sample_weight, "labels", labels)
-        if not torch.compiler.is_compiling():
+        if not is_recording():
             _check_values(labels, groups, sample_weight, self.n_groups)
         n_groups = self.n_groups
         if n_groups is None:

@@ -63,6 +63,17 @@ def seeded_generator(seed: int | None) -> torch.Generator:
     return generator
 
 
+def generator_on(device: torch.device, generator: torch.Generator) -> torch.Generator:
+    """Return a generator of a device: the given one if it is there, else one that is seeded by it.
+
+    Numbers that are drawn on the device itself need not be copied to it.
+    """
+    if generator.device.type == device.type:
+        return generator
+    seed = int(torch.randint(2**62, (), generator=generator))
+    return torch.Generator(device).manual_seed(seed)
+
+
 @contextmanager
 def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators, from which dropout draws, and restore them afterwards."""

@@ -10,15 +10,17 @@ columns were exchanged, which keeps the protected attribute from being used more
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
 
 from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.modules import evaluating, logits
+from gcig.engine.cuda_graph import in_parallel
 from gcig.losses.objective import MiniBatch
 from gcig.metrics.ranking import roc_auc
+from gcig.training.runtime import generator_on
 
 _CHUNK_ROWS = 65_536
 _BETWEEN_SHARE = 0.35  # synthetic points between rows and references, per row of a mini-batch
@@ -118,10 +120,11 @@ class BatchSource:
     ) -> None:
         self.network, self.data, self.n_groups = network, data, n_groups
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
-        self.protected, self.generator = protected, generator
-        self._sample = data
+        self.protected, self._sample = protected, data
         self._drawn: _Points | None = None
         if teacher is not None:
+            device = data.rows.inputs.device
+            self.generator = generator_on(device, generator or torch.default_generator)
             self._cells = _CellIndex(data.rows, n_groups)
             self._logits = teacher.logits(data.rows.inputs)
         if protected is not None:
@@ -154,26 +157,33 @@ class BatchSource:
 
     def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor) -> MiniBatch:
         n = len(rows)
-        between = self._take_between(math.ceil(_BETWEEN_SHARE * n))
-        inputs, targets = [batch.inputs, between.inputs], [batch.targets, between.targets]
-        weights = [batch.weights, between.weights]
-        if self.protected is not None and self.teacher is not None:
-            first = rows[: math.ceil(_EXCHANGED_SHARE * n)]
-            copies = self._exchange(batch, len(first))
-            scores = self.teacher.logits(copies)
-            inputs.append(copies)
-            targets.append(torch.sigmoid(scores))
-            weights.append(None if batch.weights is None else batch.weights[: len(first)])
-            positions = torch.arange(len(first), device=rows.device)
+        tasks = [partial(self._take_between, math.ceil(_BETWEEN_SHARE * n))]
+        if self.protected is not None:
+            tasks.append(partial(self._exchange, batch, rows[: math.ceil(_EXCHANGED_SHARE * n)]))
+        between, *exchanged = points = in_parallel(tasks)
+        for copies in exchanged:
+            positions = torch.arange(len(copies.inputs), device=rows.device)
             batch.pairs = torch.stack([positions, positions + n + len(between.inputs)])
-            batch.pair_limits = (self._logits.index_select(0, first) - scores).abs()
-        batch.inputs, batch.targets = torch.cat(inputs), torch.cat(targets)
+            batch.pair_limits = copies.limits
+        batch.inputs = torch.cat([batch.inputs, *(each.inputs for each in points)])
+        batch.targets = torch.cat([batch.targets, *(each.targets for each in points)])
+        weights = [batch.weights, *(each.weights for each in points)]
         present = [each for each in weights if each is not None]
         batch.weights = torch.cat(present) if present else None
         return batch
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generator of synthetic points."""
+        return () if self.teacher is None else (self.generator,)
+
     def _take_between(self, count: int) -> "_Points":
-        """Return the next points between rows and references; draw more if there are too few left."""
+        """Return the next points between rows and references; draw more if there are too few left.
+
+        On a GPU every mini-batch draws its own, so that all mini-batches consist of the same operations.
+        """
+        if self._sample.rows.inputs.is_cuda:
+            return self._draw_between(count)
         if self._drawn is None or len(self._drawn.inputs) < count:
             self._drawn = self._draw_between(max(count, _DRAWN_POINTS))
         drawn, self._drawn = self._drawn, self._drawn[count:]
@@ -183,36 +193,45 @@ class BatchSource:
         """Draw points between random rows and references of their labels: members, or means of cells."""
         assert self.teacher is not None
         assert self.means is not None
-        data, weights = self._sample.rows, self._sample.weights
-        rows = torch.randint(len(data), (count,), generator=self.generator).to(data.labels.device)
+        data, weights, generator = self._sample.rows, self._sample.weights, self.generator
+        rows = torch.randint(len(data), (count,), generator=generator, device=generator.device)
         inputs, labels = data.inputs.index_select(0, rows), data.labels.index_select(0, rows)
-        groups = torch.randint(self.n_groups, (count,), generator=self.generator).to(labels.device)
+        groups = torch.randint(self.n_groups, (count,), generator=generator, device=generator.device)
         ends = data.inputs.index_select(0, self._cells.draw(labels, groups, self.generator))
-        share, to_mean = torch.rand(2, count, generator=self.generator).to(inputs)
+        share, to_mean = torch.rand(2, count, generator=generator, device=generator.device).to(inputs)
         shape = (-1, *[1] * (inputs.dim() - 1))
         ends = torch.where((to_mean < _TO_MEAN_SHARE).view(shape), self.means[labels, groups], ends)
         points = torch.lerp(inputs, ends, share.view(shape))
         targets = torch.sigmoid(self.teacher.logits(points))
         return _Points(points, targets, None if weights is None else weights[rows])
 
-    def _exchange(self, batch: MiniBatch, count: int) -> Tensor:
+    def _exchange(self, batch: MiniBatch, rows: Tensor) -> "_Points":
         """Return copies of the first rows whose protected columns are those of a member of another group."""
         assert self.protected is not None
+        assert self.teacher is not None
+        count, generator = len(rows), self.generator
         labels, groups = batch.labels[:count], batch.groups[:count]
-        shift = torch.randint(1, self.n_groups, (count,), generator=self.generator).to(labels.device)
-        others = self._cells.draw(labels, (groups + shift) % self.n_groups, self.generator)
+        shift = torch.randint(1, self.n_groups, (count,), generator=generator, device=generator.device)
+        others = self._cells.draw(labels, (groups + shift) % self.n_groups, generator)
         copies = batch.inputs[:count].clone()
         copies[:, self.protected] = self._protected_values.index_select(0, others)
-        return copies
+        scores = self.teacher.logits(copies)
+        limits = (self._logits.index_select(0, rows) - scores).abs()
+        weights = None if batch.weights is None else batch.weights[:count]
+        return _Points(copies, torch.sigmoid(scores), weights, limits)
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Synthetic points, the teacher's probabilities, and the weights of the rows that they start from."""
+    """Synthetic points, the teacher's probabilities, and the weights of the rows that they start from.
+
+    `limits` says how far the teacher's logits of row and point are apart, for copies of rows.
+    """
 
     inputs: Tensor
     targets: Tensor
     weights: Tensor | None
+    limits: Tensor | None = None
 
     def __getitem__(self, part: slice) -> "_Points":
         weights = None if self.weights is None else self.weights[part]
@@ -228,8 +247,8 @@ class _CellIndex:
         self.counts = torch.bincount(cells, minlength=2 * n_groups)
         self.first = self.counts.cumsum(0) - self.counts
 
-    def draw(self, labels: Tensor, groups: Tensor, generator: torch.Generator | None) -> Tensor:
+    def draw(self, labels: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one position per pair of label and group."""
         cells = labels * self.n_groups + groups
-        share = torch.rand(len(cells), generator=generator, dtype=torch.float64).to(cells.device)
+        share = torch.rand(len(cells), generator=generator, dtype=torch.float64, device=generator.device)
         return self.order[self.first[cells] + (share * self.counts[cells]).long()]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gcig.core.batch import TrainingRows
 from gcig.core.references import GroupBaselines, GroupMembers
+from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import (
@@ -302,11 +303,18 @@ class _Run:
             gradient = ObjectiveGradient(objective, network, source, len(source.data))
             epoch = 1
 
-            def step(rows: Tensor) -> dict[str, Tensor]:
-                terms = gradient(rows, control.term_weights(epoch))
+            def load() -> tuple[str, ...]:
+                optimizer.load_rate()
+                return gradient.load(control.term_weights(epoch))
+
+            def compute(rows: Tensor) -> dict[str, Tensor]:
+                terms = gradient(rows)
                 clip_norm(parameters, settings.clip_norm)
                 optimizer.step()
                 return terms
+
+            recorded = gradient.can_be_recorded and source.data.stream is None
+            step = make_step(compute, load, gradient.generators, recorded=recorded)
 
             validate = _validate(network, control, selector)
 
