@@ -8,7 +8,6 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.training.loop import DivergenceError, Epoch, Loop, Outcome, Validation, batches, train
 from gcig.training.runtime import (
-    isolated_seed,
     one_thread,
     resolve_batch_size,
     resolve_device,
@@ -255,14 +254,6 @@ def test_threads_are_put_back_even_after_an_error():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-
-
-def test_the_global_generator_is_seeded_inside_and_untouched_outside():
-    before = torch.get_rng_state()
-    with isolated_seed(7, CPU):
-        inside = torch.rand(3)
-    assert torch.equal(inside, torch.rand(3, generator=seeded_generator(7)))
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_generators_without_a_seed_differ():

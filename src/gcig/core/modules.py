@@ -1,13 +1,18 @@
 """Modules in evaluation mode, with one logit per row."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+# Parts that were in training mode, and by how many callers each is being evaluated.
+_EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
+_EVALUATED_LOCK = threading.Lock()
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -16,17 +21,25 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
     """Put a module, and a score that is a module, into evaluation mode; restore the mode of each part.
 
-    Attributions of a row must not depend on other rows (BatchNorm) or on chance (dropout).
+    Attributions of a row must not depend on other rows (BatchNorm) or on chance (dropout). If several threads
+    evaluate a module, the last one to leave restores the modes.
     """
     modules = [module, score] if isinstance(score, nn.Module) else [module]
-    training = [part for whole in modules for part in whole.modules() if part.training]
-    for part in training:
-        part.training = False
+    parts = [part for whole in modules for part in whole.modules()]
+    with _EVALUATED_LOCK:
+        entered = [part for part in parts if part.training or part in _EVALUATED]
+        for part in entered:
+            part.training = False
+            _EVALUATED[part] = _EVALUATED.get(part, 0) + 1
     try:
         yield
     finally:
-        for part in training:
-            part.training = True
+        with _EVALUATED_LOCK:
+            for part in entered:
+                _EVALUATED[part] -= 1
+                if not _EVALUATED[part]:
+                    del _EVALUATED[part]
+                    part.training = True
 
 
 def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """Arrays that are kept from call to call."""
 
 import math
+import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -14,24 +15,25 @@ _MOST_PLANS = 16
 Plan = TypeVar("Plan")
 
 
-class Scratch:
+class Scratch(threading.local):
     """Named arrays, and plans made of views of them, that are kept from call to call.
 
     Fresh large arrays cost page faults in every step, several times the cost of the arithmetic in them, and
     creating a hundred views costs as much as a matrix product. Both are safe to keep because a pass is
-    complete, gradient included, when it returns. A scratch must not be shared between threads.
+    complete, gradient included, when it returns. Every thread has arrays of its own.
 
     Arrays that a CUDA graph was recorded with stay allocated if they are replaced: the graph writes to them.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._storage: dict[str, Tensor] = {}
         self._plans: dict[Hashable, Any] = {}
         self._recorded, self._replaced = False, list[Any]()
 
     @property
     def n_bytes(self) -> int:
-        """The size of the arrays."""
+        """The size of the arrays of this thread."""
         return sum(storage.nbytes for storage in self._storage.values())
 
     def __deepcopy__(self, memo: object) -> "Scratch":

@@ -453,9 +453,10 @@ class GCIGPenalty(nn.Module):
         """Probe a module off the fast paths, and keep the result: a probe costs as much as a small step."""
         if integration.network is not None:
             return Probe(0, False)
-        if self._probed is None or self._probed[0]() is not module:
-            self._probed = weakref.ref(module), probe(module, by_group[0], self.score)
-        return self._probed[1]
+        known = self._probed  # another thread may replace it
+        if known is None or known[0]() is not module:
+            known = self._probed = weakref.ref(module), probe(module, by_group[0], self.score)
+        return known[1]
 
 
 def _spread_origin(origin: Tensor, shape: torch.Size) -> Tensor:

@@ -87,10 +87,10 @@ class Adversary(nn.Module):
     def __init__(self, n_groups: int, sharpness: float | str = 5.0, cut: float = 0.0) -> None:
         super().__init__()
         self.cut = cut
-        self.extra = nn.Parameter(torch.ones(())) if sharpness == "learned" else None
+        self.extra = nn.Parameter(torch.ones((), dtype=torch.float32)) if sharpness == "learned" else None
         self.sharpness = 1.0 if sharpness == "learned" else float(sharpness)
-        self.weight = nn.Parameter(torch.zeros(n_groups, 4))
-        self.bias = nn.Parameter(torch.zeros(n_groups))
+        self.weight = nn.Parameter(torch.zeros(n_groups, 4, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(n_groups, dtype=torch.float32))
 
     def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Return group logits from logits and float labels, both of shape (n,)."""

@@ -30,7 +30,8 @@ from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.training.loop import DivergenceError, Outcome
-from gcig.training.runtime import isolated_seed, own_modes, resolve_device, seeded_generator
+from gcig.training.random_layers import own_random_numbers
+from gcig.training.runtime import own_modes, resolve_device, seeded_generator
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 
@@ -188,7 +189,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self.blocks_ = find_blocks(rows.inputs, origin).cpu().numpy()
         generator = seeded_generator(seed)
         diverged = None
-        with isolated_seed(seed, device), own_modes(device):
+        with own_random_numbers(network or self.module, seed, device), own_modes(device):
             if network is None:
                 network = self.make_network(encoded.shape[1], generator)
             network = network.to(device)

@@ -60,7 +60,7 @@ class MixtureOfLogits(nn.Module):
     def __init__(self, networks: Sequence[nn.Module], weights: Sequence[float]) -> None:
         super().__init__()
         self.networks = nn.ModuleList()
-        self.register_buffer("weights", torch.empty(0))
+        self.register_buffer("weights", torch.empty(0, dtype=torch.float32))
         self.replace(networks, weights)
 
     def replace(self, networks: Sequence[nn.Module], weights: Sequence[float]) -> None:
@@ -102,7 +102,7 @@ def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
         raise InputError("module has no parameters that require gradients: there is nothing to train.")
     if any(parameter.dtype != torch.float32 for parameter in trainable):
         raise InputError("module must have float32 parameters, like the rows: call module.float().")
-    rows = torch.zeros(2, n_inputs, requires_grad=True)
+    rows = torch.zeros(2, n_inputs, dtype=torch.float32, requires_grad=True)
     with evaluating(network), torch.enable_grad():
         scores = _score_rows(network, rows)
         gradient = None

@@ -198,7 +198,7 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
         raise ValueError("weights of the network are not finite")
     try:
         with torch.no_grad():
-            logits(model.module_, torch.zeros(1, n_inputs))
+            logits(model.module_, torch.zeros(1, n_inputs, dtype=torch.float32))
     except RuntimeError as error:
         raise ValueError(f"the network does not take {n_inputs} columns: {error}") from error
 

@@ -1,8 +1,9 @@
 """Seeds, threads, devices and the settings of torch that a fit changes and restores."""
 
 import math
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
@@ -75,36 +76,54 @@ def generator_on(device: torch.device, generator: torch.Generator) -> torch.Gene
 
 
 @contextmanager
-def isolated_seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators, from which dropout draws, and restore them afterwards."""
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        with torch.cuda.device(device) if cuda else nullcontext():
-            if cuda:
-                torch.cuda.manual_seed(seed)
-            yield
-
-
-@contextmanager
 def own_modes(device: torch.device) -> Iterator[None]:
-    """Turn gradients on and autocast off, in single precision, whatever the caller has set torch to."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
+    """Turn gradients on and autocast off in this thread, whatever the caller has set torch to.
+
+    The process's default dtype is left alone, because other threads may rely on it: training states the type
+    of every tensor that it creates.
+    """
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """Use one CPU thread: fastest for small networks, and the same bits on machines of any size."""
-    threads = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
+    """Use one CPU thread: fastest for small networks, and the same bits on machines of any size.
+
+    Torch keeps the number per thread, but a new thread starts with the number that any thread set last: one
+    that starts during a fit of another thread finds 1, and gets back the number of before that fit.
+    """
+    if device.type != "cpu":
+        yield
+        return
+    before = _ONE_THREAD.enter()
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        _ONE_THREAD.leave(before)
+
+
+class _ThreadCount:
+    """The number of threads that torch used before any of the fits that run now."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_fits, self._before = threading.Lock(), 0, 1
+
+    def enter(self) -> int:
+        """Use one thread; return the number to restore."""
+        with self._lock:
+            own = torch.get_num_threads()
+            if self._n_fits == 0:
+                self._before = own
+            self._n_fits += 1
+            torch.set_num_threads(1)
+            return self._before if own == 1 else own
+
+    def leave(self, before: int) -> None:
+        """Restore the number of threads."""
+        with self._lock:
+            self._n_fits -= 1
+            torch.set_num_threads(before)
+
+
+_ONE_THREAD = _ThreadCount()
