@@ -37,7 +37,7 @@ lint: $(READY)    ## run ruff, mypy and import-linter
 	$(BIN)/lint-imports --no-cache
 
 docs: $(READY)    ## build the documentation as HTML under docs/_build
-	rm -rf docs/api
+	rm -rf docs/api docs/gallery
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -57,4 +57,4 @@ wheel: $(READY)   ## build the sdist and the wheel
 	$(BIN)/python -m build --no-isolation
 
 clean:            ## remove everything that the other targets create
-	rm -rf $(VENV) dist build out docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) dist build out docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -1,4 +1,6 @@
-"""Sphinx settings. Formulas become MathML, which browsers render without a script or a network connection."""
+"""Sphinx settings. Pages need no network: formulas are MathML, and the theme ships its fonts and scripts."""
+
+import re
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
@@ -15,34 +17,86 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
     "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-html_static_path = ["_static"]
-html_math_renderer = "mathml"
+exclude_patterns = ["_build", "_templates"]
 autosummary_generate = True
 autodoc_typehints = "none"
 default_role = "py:obj"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build", "_templates"]
-html_theme = "alabaster"
+# Inherited docstrings of scikit-learn refer to labels of its own documentation. A class in the settings of
+# the gallery cannot be pickled, which only costs a rebuild.
+suppress_warnings = ["ref.ref", "config.cache"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "gcig"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "description": "Procedural fairness in practice",
-    "fixed_sidebar": True,
-    "page_width": "1080px",
+    "logo": {"text": "gcig"},
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "secondary_sidebar_items": ["page-toc", "sg_download_links", "sg_launcher_links"],
+    "show_nav_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
 }
-nitpicky = False
-# Inherited docstrings of scikit-learn refer to labels of its own documentation.
-suppress_warnings = ["ref.ref"]
+html_sidebars = {"index": [], "api": []}
+
+copybutton_exclude = ".linenos, .gp, .go"  # the prompt and the output of a command are not copied
+
+_READING_ORDER = ("first_model", "audit_boosting", "own_loop", "paper")  # the others follow by name
+
+
+class ReadingOrder:
+    """The order of the examples."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, file):
+        """Return the key that examples are sorted by."""
+        name = file.removeprefix("plot_").removesuffix(".py")
+        return (_READING_ORDER.index(name) if name in _READING_ORDER else len(_READING_ORDER), name)
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": ReadingOrder,
+    "image_srcset": [],
+    "write_computation_times": False,  # its pages load scripts from the network
+    "ignore_repr_types": r"matplotlib|sklearn",
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+    "reset_modules": ("matplotlib",),
+}
+
+
+def _mathml(node, *, as_block):
+    """Return a formula as MathML; docutils puts the index of a letter with a hat below the letter."""
+    text = latex2mathml.tex2mathml(node.astext(), as_block=as_block)
+    index = r"(<mrow>.*?</mrow>|<m[in]>\w+</m[in]>)"
+    hat = rf"<munderover>\s*(<mi>\w+</mi>)\s*{index}\s*(<mo[^>]*>[\^\u02c6]</mo>)\s*</munderover>"
+    return re.sub(hat, r"<msub><mover>\1\3</mover>\2</msub>", text, flags=re.DOTALL)
 
 
 def _inline_math(translator, node):
-    translator.body.append(latex2mathml.tex2mathml(node.astext(), as_block=False))
+    translator.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def _block_math(translator, node):
-    translator.body.append(f'<div class="math">{latex2mathml.tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise nodes.SkipNode
 
 

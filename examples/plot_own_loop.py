@@ -1,9 +1,12 @@
 """Add the penalty to a training loop
 ==================================
 
-In a plain PyTorch loop, two extra lines make the network's reasons depend less on the group. The example runs
+In a plain PyTorch loop, two extra lines make the network's reasons depend less on the group. This page runs
 the loop without and with the penalty.
 """
+
+# %%
+# Any tensors will do. Here the COMPAS table is encoded into numbers, and race into 0 and 1.
 
 import torch
 from matplotlib import pyplot as plt
@@ -17,6 +20,11 @@ data = gcig.load_dataset("compas", include_sensitive=False)
 x = torch.from_numpy(TableEncoder().fit(data.X).transform(data.X))
 y = torch.tensor(data.y.to_numpy())
 groups = torch.tensor((data.sensitive_features == "African-American").to_numpy().astype("int64"))
+
+# %%
+# ``GroupBaselines`` holds the reference of each label and group, and follows the mini-batches.
+# ``GCIGPenalty`` is a differentiable number per mini-batch: add it to the loss with a weight of your
+# choice. The network only has to map rows to one logit each.
 
 curves = {}
 for weight in (0.0, 0.5):
@@ -39,6 +47,9 @@ for weight in (0.0, 0.5):
         )
     curves[weight] = values
     print(f"weight {weight}: GCIG {values[-1]:.3f} on the training rows")
+
+# %%
+# GCIG on the training rows after each epoch:
 
 figure, axes = plt.subplots(layout="constrained")
 for (weight, values), line in zip(curves.items(), ("--", "-"), strict=True):

@@ -6,6 +6,7 @@ slow tests run the pages as printed and compare the output of commands with the 
 """
 
 import functools
+import json
 import pkgutil
 import re
 import runpy
@@ -26,6 +27,7 @@ from gcig.cli.shell import shell
 from gcig.data.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
+from support.browsers import needs_browser, open_browser, requested_addresses
 from support.documented_blocks import DOCS, ELSEWHERE, ROOT, Reader, blocks_of, commands_of, matches
 
 
@@ -220,14 +222,20 @@ def test_api_page_lists_every_public_name():
     assert public <= listed, public - listed
 
 
-def test_index_lists_every_page():
-    index = (DOCS / "index.rst").read_text("utf-8")
-    there = {
-        path.relative_to(DOCS).with_suffix("").as_posix()
+def test_tables_of_contents_list_every_page_once():
+    generated = {"_build", "_templates", "api", "gallery"}
+    pages = {
+        path.relative_to(DOCS).with_suffix("").as_posix(): path.read_text("utf-8")
         for path in DOCS.rglob("*.rst")
-        if not {"_build", "_templates", "api"} & set(path.relative_to(DOCS).parts[:-1])
-    } - {"index"}
-    assert set(re.findall(r"^   ([\w/]+)$", index, re.MULTILINE)) == there
+        if not generated & set(path.relative_to(DOCS).parts[:-1])
+    }
+    listed = [
+        name
+        for text in pages.values()
+        for block in re.findall(r"^\.\. toctree::\n((?:   .*\n|\n)*)", text, re.MULTILINE)
+        for name in re.findall(r"^   (?:[^:\n<]+ <)?([\w/]+)>?$", block, re.MULTILINE)
+    ]
+    assert sorted(listed) == sorted({*pages, "gallery/index"} - {"index"})
 
 
 def test_figures_exist_and_have_a_background():
@@ -239,13 +247,75 @@ def test_figures_exist_and_have_a_background():
             )
 
 
-@pytest.mark.slow
-def test_documentation_builds_without_warnings(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Build the documentation in a copy of the checkout, with every example run, as ``make docs`` does."""
     pytest.importorskip("sphinx")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs"]
-    done = subprocess.run([*command, tmp_path / "html"], cwd=ROOT, capture_output=True, text=True)
+    copy = tmp_path_factory.mktemp("docs")
+    ignored = shutil.ignore_patterns("_build", "api", "gallery")
+    shutil.copytree(DOCS, copy / "docs", ignore=ignored)
+    for name in ("examples", "results"):
+        (copy / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", "html"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    _check_links(tmp_path / "html")
+    return copy / "html"
+
+
+@pytest.mark.slow
+def test_documentation_builds_without_warnings(built):
+    _check_links(built)
+
+
+@pytest.mark.slow
+def test_examples_can_be_downloaded_as_notebooks(built):
+    for path in (ROOT / "examples").glob("plot_*.py"):
+        page = (built / "gallery" / f"{path.stem}.html").read_text("utf-8")
+        (link,) = set(re.findall(r'href="([^"]+\.ipynb)"', page))
+        notebook = json.loads((built / "gallery" / link).read_text("utf-8"))
+        code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert code, path
+        compile("\n".join(code), path.name, "exec")
+        assert "sphx-glr-script-out" in page, f"{path.name}: the page shows no output"
+
+
+@pytest.mark.slow
+def test_names_in_the_equation_table_are_links(built):
+    page = (built / "paper_to_code.html").read_text("utf-8")
+    tables = page[page.index('id="formulas"') : page.index('id="methods"')]
+    for name in re.findall(r"(?<!`)`(gcig(?:\.\w+)+)`(?!`)", (DOCS / "paper_to_code.rst").read_text("utf-8")):
+        if f">{name}<" in tables:
+            assert re.search(rf'<a [^>]*href="[^"]+"[^>]*><code[^>]*>(<span[^>]*>)?{name}<', tables), name
+
+
+@pytest.mark.slow
+def test_pages_load_nothing_from_the_network(built):
+    sources = r'<(?:script|img|iframe|source)[^>]+src="([^"]+)"'
+    loads = re.compile(rf'{sources}|<link [^>]*href="([^"]+)"|url\(([^)]+)\)')
+    for path in [*built.rglob("*.html"), *built.rglob("*.css")]:
+        for found in loads.findall(path.read_text("utf-8")):
+            address = "".join(found).strip("'\"")
+            assert not re.match(r"(https?:)?//", address), f"{path.relative_to(built)}: {address}"
+
+
+@pytest.mark.slow
+@needs_browser
+def test_pages_open_offline_in_a_browser(built):
+    names = ("index", "guide/choosing", "paper_to_code", "api", "gallery/index", "gallery/plot_paper")
+    with open_browser() as driver:
+        for name, width in [(name, width) for name in names for width in (1200, 375)]:
+            driver.set_window_size(width, 1000)
+            driver.get((built / f"{name}.html").as_uri())
+            assert driver.find_elements("css selector", "main h1, main h2"), name
+            errors = [each for each in driver.get_log("browser") if each["level"] == "SEVERE"]
+            assert not errors, (name, errors)
+            addresses = requested_addresses(driver)
+            assert addresses, name
+            assert all(each.startswith(("file:", "data:", "blob:")) for each in addresses), (name, addresses)
+        driver.get((built / "paper_to_code.html").as_uri())
+        formula = driver.find_element("css selector", "main math msub")
+        assert formula.size["width"] > 0
+        assert formula.size["height"] > 0
 
 
 def _check_links(built):
@@ -256,7 +326,7 @@ def _check_links(built):
         for link in re.findall(r'href="([^"]+)"', text):
             if re.match(r"\w+:", link):
                 continue
-            name, _, anchor = re.sub(r"\?v=\w+", "", unquote(link)).partition("#")
+            name, _, anchor = re.sub(r"\?\w+=\w+", "", unquote(link)).partition("#")
             target = (path.parent / name).resolve() if name else path
             assert target.exists(), f"{path.name} -> {link}"
             # Source pages link back to the name in the defining module, not to the documented one.

@@ -1,13 +1,11 @@
 """Examples of the gallery: each runs, prints a result and draws a figure."""
 
-import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
-GALLERY = Path(__file__).parents[1] / "docs" / "gallery.rst"
 
 
 @pytest.fixture(autouse=True)
@@ -43,15 +41,12 @@ def test_every_example_has_a_title():
     assert len(EXAMPLES) >= 6
     for path in EXAMPLES:
         title, rule = path.read_text("utf-8").splitlines()[:2]
-        assert title.startswith('"""')
+        assert title.startswith(('"""', 'r"""'))
         assert set(rule) == {"="}
-        assert len(rule) == len(title) - 3
+        assert len(rule) == len(title.removeprefix("r")) - 3
 
 
-def test_gallery_shows_every_example():
-    page = GALLERY.read_text("utf-8")
-    assert re.findall(r"literalinclude:: \.\./examples/(\w+)\.py", page) == [path.stem for path in EXAMPLES]
-    for path in EXAMPLES:
-        picture = GALLERY.parent / "_static" / "gallery" / f"{path.stem.removeprefix('plot_')}.svg"
-        assert picture.is_file()
-        assert picture.name in page
+def test_examples_are_notebooks_with_text_between_the_code():
+    for name in ("first_model", "audit_boosting", "own_loop", "paper"):
+        text = (EXAMPLES[0].parent / f"plot_{name}.py").read_text("utf-8")
+        assert text.count("\n# %%\n") >= 3, name

@@ -1,7 +1,6 @@
 """The pages in a real browser: opened from disk, clicked, printed, in the dark and on a phone."""
 
 import base64
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,15 +10,10 @@ from gcig.report.audit_page import audit_page
 from gcig.report.comparison_page import comparison_page
 from gcig.report.training_page import training_page
 from support.audit_records import example, hostile, robustness, undefined
+from support.browsers import needs_browser, open_browser
 from support.fold_results import comparison, evaluation
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and CHROMEDRIVER),
-    reason="no chromium and chromedriver on the PATH (apt install chromium-driver)",
-)
+pytestmark = needs_browser
 
 
 def other():
@@ -45,16 +39,8 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    # Containers have neither a sandbox for root nor a large /dev/shm.
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
-    yield driver
-    driver.quit()
+    with open_browser() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -252,7 +252,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Columns of the table.
     encoded_names_ : tuple of str
         Columns of the encoded array, such as "age", "age=missing" and "sex=Male".
-    origin_ : int64 array (n_features_out_,)
+    origin_ : int64 array of shape (p,)
         The column of the table that each encoded column came from.
     kinds_ : tuple of str
         "number", "boolean", "date" or "category", per column of the table.
