@@ -146,7 +146,7 @@ def test_a_failure_leaves_the_old_output_unchanged(shell, model, tmp_path):
     out = tmp_path / "decisions.csv"
     out.write_text("what was there before")
     code, _, err = shell(
-        "predict", model, tmp_path / "new.csv", "--out", out, "--rows-at-once", "3", "--quiet"
+        "predict", model, tmp_path / "new.csv", "--out", out, "--overwrite", "--rows-at-once", "3", "--quiet"
     )
     assert code == 2
     assert err == "gcig: error: Column 'income' of the table holds text, but in training it held numbers.\n"

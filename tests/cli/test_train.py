@@ -173,7 +173,9 @@ def test_the_same_seed_gives_the_same_model(train):
 def test_only_a_model_is_replaced(train, tmp_path):
     folder = train()[3]
     before = (folder / "report.json").read_text()
-    assert train("--seed", "1")[0] == 0
+    assert train("--seed", "1")[0] == 2  # the folder exists
+    assert (folder / "report.json").read_text() == before
+    assert train("--seed", "1", "--overwrite")[0] == 0
     assert (folder / "report.json").read_text() != before
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("cat")
@@ -189,8 +191,9 @@ def test_held_out_rows_can_be_saved(train, tmp_path, loans):
     assert len(saved) == 60
     assert set(saved["id"]) < set(loans["id"])
     assert saved.columns.tolist() == loans.columns.tolist()
-    assert train("--save-test", tmp_path / "model" / "test.csv", out=tmp_path / "model")[0] == 0
-    assert (tmp_path / "model" / "test.csv").is_file()
+    folder = tmp_path / "another"
+    assert train("--save-test", folder / "test.csv", out=folder)[0] == 0
+    assert (folder / "test.csv").is_file()
 
 
 def test_the_path_for_held_out_rows_is_checked_before_training(train, tmp_path):

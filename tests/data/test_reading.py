@@ -189,6 +189,48 @@ def test_tables_written_by_pandas_are_read_back(tmp_path_factory, rows):
     np.testing.assert_allclose(read["n"], frame["n"], rtol=1e-15)
 
 
+# --- requested kinds ------------------------------------------------------------------------------------
+
+MESSY = "code;when;amount;n\n007;01/02/2024;1,5;1\n010;13/02/2024;unknown;2\n;;2,25;3\n"
+KINDS = {"code": "category", "when": "date dmy", "amount": "number"}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
+def test_requested_kinds_hold_whole_in_batches_and_in_parts(write, tmp_path, form):
+    path = write(MESSY)
+    if form != "csv":
+        frame = pd.read_csv(path, sep=";", dtype={"code": str, "amount": str})
+        frame = frame.assign(amount=frame["amount"].str.replace(",", "."))
+        path = tmp_path / f"table.{form}"
+        getattr(frame, f"to_{form}")(path)
+    file = open_table(path, kinds=KINDS)
+    reading = file.read()
+    assert any("1 entries that are no numbers" in note for note in reading.notes)
+    batched = pd.concat(file.batches(["code", "when", "amount"], decimal=",", rows=2), ignore_index=True)
+    trained = {"code": "category", "when": "date", "amount": "number"}
+    parts = pd.concat([part.inputs for part in file.parts(trained, rows=2)])
+    for frame in (reading.frame, batched, parts):
+        assert frame["code"].tolist()[:2] == ["007", "010"]
+        assert frame["code"].isna().tolist() == [False, False, True]
+        assert frame["when"].dt.strftime("%m-%d").tolist()[:2] == ["02-01", "02-13"]
+        np.testing.assert_array_equal(frame["amount"].to_numpy(float), [1.5, np.nan, 2.25])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ({"when": "date mdy"}, "'when' has 1 entries of 3 that are no dates written as month/day/year"),
+        ({"when": "date"}, "'when' has 2 entries of 3 that are no dates written as YYYY-MM-DD"),
+        ({"when": "number"}, "'when' has 2 entries of 3 that are no numbers"),
+        ({"when": "text"}, "kinds must be one of"),
+        ({"who": "date"}, "has no column 'who'"),
+    ],
+)
+def test_requests_that_do_not_fit_are_refused(write, kinds, message):
+    with pytest.raises(InputError, match=message):
+        open_table(write(MESSY), kinds=kinds).read()
+
+
 # --- gzip and Feather -----------------------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """Audits of files of any length."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def audit_file(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    group_names: Mapping[str, str] | None = None,
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = IN_MEMORY_ROWS,
 ) -> AuditResult:
@@ -84,6 +87,12 @@ def audit_file(
         Whether the protected columns are inputs as well; likewise.
     separator, decimal, encoding : str, optional
         The format of a CSV file; detected by default.
+    kinds : mapping of column to kind, optional
+        Columns whose kind is not left to their entries: "number", "category", "date", "date dmy" or "date
+        mdy". By default the categories of a gcig model are read as text, as in training.
+    group_names : mapping of value to name, optional
+        Other names for values of the protected columns, such as ``{"1": "male", "2": "female"}``; for one of
+        several columns ``{"sex.1": "male"}``.
     rows_at_once : int
         Rows per batch.
     in_memory_rows : int
@@ -112,13 +121,17 @@ def audit_file(
         decimal=decimal,
         encoding=encoding,
         trained=getattr(model, "csv_format_", None),
+        kinds=kinds,
     )
+    as_trained = dict.fromkeys(_categories_of(model) & set(stream.names), "category")
+    stream = replace(stream, kinds={**as_trained, **stream.kinds})
     named_roles: dict[str, Any] = {
         "target": target,
         "positive": positive,
         "sensitive": sensitive,
         "drop": drop,
         "keep_sensitive": keep_sensitive,
+        "group_names": group_names,
     }
     roles = also = assign_roles(stream, **named_roles, known=_columns_of(model))
     if other is not None:
@@ -186,7 +199,7 @@ def audit_file(
         threshold=threshold,
     )
     first = next(source.frames())
-    groups = check_groups(first[list(roles.sensitive)], n_rows=len(first), names=source.group_names)
+    groups = check_groups(roles.protected(first), n_rows=len(first), names=source.group_names)
     proxies = proxy_columns(first[list(roles.inputs)], groups)
     return AuditResult(assemble_record(subject, findings, min_cell, proxies))
 
@@ -195,6 +208,14 @@ def _columns_of(model: Any) -> Sequence[Any] | None:
     """Return the columns that a model says it takes."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
     return booster_columns(model) if known is None else known
+
+
+def _categories_of(model: Any) -> set[str]:
+    """Return the columns that a model of gcig was trained on as categories, even if they hold digits."""
+    encoder = getattr(model, "encoder_", None)
+    kinds = getattr(encoder, "kinds_", ())
+    names = getattr(encoder, "feature_names_in_", ())[: len(kinds)]
+    return {name for name, kind in zip(names, kinds, strict=True) if kind == "category"}
 
 
 def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:

@@ -60,7 +60,7 @@ class Schema:
             if kinds[name] == "text"
         }
         targets = _join(self.targets, frame[roles.target])
-        groups = pd.concat([self.groups, frame[list(roles.sensitive)]]).drop_duplicates(ignore_index=True)
+        groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
         same = (
             kinds == self.kinds
             and missing == self.missing
@@ -163,7 +163,7 @@ class FileSource:
         self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]
     ) -> Batch:
         frame = unify_types(frame, self.schema.kinds)
-        table, sensitive = frame[list(self.roles.inputs)], frame[list(self.roles.sensitive)]
+        table, sensitive = frame[list(self.roles.inputs)], self.roles.protected(frame)
         groups = check_groups(sensitive, n_rows=len(frame), names=names)
         return Batch(
             table=table,

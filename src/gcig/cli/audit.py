@@ -14,8 +14,10 @@ from gcig.cli.options import (
     PATH,
     FloatRange,
     IntRange,
+    column_options,
     config_option,
     file_argument,
+    group_names_option,
     json_option,
     limit_options,
     min_cell_option,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL", type=PATH)
 @file_argument
 @target_options
+@group_names_option
 @click.option(
     "--drop",
     multiple=True,
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
     help="Explain only a random sample of this many rows.",
 )
 @seed_option
+@column_options
 @table_options
 @config_option
 @quiet_option

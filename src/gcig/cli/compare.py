@@ -15,8 +15,11 @@ from gcig._version import __version__
 from gcig.cli.frame import Command, ExitCode, format_table, say
 from gcig.cli.options import (
     PATH,
+    column_options,
     config_option,
+    drop_options,
     file_argument,
+    group_names_option,
     json_option,
     quiet_option,
     run_options,
@@ -46,7 +49,8 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @file_argument
 @target_options
-@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers.")
+@group_names_option
+@drop_options
 @click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
 @click.option(
     "--out",
@@ -56,6 +60,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @shard_option
 @run_options
+@column_options
 @table_options
 @config_option
 @quiet_option

@@ -61,6 +61,18 @@ def check_writable(path: Path | None) -> None:
         raise click.ClickException(f"{path}: there is no folder {path.parent}. Create it first.")
 
 
+def check_absent(*paths: Path | None, overwrite: bool) -> None:
+    """Raise an error if a result exists already, unless it may be replaced."""
+    for path in paths:
+        if path is None or overwrite or not path.exists():
+            continue
+        if path.is_dir() and not any(path.iterdir()):
+            continue
+        raise click.ClickException(
+            f"{path} exists already: choose another name, or replace it with --overwrite."
+        )
+
+
 def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There are") -> str:
     """Suggest the known name closest to an unknown one, or list the known names.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS = 50
 _MAX_GROUPS_LISTED = 6
+_MANY_CATEGORIES = 20  # more categories that are mostly numbers are rather numbers with a few other entries
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -66,19 +67,37 @@ def read_labelled(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    group_names: Mapping[str, str] | None = None,
+    text_drop: bool = False,
 ) -> LabelledTable:
-    """Read a file and assign a role to every column; the last three are those of `open_table`."""
+    """Read a file and assign a role to every column.
+
+    Parameters
+    ----------
+    separator, decimal, encoding, kinds : those of `open_table`.
+    group_names : other names for values of the protected columns, as in `name_groups`.
+    text_drop : whether to drop columns of identifiers or free text, which are an error otherwise.
+    """
     from gcig.data.reading import open_table
+    from gcig.data.roles import name_groups
 
     drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
-    reading = open_table(path, separator=separator, decimal=decimal, encoding=encoding).read()
+    file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    reading = file.read()
     frame = reading.frame
     _check_roles(roles, list(frame.columns), path)
     labels, classes = _labels(frame[target], positive, path)
     for name in sensitive:
         _check_group_column(frame[name], path)
+    protected = frame[list(sensitive)]
+    _check_names(protected, group_names or {}, path)
+    protected = name_groups(protected, group_names or {})
     left_out = {target, *drop, *(() if keep_sensitive else sensitive)}
+    free = _free_text(frame.drop(columns=[*left_out]), path, accepted=text_drop)
+    drop += free
+    left_out.update(free)
     inputs = frame[[name for name in frame.columns if name not in left_out]]
     if inputs.shape[1] == 0:
         raise click.ClickException(
@@ -90,7 +109,7 @@ def read_labelled(
         inputs=inputs,
         labels=labels,
         classes=classes,
-        sensitive=frame[list(sensitive)],
+        sensitive=protected,
         target=target,
         dropped=tuple(drop),
         keep_sensitive=keep_sensitive,
@@ -107,6 +126,49 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
         if count > 1:
             options = " and ".join(option for option, names in roles.items() if name in names)
             raise click.ClickException(f"Column '{name}' is named twice ({options}): assign one role to it.")
+
+
+def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> None:
+    """Raise an error if a value that gets a name does not occur in the protected columns."""
+    from gcig._tables import level_name
+
+    present: set[str] = set()
+    for column in frame.columns:
+        values = [level_name(value) for value in frame[column].dropna().unique().tolist()]
+        present.update(values, (f"{column}.{value}" for value in values))
+    for value in names:
+        if value not in present:
+            guess = did_you_mean(value, sorted(present), introduction="It has")
+            raise click.ClickException(
+                f"{path}: the protected attribute has no value '{value}' (--group-names). {guess}"
+            )
+
+
+def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]:
+    """Return the columns that look like identifiers or free text; raise an error unless they are accepted."""
+    from gcig.data.encoding import looks_like_identifier
+
+    found = [str(name) for name in inputs.columns if looks_like_identifier(inputs[name])]
+    if found and not accepted:
+        column = inputs[found[0]]
+        hint = f"Leave it out with --drop, or all such columns ({len(found)}) with --text-drop."
+        if _is_mostly_numbers(column):
+            hint = f"Most entries are numbers: --numeric {found[0]} reads the others as missing."
+        raise click.ClickException(
+            f"{path}: column '{found[0]}' has {column.nunique():,} different texts in {len(inputs):,} rows: "
+            f"it looks like an identifier or free text, which cannot be learned from. {hint}"
+        )
+    return found
+
+
+def _is_mostly_numbers(column: pd.Series[Any]) -> bool:
+    from gcig._tables import InputError
+    from gcig.data.requested_kinds import convert_requested
+
+    try:
+        return int(convert_requested(column, "number").notna().sum()) > len(column) / 2
+    except InputError:
+        return False
 
 
 def _listed(names: Any, limit: int = 20) -> str:
@@ -197,7 +259,7 @@ def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
             yield name, "dropped", "not used"
         elif name in table.sensitive:
             kept = "also an input" if table.keep_sensitive else "not an input"
-            yield name, "protected", f"{_describe_groups(column)}; {kept}"
+            yield name, "protected", f"{_describe_groups(table.sensitive[name])}; {kept}"
         else:
             yield name, "input", _describe_input(column)
 
@@ -221,13 +283,23 @@ def _describe_groups(column: pd.Series[Any]) -> str:
 def _describe_input(column: pd.Series[Any]) -> str:
     from pandas.api import types as pt
 
+    from gcig._tables import is_date_column
+    from gcig.data.dates import are_dates
+    from gcig.data.encoding import MAX_LEVELS
+
     missing, distinct = int(column.isna().sum()), int(column.nunique())
     if pt.is_bool_dtype(column.dtype):
         kind = "true or false"
     elif pt.is_numeric_dtype(column.dtype):
         kind = "number"
+    elif is_date_column(column) or are_dates(map(str, column.dropna().unique())):
+        kind = "date, as days"
     else:
         kind = f"text, {counted(distinct, 'category')}"
+        if distinct > MAX_LEVELS:
+            kind += f", of which the {MAX_LEVELS - 1} most frequent are kept apart"
+        if distinct > _MANY_CATEGORIES and _is_mostly_numbers(column):
+            kind += "; most are numbers: --numeric reads the others as missing"
     remarks = [kind]
     if missing:
         remarks.append(f"{missing:,} missing")

@@ -243,6 +243,70 @@ table_options = _stack(
     click.option("--decimal", metavar="CHAR", help="Decimal mark of a CSV file: . or ,"),
     click.option("--encoding", metavar="NAME", help="Encoding of a CSV file, such as utf-8 or latin-1."),
 )
+
+
+def parse_group_names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Parse ``--group-names 1=male,2=female``."""
+    names: dict[str, str] = {}
+    for pair in (part for text in values for part in split_names(text)):
+        value, equals, name = (part.strip() for part in pair.partition("="))
+        if not (value and equals and name) or value in names:
+            raise click.BadParameter(
+                f"'{pair}' is not a new name for a value, such as 1=male (or sex.1=male).", ctx, param
+            )
+        names[value] = name
+    return names
+
+
+class _Kinds(click.Option):
+    """An option that requests the kind of some columns; all such options are joined in one parameter."""
+
+    def __init__(self, *args: Any, kind: str, **kwargs: Any) -> None:
+        shared = {"multiple": True, "metavar": "COLUMNS", "expose_value": False, "callback": self._collect}
+        super().__init__(*args, **{**kwargs, **shared})
+        self.kind = kind
+
+    def _collect(self, ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
+        kinds: dict[str, str] = ctx.params.setdefault("kinds", {})
+        for name in (part for text in values for part in split_names(text)):
+            kind = self.kind
+            if kind == "date" and name.endswith(("=dmy", "=mdy")):
+                name, kind = name[:-4], f"date {name[-3:]}"
+            if kinds.setdefault(name, kind) != kind:
+                raise click.BadParameter(f"column '{name}' is given another kind as well.", ctx, param)
+
+
+column_options = _stack(
+    click.option(
+        "--categorical",
+        cls=_Kinds,
+        kind="category",
+        help="Columns of digits that are categories, such as codes.",
+    ),
+    click.option(
+        "--numeric", cls=_Kinds, kind="number", help="Columns of numbers; any other entry is missing there."
+    ),
+    click.option(
+        "--date",
+        cls=_Kinds,
+        kind="date",
+        help="Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024.",
+    ),
+)
+group_names_option = click.option(
+    "--group-names",
+    multiple=True,
+    metavar="VALUE=NAME,...",
+    callback=parse_group_names,
+    help="Names for the values of the protected attribute, such as 1=male,2=female.",
+)
+drop_options = _stack(
+    click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers."),
+    click.option(
+        "--text-drop", is_flag=True, help="Exclude all columns of free text or text identifiers as well."
+    ),
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace --out if it exists.")
 target_options = _stack(
     click.option("--target", required=True, metavar="COLUMN", help="The column to predict."),
     click.option(

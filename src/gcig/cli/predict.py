@@ -14,8 +14,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.frame import Command, check_writable, did_you_mean, say
-from gcig.cli.options import PATH, IntRange, file_argument, json_option, quiet_option, table_options
+from gcig.cli.frame import Command, check_absent, check_writable, did_you_mean, say
+from gcig.cli.options import (
+    PATH,
+    IntRange,
+    column_options,
+    file_argument,
+    group_names_option,
+    json_option,
+    overwrite_option,
+    quiet_option,
+    table_options,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +50,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     metavar="FILE",
     help="Output file, .csv or .parquet. CSV on standard output by default.",
 )
+@overwrite_option
 @click.option("--id", "ids", multiple=True, metavar="COLUMN", help="A column of the input to write as well.")
 @click.option("--keep", is_flag=True, help="Write all columns of the input as well.")
 @click.option(
@@ -57,6 +68,8 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     metavar="N",
     help="Rows in memory at a time.",
 )
+@group_names_option
+@column_options
 @table_options
 @quiet_option
 @json_option
@@ -73,6 +86,9 @@ def predict(
     separator: str | None,
     decimal: str | None,
     encoding: str | None,
+    overwrite: bool,
+    group_names: Mapping[str, str],
+    kinds: Mapping[str, str],
 ) -> None:
     """Predict with a model that `gcig train` or save() wrote.
 
@@ -89,6 +105,7 @@ def predict(
 
     if as_json and out is None:
         raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
+    check_absent(out, overwrite=overwrite)
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
@@ -98,6 +115,7 @@ def predict(
             decimal=decimal,
             encoding=encoding,
             trained=getattr(estimator, "csv_format_", None),
+            kinds=kinds,
         )
         passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
@@ -107,7 +125,7 @@ def predict(
                 say("Note: this model predicts without the protected attribute; --sensitive is not used.")
         shown = table.n_rows > rows_at_once and not quiet
         with open_writer(out) as write, progress(table.n_rows, "Predicting", shown=shown) as advance:
-            for part in _predict_parts(estimator, table, passed, sensitive, rows_at_once):
+            for part in _predict_parts(estimator, table, passed, sensitive, group_names, rows_at_once):
                 write(part)
                 decisions.update(part["decision"].tolist())
                 advance(len(part))
@@ -157,7 +175,12 @@ def _check_request(
 
 
 def _predict_parts(
-    estimator: Any, table: TableFile, passed: Sequence[str], sensitive: Sequence[str], rows: int
+    estimator: Any,
+    table: TableFile,
+    passed: Sequence[str],
+    sensitive: Sequence[str],
+    group_names: Mapping[str, str],
+    rows: int,
 ) -> Iterator[pd.DataFrame]:
     """Yield the output of each part: columns passed through, probability and decision.
 
@@ -177,7 +200,7 @@ def _predict_parts(
     unseen: dict[str, Counter[str]] = {}
     formulas: Counter[str] = Counter()
     for part in table.parts(kinds, wanted, rows=rows):
-        results, caught = _predict_part(estimator, part, groups)
+        results, caught = _predict_part(estimator, part, groups, group_names)
         for each in caught:
             if isinstance(each.message, UnseenValuesWarning):
                 unseen.setdefault(each.message.treatment, Counter()).update(each.message.rows)
@@ -201,16 +224,18 @@ def _predict_parts(
 
 
 def _predict_part(
-    estimator: Any, part: TablePart, groups: Sequence[str]
+    estimator: Any, part: TablePart, groups: Sequence[str], group_names: Mapping[str, str]
 ) -> tuple[pd.DataFrame, list[warnings.WarningMessage]]:
     """Return probability and decision per row, and the warnings that predicting them caused."""
     import pandas as pd
 
     from gcig._tables import level_name
+    from gcig.data.roles import name_groups
 
     extra: dict[str, Any] = {}
     if groups:
-        extra["sensitive_features"] = _match_groups(part.passed[list(groups)], estimator.groups_)
+        named = name_groups(part.passed[list(groups)], group_names)
+        extra["sensitive_features"] = _match_groups(named, estimator.groups_)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         probability = estimator.predict_proba(part.inputs, **extra)[:, 1]

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.frame import Command, ExitCode, check_writable, say
+from gcig.cli.frame import Command, ExitCode, check_absent, check_writable, say
 from gcig.cli.options import (
     METHOD,
     PATH,
     THRESHOLD,
     FloatRange,
     IntRange,
+    column_options,
     config_option,
+    drop_options,
     file_argument,
+    group_names_option,
     json_option,
     limit_options,
     min_cell_option,
+    overwrite_option,
     quiet_option,
     seed_option,
     table_options,
@@ -47,8 +51,10 @@ _WEIGHT = FloatRange(min=0)
 )
 @file_argument
 @target_options
-@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers.")
+@group_names_option
+@drop_options
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The model's folder.")
+@overwrite_option
 @click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
 @click.option(
     "--test-size",
@@ -83,6 +89,7 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
 @seed_option
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@column_options
 @table_options
 @config_option
 @quiet_option
@@ -90,6 +97,7 @@ _WEIGHT = FloatRange(min=0)
 def train(
     file: Path,
     out: Path,
+    overwrite: bool,
     method: str,
     test_size: float,
     save_test: Path | None,
@@ -118,6 +126,7 @@ def train(
 
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
+    check_absent(out, save_test, overwrite=overwrite)
     if save_test is not None and save_test.parent != out:  # that folder is created below
         check_writable(save_test)
     resolve_device(device)
@@ -164,8 +173,15 @@ def train(
         click.echo(json.dumps(document, indent=2))
     else:
         remark("")
-        limited = any(limit is not None for limit in limits.values())
-        print_summary(out, table, trained, reasons, saved_test=save_test, limited=limited)
+        print_summary(
+            out,
+            table,
+            trained,
+            reasons,
+            limits=limits,
+            saved_test=save_test,
+            group_names=options["group_names"],
+        )
     return code
 
 

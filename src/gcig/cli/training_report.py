@@ -131,8 +131,9 @@ def print_summary(
     trained: Sequence[TrainedModel],
     reasons: Sequence[str],
     *,
+    limits: Mapping[str, float | None],
+    group_names: Mapping[str, str],
     saved_test: Path | None = None,
-    limited: bool = False,
 ) -> None:
     """Print the evaluation on held-out rows, and the next steps."""
     first, chosen = trained[0], trained[-1]
@@ -142,12 +143,17 @@ def print_summary(
     click.echo()
     if len(evaluations) > 1:
         click.echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
+    limited = {name: limit for name, limit in limits.items() if limit is not None}
     for reason in reasons:
         click.echo(f"Not passed: {reason}.")
+    if limited and not reasons:
+        click.echo(f"Passed: {describe_limits(chosen.evaluation, limited)}.")
     click.echo(f"\nModel:   {out}")
     click.echo(f"Report:  {out / 'report.html'}")
     click.echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
+    if group_names:
+        roles += ["--group-names", ",".join(f"{value}={name}" for value, name in group_names.items())]
     click.echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
         click.echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")
@@ -192,6 +198,16 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     elif after.decides_alike:
         unusable = ["Everyone is decided alike at this threshold: use --threshold f1."]
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
+
+
+def describe_limits(evaluation: Evaluation, limits: Mapping[str, float]) -> str:
+    """Compare the figures with their limits in words; ``limits`` has the keys "max_gcig" and "max_eo_gap"."""
+    from gcig.auditing.result import LimitCheck
+
+    figures = {name.removeprefix("max_"): limit for name, limit in limits.items()}
+    return "; ".join(
+        str(LimitCheck(name, getattr(evaluation, name), limit)) for name, limit in figures.items()
+    )
 
 
 def judge(

@@ -171,17 +171,17 @@ class CategoryColumn:
         max_levels: int | None,
     ) -> Self:
         """Learn the levels from how often each occurs in ``n_rows`` rows, missing entries included."""
-        if len(levels) > 100 and len(levels) > 0.5 * n_rows:
-            raise InputError(
-                f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
-                "text. Drop it, or group its values into few categories.",
-                argument="X",
-                column=name,
-            )
         if are_ambiguous_dates(levels):
             raise InputError(
                 "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
                 "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
+                argument="X",
+                column=name,
+            )
+        if _are_identifiers(len(levels), n_rows):
+            raise InputError(
+                f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
+                "text. Drop it, or group its values into few categories.",
                 argument="X",
                 column=name,
             )
@@ -377,6 +377,26 @@ def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> 
     if pt.is_numeric_dtype(column.dtype) or is_date_column(column) or are_dates(level_codes(column)[1]):
         return NumberColumn.fit(column, n_bins)
     return CategoryColumn.fit(column, max_levels)
+
+
+def looks_like_identifier(column: pd.Series[Any]) -> bool:
+    """Return whether a text column has so many different entries that they are no categories.
+
+    >>> looks_like_identifier(pd.Series([f"person {n}" for n in range(200)]))
+    True
+    >>> looks_like_identifier(pd.Series([f"2024-{n % 12 + 1:02}-{n % 28 + 1:02}" for n in range(200)]))
+    False
+    """
+    if pt.is_numeric_dtype(column.dtype) or is_date_column(column):
+        return False
+    texts = [str(value) for value in column.dropna().unique()]
+    if not _are_identifiers(len(texts), len(column)):
+        return False
+    return not are_dates(texts) and not are_ambiguous_dates(texts)
+
+
+def _are_identifiers(n_levels: int, n_rows: int) -> bool:
+    return n_levels > 100 and n_levels > 0.5 * n_rows
 
 
 def _most_frequent(

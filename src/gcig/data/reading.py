@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from gcig.data.csv_layout import (
 )
 from gcig.data.entries import Decisions, convert_entries, infer_entries, levels, strip_entries
 from gcig.data.number_text import Marks, find_mark, parse_numbers, shows_point
+from gcig.data.requested_kinds import check_requests, convert_requested
 
 _ROWS_AT_ONCE = 50_000
 
@@ -69,6 +70,7 @@ class TableFile:
     decimal : the decimal mark if the caller chose it, or that of the training file.
     trained : how the training file of a model writes numbers, which this file must not contradict; None if
         there is no such file, or the caller chose the decimal mark.
+    kinds : column -> the kind that the caller requested, as in `gcig.data.requested_kinds`.
     """
 
     path: Path
@@ -79,16 +81,18 @@ class TableFile:
     layout: CsvLayout | None
     decimal: str | None
     trained: CsvFormat | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, columns: Sequence[str] | None = None) -> TableReading:
         """Read the whole table, or some of its columns in the given order."""
         check_columns(self.names, columns, self.path)
         if self.layout is None:
             return self._read_arrow(columns)
-        frame: pd.DataFrame = self._parse_csv(columns, decimal=self.decimal or ".")
+        texts = self._as_text(columns or self.names)
+        frame: pd.DataFrame = self._parse_csv(columns, decimal=self.decimal or ".", dtype=texts)
         decimal = self._decide_decimal(frame) if self._is_open else self.decimal or "."
         if decimal == "," and self.decimal is None:
-            frame = self._parse_csv(columns, decimal=decimal)
+            frame = self._parse_csv(columns, decimal=decimal, dtype=texts)
         made = Decisions(notes=list(self.notes))
         typed = {name: self._infer(frame[name], decimal or ".", made) for name in columns or self.names}
         frame = _drop_row_numbers(pd.DataFrame(typed), self.path, made.notes)
@@ -102,7 +106,7 @@ class TableFile:
         shown: dict[str, str] = {}
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
             for name in columns:
-                mark = find_mark([entry.strip() for entry in levels(frame[name])[1]])
+                mark = self._find_mark(frame[name])
                 if mark is not None and shown.get(name, "either") == "either":
                     shown[name] = mark
             if set(shown.values()) & {".", ","}:
@@ -121,10 +125,11 @@ class TableFile:
         if self.layout is None:
             yield from self._arrow_batches(columns, rows)
             return
-        for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=dict.fromkeys(texts, str)):
+        types = self._as_text([*texts, *columns], texts)
+        for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=types):
             typed = {
                 name: strip_entries(frame[name])
-                if name in texts
+                if name in texts and name not in self.kinds
                 else self._infer(frame[name], decimal, Decisions())
                 for name in columns
             }
@@ -153,12 +158,24 @@ class TableFile:
         # Everything as text: only empty entries count as missing, and they are needed as "".
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
             typed = {
-                name: convert_entries(frame[name], kind, decimal, thousands=self._thousands)
+                name: convert_requested(strip_entries(frame[name]), self.kinds[name], decimal)
+                if name in self.kinds
+                else convert_entries(frame[name], kind, decimal, thousands=self._thousands)
                 for name, kind in kinds.items()
             }
             for name in numbers:
                 self._check_format(typed[name])
             yield TablePart(pd.DataFrame(typed, index=frame.index), frame[list(passed)])
+
+    def _as_text(self, columns: Collection[str], texts: Collection[str] = ()) -> dict[str, type[str]]:
+        """Return the columns that the parser must leave as text, such as postcodes with leading zeros."""
+        return {name: str for name in columns if name in self.kinds or name in texts}
+
+    def _convert_arrow(self, frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+        kinds = {name: kind for name, kind in self.kinds.items() if name in frame.columns}
+        return frame.assign(
+            **{name: convert_requested(frame[name], kind, notes=notes) for name, kind in kinds.items()}
+        )
 
     @property
     def _is_open(self) -> bool:
@@ -174,7 +191,7 @@ class TableFile:
         """Return the decimal mark that the numbers of a table, parsed with decimal points, show."""
         floats = [str(name) for name in frame.columns if pt.is_float_dtype(frame[name].dtype)]
         texts = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
-        shown = {name: find_mark([entry.strip() for entry in levels(frame[name])[1]]) for name in texts}
+        shown = {name: self._find_mark(frame[name]) for name in texts}
         for part in self._csv_parts(floats, _ROWS_AT_ONCE, dtype=str) if floats else ():
             for name in floats:
                 shown[name] = shows_point(str(entry).strip() for entry in part[name].dropna().unique()) or (
@@ -184,8 +201,18 @@ class TableFile:
                 break
         return Marks.of(shown.items()).decide(self.path)
 
+    def _find_mark(self, column: pd.Series[Any]) -> str | None:
+        """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""
+        entries = [entry.strip() for entry in levels(column)[1]]
+        kind = self.kinds.get(str(column.name))
+        if kind == "number":
+            entries = [each for each in entries if any(parse_numbers([each], m) is not None for m in ".,")]
+        return find_mark(entries) if kind in (None, "number") else None
+
     def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
-        """Convert a column by its entries."""
+        """Convert a column to the requested kind, or by its entries."""
+        if (kind := self.kinds.get(str(column.name))) is not None:
+            return convert_requested(column, kind, decimal, made.notes)
         found = infer_entries(column, decimal, made, thousands=self._thousands)
         self._check_format(found)
         return found
@@ -230,15 +257,17 @@ class TableFile:
             kept = columns or [n for n in self.names if not re.fullmatch(r"__index_level_\d+__", n)]
             frame = file.read(columns=list(kept)).to_pandas(ignore_metadata=True)
         dropped = columns is None and len(kept) < len(self.names)
-        notes = ("the saved pandas index was dropped",) if dropped else ()
-        return TableReading(frame[list(kept)], self.format, None, None, notes)
+        notes = ["the saved pandas index was dropped"] if dropped else []
+        frame = self._convert_arrow(frame[list(kept)], notes)
+        return TableReading(frame, self.format, None, None, tuple(notes))
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
             frame = table.to_pandas(ignore_metadata=True)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
-            yield frame.astype({name: frame[name].cat.categories.dtype for name in categories})
+            frame = frame.astype({name: frame[name].cat.categories.dtype for name in categories})
+            yield self._convert_arrow(frame, [])
 
     def _arrow_parts(self, columns: Sequence[str], passed: Sequence[str], rows: int) -> Iterator[TablePart]:
         start = 0
@@ -247,7 +276,7 @@ class TableFile:
             inputs = table.select(columns).to_pandas(ignore_metadata=True)
             # Arrow's own types, which do not depend on missing entries in a part.
             unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
-            yield TablePart(inputs.set_axis(index), unchanged.set_axis(index))
+            yield TablePart(self._convert_arrow(inputs, []).set_axis(index), unchanged.set_axis(index))
             start = index.stop
 
     def _arrow_tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -265,6 +294,7 @@ def open_table(
     decimal: str | None = None,
     encoding: str | None = None,
     trained: CsvFormat | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> TableFile:
     """Scan a CSV, Parquet or Feather file in constant memory.
 
@@ -280,26 +310,31 @@ def open_table(
     trained
         The format of the file that a model was trained on. Numbers are read in the same way, and a file that
         contradicts it is an error, unless the caller chooses the decimal mark.
+    kinds
+        Columns whose kind is requested instead of found: column -> "number" (other entries are missing),
+        "category" (digits are text), "date", "date dmy" or "date mdy".
     """
-    path = Path(path)
+    path, kinds = Path(path), dict(kinds or {})
     found = recognise_format(path)
     if not found.startswith("CSV"):
         with opened_arrow(path, found) as file:
             names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
         check_unique(names, path)
+        check_requests(kinds, names, path)
         if n_rows == 0:
             raise InputError(f"{path} has columns but no rows.")
-        return TableFile(path, found, names, n_rows, (), None, None)
+        return TableFile(path, found, names, n_rows, (), None, None, kinds=kinds)
     check_options(separator, decimal, encoding)
     notes: list[str] = []
     layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
+    check_requests(kinds, layout.names, path)
     if decimal is None and trained is not None:
         if separator is None:
             _check_separator(layout, trained, path)
         decimal = None if trained.decimal == layout.separator else trained.decimal
     else:
         trained = None
-    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained)
+    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)
 
 
 def read_table(

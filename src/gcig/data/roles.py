@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,17 +25,44 @@ class Roles:
     target, positive : the column with the label, and its value that label 1 stands for; None if the model's
         classes or their order determine it.
     sensitive : protected columns, one or several.
+    group_names : other names for their values, as in `name_groups`.
     """
 
     inputs: tuple[str, ...]
     target: str
     sensitive: tuple[str, ...]
     positive: str | None = None
+    group_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """All columns to read."""
         return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
+
+    def protected(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the protected columns of some rows, with the names that were chosen for their values."""
+        return name_groups(frame[list(self.sensitive)], self.group_names)
+
+
+def name_groups(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """Rename values of protected columns: value -> name, or column.value -> name for one of several.
+
+    >>> name_groups(pd.DataFrame({"sex": [1, 2, 1]}), {"1": "male", "2": "female"})["sex"].tolist()
+    ['male', 'female', 'male']
+    """
+    if not names:
+        return frame
+
+    def renamed(column: pd.Series[Any]) -> pd.Series[Any]:
+        texts = {value: level_name(value) for value in column.dropna().unique().tolist()}
+        return column.map(
+            {
+                value: names.get(f"{column.name}.{text}", names.get(text, text))
+                for value, text in texts.items()
+            }
+        )
+
+    return pd.DataFrame({name: renamed(frame[name]) for name in frame.columns}, index=frame.index)
 
 
 def assign_roles(
@@ -47,6 +74,7 @@ def assign_roles(
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
     known: Sequence[Any] | None = None,
+    group_names: Mapping[str, str] | None = None,
 ) -> Roles:
     """Return the roles of a file's columns; every column without another role is an input.
 
@@ -55,6 +83,7 @@ def assign_roles(
     drop : columns that are not used.
     keep_sensitive : whether the protected columns are inputs as well.
     known : the columns that a model takes, which are the inputs if the file has all of them.
+    group_names : other names for values of the protected columns, as in `name_groups`.
     """
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     for role, names in (("target", (target,)), ("sensitive", protected), ("drop", tuple(drop))):
@@ -67,12 +96,12 @@ def assign_roles(
     if target in protected:
         raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
     if known is not None and set(map(str, known)) <= set(file.names):
-        return Roles(tuple(map(str, known)), target, protected, positive)
+        return Roles(tuple(map(str, known)), target, protected, positive, group_names or {})
     left_out = {target, "", *drop, *(() if keep_sensitive else protected)}
     inputs = tuple(each for each in file.names if each not in left_out)
     if not inputs:
         raise InputError(f"{file.path}: no column is left as an input of the model. Drop fewer columns.")
-    return Roles(inputs, target, protected, positive)
+    return Roles(inputs, target, protected, positive, group_names or {})
 
 
 def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> NDArray[np.int64]:

@@ -1,0 +1,138 @@
+"""A table as people have it: codes of digits, dates, junk among numbers, free text and coded groups."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gcig
+from gcig.cli import main
+from tables import QUICK_FLAGS
+
+COLUMNS = ("--categorical", "postcode", "--numeric", "income", "--date", "opened=dmy")
+ROLES = ("--target", "paid", "--sensitive", "sex", "--group-names", "1=male,2=female")
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    n = 400
+    sex, born = (
+        rng.integers(1, 3, n),
+        pd.Timestamp("1960-01-01") + pd.to_timedelta(rng.integers(0, 9999, n), "D"),
+    )
+    income = rng.normal(30, 8, n).round(1)
+    table = pd.DataFrame(
+        {
+            "sex": sex,
+            "postcode": [f"{code:05}" for code in rng.integers(0, 150, n)],
+            "income": np.where(rng.random(n) < 0.05, "unknown", income.astype(str)),
+            "opened": born.strftime("%d/%m/%Y"),
+            "born": born.strftime("%Y-%m-%d"),
+            "remark": [f"called {number} times, wrote {number}" for number in range(n)],
+            "paid": (income + 3 * (sex == 1) + rng.normal(0, 4, n) > 32).astype(int),
+        }
+    )
+    path = tmp_path_factory.mktemp("messy") / "loans.csv.gz"
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(messy, tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "model"
+    arguments = ["train", str(messy), *ROLES, *COLUMNS, "--text-drop", "--out", str(out), *QUICK_FLAGS]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that rare postcodes are grouped
+        assert main(arguments) == 0
+    return out
+
+
+def test_columns_are_read_as_requested_and_the_model_remembers(messy, folder, shell):
+    model = gcig.load(folder)
+    kinds = dict(zip(model.encoder_.feature_names_in_, model.encoder_.kinds_, strict=True))
+    assert kinds == {"postcode": "category", "income": "number", "opened": "date", "born": "date"}
+    assert model.groups_ == ("female", "male")
+    names = model.encoder_.encoded_names_
+    assert "postcode=<other>" in names
+    assert "income=missing" in names
+    assert sum(name.startswith("postcode=") for name in names) == 100
+    assert any(name.startswith("postcode=000") for name in names)  # leading zeros are kept
+    read_as = {
+        each["name"]: each for each in json.loads((folder / "report.json").read_text())["data"]["columns"]
+    }
+    assert read_as["remark"]["role"] == "dropped"
+    assert read_as["born"]["read_as"] == "date, as days"
+    assert "the 99 most frequent are kept apart" in read_as["postcode"]["read_as"]
+    assert "'male' (" in read_as["sex"]["read_as"]
+
+
+def test_predictions_and_audits_take_the_same_file_and_options(messy, folder, shell, tmp_path):
+    out = tmp_path / "decided.csv"
+    assert shell("predict", folder, messy, *COLUMNS, "--out", out, "--quiet")[0] == 0
+    table = pd.read_csv(messy, dtype={"postcode": str})
+    frame = table.assign(
+        income=pd.to_numeric(table["income"], errors="coerce"),
+        opened=pd.to_datetime(table["opened"], format="%d/%m/%Y"),
+    )
+    model = gcig.load(folder)
+    expected = model.predict_proba(frame[list(model.feature_names_in_)])[:, 1]
+    np.testing.assert_allclose(pd.read_csv(out)["probability"], expected, atol=1e-6)
+    code, text, _ = shell(
+        "audit", folder, messy, *ROLES, *COLUMNS, "--max-gcig", 5, "--max-rows-explained", 50
+    )
+    assert code == 0
+    assert "groups of sex: female, male" in text
+    assert text.splitlines()[-1].startswith("passed: GCIG")
+
+
+def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
+    train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
+    code, _, err = shell(*train)
+    assert code == 2
+    assert "column 'income' has" in err
+    assert "Most entries are numbers: --numeric income" in err
+    code, _, err = shell(*train, "--numeric", "income")
+    assert code == 2
+    assert "column 'remark' has 400 different texts in 400 rows" in err
+    assert "--text-drop" in err
+    code, _, err = shell(*train, "--text-drop")
+    assert code == 2
+    assert "'opened'" in err
+    assert "--date COLUMN=dmy" in err
+    code, _, err = shell(*train, "--text-drop", "--date", "opened=mdy")
+    assert code == 2
+    assert "no dates written as month/day/year" in err
+    code, _, err = shell(*train, "--group-names", "3=other")
+    assert code == 2
+    assert "no value '3' (--group-names). It has: 1, 2" in err
+    for option in (("--group-names", "male"), ("--numeric", "income", "--categorical", "income")):
+        assert shell(*train, *option)[0] == 2
+    code, _, err = shell("predict", folder, messy)
+    assert code == 2
+    assert "'income' of the table holds text, but in training it held numbers" in err
+
+
+def test_a_result_that_exists_is_replaced_only_if_asked(messy, folder, shell, tmp_path):
+    out = tmp_path / "decided.csv"
+    out.write_text("mine")
+    code, _, err = shell("predict", folder, messy, *COLUMNS, "--out", out)
+    assert code == 2
+    assert "exists already: choose another name, or replace it with --overwrite" in err
+    assert out.read_text() == "mine"
+    assert shell("predict", folder, messy, *COLUMNS, "--out", out, "--overwrite", "--quiet")[0] == 0
+    code, _, err = shell("train", messy, *ROLES, *COLUMNS, "--out", folder, *QUICK_FLAGS)
+    assert code == 2
+    assert "--overwrite" in err
+
+
+def test_training_within_its_limits_says_passed(messy, shell, tmp_path):
+    limits = ("--max-gcig", 5, "--max-eo-gap", 5, "--method", "unconstrained", "--min-cell", 1)
+    code, text, _ = shell(
+        "train", messy, *ROLES, *COLUMNS, "--text-drop", *limits, "--epochs", 8, "--out", tmp_path / "m"
+    )
+    assert code == 0
+    assert "Passed: GCIG" in text
+    assert "is at most 5; equalized odds gap" in text
