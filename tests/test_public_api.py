@@ -81,6 +81,7 @@ USES = {
     "audit": lambda _: audited().check(max_gcig=2.0).passed,
     "compare": lambda _: compared().pareto(),
     "evaluate": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0).gcig,
+    "explain": lambda _: gcig.explain(fitted(), x.numpy()).record,
     "list_datasets": lambda _: gcig.list_datasets(),
     "load": saved_and_loaded,
     "load_dataset": lambda _: gcig.load_dataset("german").X,

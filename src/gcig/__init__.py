@@ -36,6 +36,7 @@ _HOME = {
     "audit": "gcig.auditing.table_audit",
     "compare": "gcig.benchmark.comparison",
     "evaluate": "gcig.metrics.evaluation",
+    "explain": "gcig.auditing.row_explanation",
     "list_datasets": "gcig.data.datasets.registry",
     "load": "gcig.methods.saving",
     "load_dataset": "gcig.data.datasets.registry",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from gcig.adapters import adapt as adapt
     from gcig.auditing.result import AuditResult as AuditResult
     from gcig.auditing.result import CheckResult as CheckResult
+    from gcig.auditing.row_explanation import explain as explain
     from gcig.auditing.table_audit import audit as audit
     from gcig.benchmark.comparison import ComparisonResult as ComparisonResult
     from gcig.benchmark.comparison import compare as compare

@@ -42,7 +42,8 @@ def test_every_option_is_explained(name):
 
 
 def test_all_commands_exist():
-    wanted = {"demo", "datasets", "train", "predict", "audit", "compare", "reproduce", "report", "completion"}
+    wanted = {"demo", "datasets", "train", "predict", "audit", "explain", "compare", "report"}
+    wanted |= {"reproduce", "completion"}
     assert wanted <= set(COMMANDS)
 
 

@@ -133,9 +133,9 @@ def audit_file(
         "keep_sensitive": keep_sensitive,
         "group_names": group_names,
     }
-    roles = also = assign_roles(stream, **named_roles, known=_columns_of(model))
+    roles = also = assign_roles(stream, **named_roles, known=columns_of(model))
     if other is not None:
-        also = assign_roles(stream, **named_roles, known=_columns_of(other))
+        also = assign_roles(stream, **named_roles, known=columns_of(other))
         if set(also.inputs) != set(roles.inputs):
             raise InputError(
                 "reads other columns than the audited model, so the two cannot be compared. Pass a model of "
@@ -204,7 +204,7 @@ def audit_file(
     return AuditResult(assemble_record(subject, findings, min_cell, proxies))
 
 
-def _columns_of(model: Any) -> Sequence[Any] | None:
+def columns_of(model: Any) -> Sequence[Any] | None:
     """Return the columns that a model says it takes."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
     return booster_columns(model) if known is None else known

@@ -47,7 +47,7 @@ def describe_subject(
         model_sha256=model_sha256,
         data_sha256=data_sha256,
         explanation=adapted.explainer.name,
-        reference=_describe_reference(adapted, given=reference_given),
+        reference=describe_reference(adapted, given=reference_given),
         n_rows=findings.n_rows,
         n_columns=len(adapted.original_names),
         sensitive=source.attributes,
@@ -65,7 +65,7 @@ def describe_subject(
     )
 
 
-def _describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
+def describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
     """Say which rows the references were estimated from."""
     if given:
         return "the reference rows that were given"

@@ -26,6 +26,7 @@ from gcig.cli.options import (
     split_names,
     table_options,
     target_options,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -87,11 +88,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Include the reasons of single rows in the report: this is personal data.",
 )
-@click.option(
-    "--trust-pickle",
-    is_flag=True,
-    help="Open a pickle, a joblib file or a torch program, which runs the code in it: check its origin.",
-)
+@trust_option
 @click.option(
     "--max-rows-explained",
     type=IntRange(min=1),

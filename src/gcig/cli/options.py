@@ -185,6 +185,16 @@ def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
     return value
 
 
+trust_option = click.option(
+    "--trust-pickle",
+    is_flag=True,
+    help="Open a pickle, a joblib file or a torch program, which runs the code in it: check its origin.",
+)
+favourable_option = click.option(
+    "--favourable",
+    metavar="VALUE",
+    help="The value of the target that is good for a person, if it is not the positive one.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print no progress and no remarks, only the result."

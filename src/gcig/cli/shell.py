@@ -12,6 +12,7 @@ from gcig.cli.audit import audit
 from gcig.cli.compare import compare
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
+from gcig.cli.explain import explain
 from gcig.cli.frame import Command, ExitCode, Settings, Shell, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
@@ -55,7 +56,7 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, datasets, train, predict, audit, compare, reproduce, report, completion):
+for command in (demo, datasets, train, predict, audit, explain, compare, reproduce, report, completion):
     shell.add_command(command)
 
 _OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)

@@ -18,7 +18,7 @@ from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
 from gcig.adapters.estimators import GcigModel
-from gcig.core.columns import find_blocks
+from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
 from gcig.data.csv_layout import CsvFormat
@@ -45,6 +45,7 @@ class _Learned:
     groups_: tuple[str, ...]
     baselines_: NDArray[np.float32]
     blocks_: NDArray[np.int64]
+    protected_columns_: tuple[str, ...]
     threshold_: float
     diverged_: bool
     history_: pd.DataFrame
@@ -73,6 +74,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
+    protected_columns_ : tuple of str
+        The columns of the table that reveal the group.
     threshold_ : float
         The probability from which a row is predicted positive.
     history_ : DataFrame
@@ -102,7 +105,9 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     needs_groups_to_predict: ClassVar[bool] = False
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
-    fitted_attributes: ClassVar[tuple[str, ...]] = ("history_", "n_epochs_", "blocks_", "csv_format_")
+    fitted_attributes: ClassVar[tuple[str, ...]] = (
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "csv_format_"),
+    )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
     # Stated by the class that implements `train_network`: whether the network is all that it learns for
     # predictions, which can then be made with the last good epoch if training diverges.
@@ -186,7 +191,11 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.baselines_ = means.values.cpu().numpy()
         origin = torch.as_tensor(self.encoder_.origin_, device=rows.inputs.device)
-        self.blocks_ = find_blocks(rows.inputs, origin).cpu().numpy()
+        blocks = find_blocks(rows.inputs, origin)
+        self.blocks_ = blocks.cpu().numpy()
+        protected = protected_attributes(rows.inputs, rows.groups, blocks)
+        chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
+        self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         generator = seeded_generator(seed)
         diverged = None
         with own_random_numbers(network or self.module, seed, device), own_modes(device):

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel
@@ -254,6 +255,23 @@ def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None)
         except InputError:
             raise error from None
         return Labels(codes, (known[0], known[1]))
+
+
+def check_favourable(favourable: Any, classes: tuple[Any, Any]) -> int:
+    """Return the code of the class that is favourable for a person: by default 1, the positive class.
+
+    >>> check_favourable(None, ("paid", "default")), check_favourable("paid", ("paid", "default"))
+    (1, 0)
+    """
+    if favourable is None:
+        return 1
+    names = [level_name(each) for each in classes]
+    if level_name(favourable) not in names:
+        raise InputError(
+            f"is {favourable!r}, but the classes are {listed(names)}. Name the one that people wish for.",
+            argument="favourable",
+        )
+    return names.index(level_name(favourable))
 
 
 def _reference_rows(

@@ -149,7 +149,7 @@ def _attribute_effect(
     comparison: Comparison, rows: EncodedRows, threshold: float
 ) -> tuple[Interval, str | None]:
     """Return the share of decisions that change with the protected columns, or why there is none."""
-    cut = _cut(comparison, threshold)
+    cut = decision_cut(comparison, threshold)
     if math.isnan(cut):
         return UNDEFINED, "The model decides by a rule of its own, not by a threshold on its score."
     inputs, groups = torch.tensor(rows.inputs), torch.from_numpy(rows.groups.astype(np.int64))
@@ -164,8 +164,8 @@ def _attribute_effect(
     return Interval.of_rate(share, len(rows)), None
 
 
-def _cut(comparison: Comparison, threshold: float) -> float:
-    """Return the logit from which a row is decided positive."""
+def decision_cut(comparison: Comparison, threshold: float) -> float:
+    """Return the logit from which a row is decided positive; NaN if the model has a rule of its own."""
     adapted = comparison.adapted
     if not adapted.probabilistic:
         return 0.0

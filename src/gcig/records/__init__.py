@@ -16,6 +16,7 @@ from gcig.records.audit import (
 from gcig.records.base import Record
 from gcig.records.bound import Bound
 from gcig.records.evaluation import Evaluation, GroupRates
+from gcig.records.explanation import ColumnReason, ExplanationRecord, RowExplanation
 from gcig.records.fold import FoldResult
 from gcig.records.interval import Interval
 from gcig.records.robustness import Robustness, RobustnessFigure
@@ -24,7 +25,9 @@ __all__ = [
     "AuditRecord",
     "Bound",
     "ColumnAudit",
+    "ColumnReason",
     "Evaluation",
+    "ExplanationRecord",
     "FoldResult",
     "GcigAudit",
     "GroupAudit",
@@ -37,6 +40,7 @@ __all__ = [
     "Robustness",
     "RobustnessFigure",
     "RowAudit",
+    "RowExplanation",
     "StabilityCheck",
     "Subject",
     "Verdict",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gcig.report.displays import GroupRatesDisplay as GroupRatesDisplay
     from gcig.report.displays import ParetoDisplay as ParetoDisplay
     from gcig.report.displays import RobustnessDisplay as RobustnessDisplay
+    from gcig.report.displays import WaterfallDisplay as WaterfallDisplay
 
 __all__ = [
     "AttributionProfileDisplay",
@@ -19,6 +20,7 @@ __all__ = [
     "GroupRatesDisplay",
     "ParetoDisplay",
     "RobustnessDisplay",
+    "WaterfallDisplay",
 ]
 
 

@@ -115,11 +115,16 @@ class VerdictBlock:
 
 @dataclass(frozen=True)
 class RowView:
-    """One row in the explorer; ``key`` is unique on the page and consists of letters, digits and hyphens."""
+    """One row in the explorer.
+
+    ``key`` is unique on the page and consists of letters, digits and hyphens; ``identifier`` is what a reader
+    types to find the row.
+    """
 
     key: str
     title: str
     blocks: Sequence[Block]
+    identifier: str = ""
 
 
 @dataclass(frozen=True)

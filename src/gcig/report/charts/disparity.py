@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from gcig.records import Interval
-from gcig.records.formatting import count, estimate, number
+from gcig.records.formatting import count, estimate, number, percent
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
-from gcig.report.charts.marks import colour, marker
+from gcig.report.charts.marks import colour, mark_number, marker
 from gcig.report.charts.profiles import whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
@@ -54,18 +54,26 @@ def gauge(
         parts.append(_chance(noise_floor, x, bottom))
     if comparable is not None and math.isfinite(comparable):
         tooltip = f"{name} with references from the audited rows: {number(comparable)}"
-        parts.append(marker(0, x(comparable), 84.0, size=6.5, hollow=True, label=tooltip))
+        parts.append(_dot(x(comparable), 84.0, tooltip, hollow=True))
     parts += [
-        element("g", _thick(x(value.low), x(value.high), 46.0), class_=colour(0))
+        element("g", _thick(x(value.low), x(value.high), 46.0), class_="accent")
         if math.isfinite(value.low + value.high)
         else join(),
-        marker(0, x(value.value), 46.0, size=6.5, label=f"{name}: {estimate(value)}"),
+        _dot(x(value.value), 46.0, f"{name}: {estimate(value)}"),
         _label(f"{name} {number(value.value)}", x(value.value), 26.0, strong=True),
     ]
     description = f"{name} {estimate(value)}; by chance alone {estimate(noise_floor)}"
     if asked:
         description += f"; limit {number(asked[0])}"
     return chart(bottom + 26, *parts, title=title, description=description)
+
+
+def _dot(x: float, y: float, label: str, *, hollow: bool = False) -> Markup:
+    """Draw the mark of a value that belongs to no group."""
+    paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor"}
+    paint |= {"class_": "hollow"} if hollow else {}
+    dot = element("circle", element("title", label), cx=x, cy=y, r=6.5, stroke_width=1.6, **paint)
+    return element("g", dot, class_="accent")
 
 
 def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:
@@ -101,26 +109,30 @@ def disparity_histogram(
     means: Mapping[str, float] | None = None,
     title: str = "Disparity of the rows of each group",
     label: str = "disparity of a row",
+    order: Sequence[str] | None = None,
 ) -> Markup:
-    """Draw one histogram per group on a common axis; heights are shares of the group's rows.
+    """Draw one histogram per group on a common axis; the highest bar of each group fills its panel.
+
+    Bars are shares of the group's own rows, so a small group cannot flatten the others; the share of the
+    highest bar is written above the panel.
 
     Parameters
     ----------
     edges : edges of the bins, one more than there are counts.
     counts : group -> rows per bin.
     means : group -> its mean, drawn as a line.
+    order : all groups of the page; see `mark_number`.
     """
     drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
     if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
         return empty_chart(title)
     scale = Scale(float(edges[0]), float(edges[-1]), 14.0, WIDTH - 14)
-    highest = max(max(c) / sum(c) for c in drawn.values())
-    order = list(counts)
+    order = list(counts) if order is None else order
     panels, descriptions, bottom = [], [], 0.0
     for group, bins in drawn.items():
         top = bottom + _GAP
         bottom = top + _PANEL
-        panels.append(_panel(order.index(group), group, edges, bins, scale, bottom, highest))
+        panels.append(_panel(mark_number(group, order), group, edges, bins, scale, bottom))
         mean = (means or {}).get(group, math.nan)
         descriptions.append(f"{group}: mean {number(mean)}")
         if math.isfinite(mean):
@@ -135,17 +147,17 @@ def disparity_histogram(
 
 
 def _panel(
-    index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float, highest: float
+    index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float
 ) -> Markup:
-    rows = sum(bins)
+    most = max(bins)
     bars = [
         element(
             "rect",
             element("title", f"{number(edges[k])} to {number(edges[k + 1])}: {count(n)} rows"),
             x=scale(edges[k]) + 0.5,
-            y=base - _PANEL * n / rows / highest,
+            y=base - _PANEL * n / most,
             width=max(scale(edges[k + 1]) - scale(edges[k]) - 1, 0.5),
-            height=_PANEL * n / rows / highest,
+            height=_PANEL * n / most,
             fill="currentColor",
             opacity=0.72,
         )
@@ -155,8 +167,9 @@ def _panel(
     return join(
         element("g", *bars, class_=colour(index)),
         element("line", x1=scale.start, x2=scale.stop, y1=base, y2=base, class_="axis"),
+        text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
         marker(index, WIDTH - 20, base - _PANEL - 8),
-        text(fitted(group, WIDTH - 60), WIDTH - 30, base - _PANEL - 8, anchor="end"),
+        text(fitted(group, WIDTH - 190), WIDTH - 30, base - _PANEL - 8, anchor="end"),
     )
 
 

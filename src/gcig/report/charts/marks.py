@@ -1,7 +1,7 @@
 """Marks of groups and methods: a colour and, as a second cue, a shape and a dash."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from markupsafe import Markup
 
@@ -55,13 +55,32 @@ def marker(
     return element("g", drawn, class_=colour(index))
 
 
-def legend(names: list[str], top: float, *, left: float = 8.0, hollow: Collection[int] = ()) -> Markup:
-    """Draw the marks with their names, on as many lines as they need; those of ``hollow`` are hollow."""
+def legend(
+    names: list[str],
+    top: float,
+    *,
+    left: float = 8.0,
+    hollow: Collection[int] = (),
+    order: Sequence[str] | None = None,
+) -> Markup:
+    """Draw the marks with their names, on as many lines as they need; those of ``hollow`` are hollow.
+
+    ``order`` lists all groups of the page, of which some may not be in this chart; see `mark_number`.
+    """
     parts = []
     for index, name, x, line in _places(names, left):
         y = top + (line + 0.5) * LEGEND_LINE
-        parts.append(join(marker(index, x + 5, y, hollow=index in hollow), text(name, x + 15, y)))
+        mark = mark_number(names[index], names if order is None else order)
+        parts.append(join(marker(mark, x + 5, y, hollow=index in hollow), text(name, x + 15, y)))
     return join(*parts)
+
+
+def mark_number(name: str, order: Sequence[str]) -> int:
+    """Return the number of a group's colour and mark: its place among all groups of a page.
+
+    A group has the same colour and mark in every chart of a page if they are drawn with the same order.
+    """
+    return order.index(name) if name in order else len(order)
 
 
 def legend_height(names: list[str], *, left: float = 8.0) -> float:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from gcig.records import Interval
 from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, x_axis, y_axis
-from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
+from gcig.report.charts.marks import colour, dash, legend, legend_height, mark_number, marker
 from gcig.report.charts.profiles import whisker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, text
 
@@ -20,6 +20,7 @@ def roc_curves(
     *,
     operating: Mapping[str, tuple[float, float]] | None = None,
     title: str = "Ranking inside each group",
+    order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw the ROC curve of every group, with a mark at the model's own decisions.
 
@@ -27,6 +28,7 @@ def roc_curves(
     ----------
     curves : group -> (false positive rate, true positive rate) points in order.
     operating : group -> the point of the model's own decisions.
+    order : all groups of the page; see `mark_number`.
     """
     drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
     drawn = {g: c for g, c in drawn.items() if len(c) > 1}
@@ -38,7 +40,7 @@ def roc_curves(
     x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
     parts = []
     for group, points in drawn.items():
-        index = names.index(group)
+        index = mark_number(group, names if order is None else order)
         path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
         line = element(
             "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
@@ -47,11 +49,12 @@ def roc_curves(
     for group, (fpr, tpr) in (operating or {}).items():
         if group in drawn and math.isfinite(fpr + tpr):
             tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
-            parts.append(marker(names.index(group), x(fpr), y(tpr), size=5.5, label=tooltip))
+            index = mark_number(group, names if order is None else order)
+            parts.append(marker(index, x(fpr), y(tpr), size=5.5, label=tooltip))
     chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
     return chart(
         y(0) + 40,
-        legend(names, 0),
+        legend(names, 0, order=order),
         x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
         y_axis(y, left, right),
         chance,
@@ -66,12 +69,14 @@ def group_rates(
     *,
     title: str = "Rates of each group",
     label: str = "share of rows",
+    order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw one block per rate with one mark and interval per group, on the axis [0, 1].
 
     Parameters
     ----------
     rates : name of a rate -> group -> estimate with interval.
+    order : all groups of the page; see `mark_number`.
     """
     names = list(dict.fromkeys(g for block in rates.values() for g in block))
     if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
@@ -89,7 +94,7 @@ def group_rates(
             y = top + 5 + LINE * (k + 0.5)
             if not math.isfinite(interval.value):
                 continue
-            index = names.index(group)
+            index = mark_number(group, names if order is None else order)
             if math.isfinite(interval.low) and math.isfinite(interval.high):
                 line = whisker(scale(interval.low), scale(interval.high), y)
                 parts.append(element("g", line, class_=colour(index)))
@@ -101,7 +106,7 @@ def group_rates(
         parts.append(element("line", x1=8.0, x2=WIDTH - 14, y1=top, y2=top, class_="grid"))
     return chart(
         top + 40,
-        legend(names, 0),
+        legend(names, 0, order=order),
         x_axis(scale, start, top, label),
         *parts,
         title=title,

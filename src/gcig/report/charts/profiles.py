@@ -8,7 +8,7 @@ from markupsafe import Markup
 from gcig.records import Interval
 from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
-from gcig.report.charts.marks import colour, legend, legend_height, marker
+from gcig.report.charts.marks import colour, legend, legend_height, mark_number, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
 LABELS = 124.0  # width of the names at the left
@@ -21,6 +21,7 @@ def attribution_profiles(
     *,
     title: str = "Reasons under each group's reference",
     label: str = "mean normalised attribution",
+    order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw one line per column with one mark per group: how far the column favours the positive class.
 
@@ -28,6 +29,7 @@ def attribution_profiles(
     ----------
     columns : names, the first at the top.
     profiles : group -> one value per column; NaN is not drawn.
+    order : all groups of the page; see `mark_number`.
 
     Examples
     --------
@@ -36,6 +38,7 @@ def attribution_profiles(
     True
     """
     groups = list(profiles)
+    marks = {group: mark_number(group, groups if order is None else order) for group in groups}
     values = [finite(profiles[group]) for group in groups]
     if not columns or not any(values):
         return empty_chart(title)
@@ -51,16 +54,14 @@ def attribution_profiles(
             lines.append(
                 element("line", x1=min(places), x2=max(places), y1=y, y2=y, class_="axis", stroke_width=2)
             )
-        lines += [
-            marker(groups.index(g), scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()
-        ]
-        lines.append(_name(column, y))
+        lines += [marker(marks[g], scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()]
+        lines.append(label_line(column, y))
     description = "; ".join(
         f"{c}: " + ", ".join(f"{g} {number(profiles[g][i])}" for g in groups) for i, c in enumerate(columns)
     )
     return chart(
         bottom + 40,
-        legend(groups, 0),
+        legend(groups, 0, order=order),
         x_axis(scale, top, bottom, label),
         _zero(scale, top, bottom),
         *lines,
@@ -76,8 +77,12 @@ def estimates(
     title: str,
     label: str = "",
     reference: float | None = None,
+    order: Sequence[str] | None = None,
 ) -> Markup:
-    """Draw one bar per name with its interval, and a dashed line at ``reference``."""
+    """Draw one bar per name with its interval, and a dashed line at ``reference``.
+
+    If the names are groups, ``order`` lists all groups of the page, and bars have their colours and marks.
+    """
     numbers = finite(v for i in values for v in (i.value, i.low, i.high))
     if not names or not finite(i.value for i in values):
         return empty_chart(title)
@@ -87,7 +92,7 @@ def estimates(
     lines = []
     for i, (name, interval) in enumerate(zip(names, values, strict=True)):
         y = top + LINE * (i + 0.5)
-        lines.append(_name(name, y))
+        lines.append(label_line(name, y))
         if not math.isfinite(interval.value):
             continue
         start, stop = sorted((scale(0.0), scale(interval.value)))
@@ -101,7 +106,10 @@ def estimates(
             fill="currentColor",
             opacity=0.75,
         )
-        lines.append(element("g", bar, class_=colour(0)))
+        mark = None if order is None else mark_number(name, order)
+        lines.append(element("g", bar, class_="accent" if mark is None else colour(mark)))
+        if mark is not None:
+            lines.append(marker(mark, scale(interval.value), y))
         if math.isfinite(interval.low) and math.isfinite(interval.high):
             lines.append(whisker(scale(interval.low), scale(interval.high), y))
     if len(asked) > 1:
@@ -135,8 +143,9 @@ def whisker(left: float, right: float, y: float) -> Markup:
     return element("path", d=path, fill="none", stroke="currentColor", stroke_width=1.3)
 
 
-def _name(name: str, y: float) -> Markup:
-    shown = text(fitted(name, LABELS), LABELS, y, anchor="end")
+def label_line(name: str, y: float, room: float = LABELS) -> Markup:
+    """Draw the name of a line at the left, cut to the room there is, with the whole name as a tooltip."""
+    shown = text(fitted(name, room - 8), room, y, anchor="end")
     return element("g", element("title", name), shown)
 
 
@@ -144,3 +153,71 @@ def _zero(scale: Scale, top: float, bottom: float) -> Markup:
     if not scale.low <= 0 <= scale.high:
         return join()
     return element("line", x1=scale(0.0), x2=scale(0.0), y1=top, y2=bottom, class_="axis")
+
+
+def difference_boxes(
+    names: Sequence[str],
+    quantiles: Sequence[Sequence[float]],
+    *,
+    sides: tuple[str, str] | None = None,
+    title: str = "Difference of the reasons, per column",
+) -> Markup:
+    """Draw the distribution over rows of the difference between the groups, one box per column.
+
+    Parameters
+    ----------
+    names : columns, the first at the top.
+    quantiles : 5 %, 25 %, 50 %, 75 % and 95 % quantile of the difference of each column.
+    sides : of two groups, the one to the left of zero and the one to the right; None if the difference has no
+        direction.
+
+    Examples
+    --------
+    >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
+    1
+    """
+    drawn = [q for q in quantiles if len(q) == 5 and len(finite(q)) == 5]
+    if not names or not drawn:
+        return empty_chart(title)
+    top = 26.0 if sides else 6.0
+    bottom = top + LINE * len(names)
+    scale = scale_for((v for q in drawn for v in q), LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+    lines, descriptions = [], []
+    for i, (name, found) in enumerate(zip(names, quantiles, strict=True)):
+        y = top + LINE * (i + 0.5)
+        lines.append(label_line(name, y))
+        if found not in drawn:
+            continue
+        low, first, middle, third, high = (scale(v) for v in found)
+        half = f"half of the rows {number(found[1])} to {number(found[3])}"
+        box = element(
+            "rect",
+            element("title", f"{name}: median {number(found[2])}, {half}"),
+            x=first,
+            y=y - 7,
+            width=max(third - first, 1.0),
+            height=14.0,
+            fill="currentColor",
+            opacity=0.45,
+        )
+        place = {"x1": middle, "x2": middle, "y1": y - 8, "y2": y + 8}
+        line = element("line", **place, stroke="currentColor", stroke_width=2.4)
+        lines.append(element("g", whisker(low, high, y), box, line, class_="accent"))
+        descriptions.append(f"{name} {number(found[2])} ({number(found[0])} to {number(found[4])})")
+    words = []
+    if sides:
+        room = (WIDTH - LABELS - 40) / 2
+        words = [
+            text(f"\u2190 {fitted(sides[0], room)}", scale.start, 12, class_="label"),
+            text(f"{fitted(sides[1], room)} \u2192", scale.stop, 12, anchor="end", class_="label"),
+        ]
+    label = "difference of the normalised attributions"
+    return chart(
+        bottom + 40,
+        *words,
+        x_axis(scale, top, bottom, label),
+        _zero(scale, top, bottom),
+        *lines,
+        title=title,
+        description="; ".join(descriptions),
+    )

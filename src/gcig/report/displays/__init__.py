@@ -4,6 +4,7 @@ from gcig.report.displays.pareto import ParetoDisplay
 from gcig.report.displays.rates import GroupRatesDisplay
 from gcig.report.displays.reasons import AttributionProfileDisplay, DisparityDisplay
 from gcig.report.displays.robustness import RobustnessDisplay
+from gcig.report.displays.waterfall import WaterfallDisplay
 
 __all__ = [
     "AttributionProfileDisplay",
@@ -11,4 +12,5 @@ __all__ = [
     "GroupRatesDisplay",
     "ParetoDisplay",
     "RobustnessDisplay",
+    "WaterfallDisplay",
 ]

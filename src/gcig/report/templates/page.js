@@ -72,8 +72,35 @@
       var index = rows.findIndex(function (row) { return "#" + row.id === location.hash; });
       if (index >= 0) { show(index); explorer.scrollIntoView(); }
     }
+    // Find a row by its identifier; rows are listed with the most affected first.
+    var search = document.createElement("input");
+    search.type = "search";
+    search.id = "search-" + n;
+    search.setAttribute("list", "identifiers-" + n);
+    search.setAttribute("aria-describedby", "found-" + n);
+    search.autocomplete = "off";
+    var searchLabel = document.createElement("label");
+    searchLabel.textContent = "Find";
+    searchLabel.htmlFor = search.id;
+    var known = document.createElement("datalist");
+    known.id = "identifiers-" + n;
+    var status = document.createElement("span");
+    status.id = "found-" + n;
+    status.className = "found";
+    status.setAttribute("role", "status");
+    rows.forEach(function (row) {
+      if (row.dataset.identifier) known.appendChild(new Option(row.dataset.identifier));
+    });
+    search.addEventListener("change", function () {
+      var wanted = search.value.trim().toLowerCase();
+      if (!wanted) { status.textContent = ""; return; }
+      var index = rows.findIndex(function (row) { return row.dataset.identifier.toLowerCase() === wanted; });
+      status.textContent = index < 0 ? "not among the " + rows.length + " rows of this page" : "";
+      if (index >= 0) show(index);
+    });
     select.addEventListener("change", function () { show(select.selectedIndex); });
-    [label, select, previous, next].forEach(function (part) { picker.appendChild(part); });
+    var parts = known.children.length ? [searchLabel, search, known, status] : [];
+    [label, select, previous, next].concat(parts).forEach(function (part) { picker.appendChild(part); });
     explorer.insertBefore(picker, explorer.firstChild);
     explorer.classList.add("active");
     show(0);

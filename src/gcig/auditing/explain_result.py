@@ -1,0 +1,88 @@
+"""The result of explaining single rows: its record, and the ways to show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from gcig._files import write_atomically
+from gcig.records.explanation import ExplanationRecord
+from gcig.records.formatting import html_table, shown
+
+if TYPE_CHECKING:
+    from gcig.report.displays import WaterfallDisplay
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainResult:
+    """Explained rows: ``record`` holds everything as plain values."""
+
+    record: ExplanationRecord
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One line per row, neighbour, group and column of the table."""
+        lines = [
+            {
+                "row": owner.row,
+                "role": each.role or "explained",
+                "decision": each.decision,
+                "score": each.score,
+                "label": each.label,
+                "compared_with": group,
+                "column": reason.column,
+                "value": reason.value,
+                "attribution": attribution,
+                "difference": reason.difference,
+                "disparity": each.disparity,
+            }
+            for owner in self.record.rows
+            for each in (owner, *owner.neighbours)
+            for reason in each.columns
+            for group, attribution in reason.attributions.items()
+        ]
+        return pd.DataFrame(lines)
+
+    def plot(self, row: int = 0, *, n_columns: int = 10, ax: Any = None) -> WaterfallDisplay:
+        """Draw the waterfall of one explained row under every group's reference."""
+        from gcig.report.displays import WaterfallDisplay
+
+        return WaterfallDisplay.from_row(self.record.rows[row], n_columns=n_columns, ax=ax)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return one self-contained HTML page; write it to ``path`` if given."""
+        from gcig.report.explanation_page import explanation_page
+
+        return _write(explanation_page(self.record), path)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the record as JSON; write it to ``path`` if given."""
+        return _write(self.record.to_json(indent=1) + "\n", path)
+
+    def __str__(self) -> str:
+        lines = ([f"Row {row.row}:", *(f"- {line}" for line in row.describe())] for row in self.record.rows)
+        return "\n".join(line for of_row in lines for line in of_row)
+
+    def __repr__(self) -> str:
+        found = self.record
+        return f"<ExplainResult of {len(found.rows)} rows of {found.model_name}>"
+
+    def _repr_html_(self) -> str:
+        row = self.record.rows[0]
+        lines = [
+            (each.column, each.value, *(shown(value) for value in each.attributions.values()))
+            for each in row.columns[:10]
+        ]
+        said = "".join(f"<p>{escape(line)}</p>" for line in row.describe())
+        header = (f"row {row.row}", "value", *(f"compared with {group}" for group in self.record.groups))
+        return said + html_table(header, lines)
+
+
+def _write(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        write_atomically(path, text)
+    return text

@@ -1,0 +1,124 @@
+"""`gcig explain`: the reasons for single decisions, relative to every group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcig.cli.frame import Command, check_writable, say, wrap_for_terminal
+from gcig.cli.options import (
+    PATH,
+    FloatRange,
+    IntRange,
+    config_option,
+    favourable_option,
+    file_argument,
+    json_option,
+    min_cell_option,
+    quiet_option,
+    split_names,
+    table_options,
+    trust_option,
+)
+
+
+@click.command(
+    cls=Command,
+    short_help="Explain single decisions, relative to every group.",
+    example="gcig explain model/ loans.csv --id 1017 --target approved --sensitive sex --html page.html",
+)
+@click.argument("model", metavar="MODEL", type=PATH)
+@file_argument
+@click.option("--id", "ids", multiple=True, metavar="VALUE", help="Identifier of a row. May be repeated.")
+@click.option("--id-column", metavar="COLUMN", help="The column of identifiers; by default one called id.")
+@click.option(
+    "--row", "rows", multiple=True, type=IntRange(min=0), metavar="N", help="Position of a row, from 0."
+)
+@click.option(
+    "--target",
+    metavar="COLUMN",
+    help="The column with the outcome. With --sensitive, the file is the reference; needed for models "
+    "that were not trained with gcig.",
+)
+@click.option("--positive", metavar="VALUE", help="The value of the target that counts as 1.")
+@click.option(
+    "--sensitive", multiple=True, metavar="COLUMN", help="The protected attribute; repeat to cross several."
+)
+@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns that are not inputs.")
+@click.option("--keep-sensitive", is_flag=True, help="The protected attribute is an input.")
+@click.option(
+    "--threshold",
+    type=FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="Probability from which a decision is positive; the model's own rule by default.",
+)
+@favourable_option
+@min_cell_option
+@click.option(
+    "--include-protected",
+    is_flag=True,
+    help="Show the group of the row, and the entries of columns that reveal it.",
+)
+@click.option("--html", type=PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
+@trust_option
+@table_options
+@config_option
+@quiet_option
+@json_option
+def explain(
+    model: Path,
+    file: Path,
+    html: Path | None,
+    drop: Sequence[str],
+    min_cell: int | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Explain the decisions for single rows: entries, score and reasons, compared with every group.
+
+    MODEL is any model that `gcig audit` takes. Reasons are the amounts by which each column moves the score,
+    compared with the typical member of each group who has the same outcome; the page shows where they differ
+    and whether that could change the decision, also for the nearest people of each group.
+
+    Entries of columns that reveal the group are not shown without --include-protected.
+    """
+    from gcig.auditing.file_explanation import explain_file
+
+    check_writable(html)
+    if min_cell is not None:
+        options["min_cell"] = min_cell
+    names = [name for each in drop for name in split_names(each)]
+    found = explain_file(model, file, drop=names, **options)
+    if html is not None:
+        found.to_html(html)
+        if not quiet:
+            say(f"Page:  {html}")
+    if as_json:
+        click.echo(found.to_json(), nl=False)
+        return
+    click.echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    for row in found.record.rows:
+        click.echo()
+        click.echo(_table(row))
+
+
+def _table(row: Any) -> str:
+    from gcig.cli.frame import format_table
+    from gcig.records.formatting import number
+
+    groups = list(row.references)
+    lines = [
+        (
+            each.column,
+            each.value,
+            *(number(each.attributions[g], 2) for g in groups),
+            number(each.difference, 2),
+        )
+        for each in row.columns[:10]
+    ]
+    head = ("column", "entry", *(f"vs {group}" for group in groups), "difference")
+    return format_table(head, lines, right_aligned=range(2, len(head)))

@@ -1,0 +1,184 @@
+"""Single rows explained: entries, decision, attributions under every group's reference, and neighbours."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pt
+
+from gcig._tables import level_name
+from gcig.adapters import Outputs
+from gcig.metrics.rates import Codes, Floats
+from gcig.metrics.reasons import Comparison
+from gcig.metrics.sample import EncodedRows
+from gcig.metrics.trust_figures import decision_cut
+from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
+
+
+@dataclass(frozen=True, eq=False)
+class RowDescriber:
+    """Describes explained rows in words and numbers.
+
+    Attributes
+    ----------
+    comparison : how rows are explained and compared.
+    groups : names of the compared groups.
+    classes : names of the labels 0 and 1.
+    favourable : the label that is favourable for a person.
+    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
+    hidden : columns whose entries are not shown.
+    """
+
+    comparison: Comparison
+    groups: tuple[str, ...]
+    classes: tuple[str, str]
+    favourable: int = 1
+    threshold: float = math.nan
+    hidden: frozenset[str] = frozenset()
+
+    def describe(
+        self,
+        rows: EncodedRows,
+        outputs: Outputs,
+        *,
+        names: Sequence[str],
+        table: pd.DataFrame | None,
+        label_source: str,
+        group_names: Sequence[str | None],
+        roles: Sequence[str] = (),
+        distances: Sequence[float] = (),
+    ) -> tuple[RowExplanation, ...]:
+        """Explain rows and describe each.
+
+        Parameters
+        ----------
+        outputs : scores and decisions of the rows.
+        names : identifier of each row; empty for a neighbour.
+        table : the rows as the user knows them; None if they are no table.
+        group_names : the group of each row, None if it is not shown.
+        roles, distances : of neighbours.
+        """
+        n, columns = len(rows), self.comparison.columns
+        shape = (len(self.groups), n, len(columns))
+        values, shares, disparity = np.full(shape, np.nan), np.full(shape[1:], np.nan), np.full(n, np.nan)
+        for label in np.unique(rows.labels).tolist():
+            own = np.flatnonzero(rows.labels == label)
+            if not self.comparison.has_references(label):
+                continue
+            found = self.comparison.explain(rows.inputs[own], label)
+            values[:, own] = found.values
+            disparity[own] = np.where(found.defined, found.disparity, np.nan)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares[own] = found.contribution / found.disparity[:, None]
+        logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
+        cut = decision_cut(self.comparison, self.threshold)
+        decisions = (outputs.decisions >= 0.5).astype(np.int64)
+        entries = _entries(table, columns, n, self.hidden)
+        return tuple(
+            RowExplanation(
+                row=names[i],
+                position=int(rows.positions[i]) if not roles else -1,
+                score=float(outputs.scores[i]),
+                logit=float(logits[i]),
+                decision=self.classes[decisions[i]],
+                favourable=bool(decisions[i] == self.favourable),
+                margin=float(logits[i]) - cut,
+                label=self.classes[int(rows.labels[i])],
+                label_source=label_source,
+                group=group_names[i],
+                references={g: float(logits[i] - values[k, i].sum()) for k, g in enumerate(self.groups)},
+                disparity=float(disparity[i]),
+                columns=self._reasons(values[:, i], shares[i], entries[i]),
+                role=roles[i] if roles else "",
+                distance=float(distances[i]) if len(distances) else math.nan,
+            )
+            for i in range(n)
+        )
+
+    def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
+        """Return the reasons of one row from values (groups, columns), by decreasing difference."""
+        spread = np.ptp(values, axis=0) if len(values) else np.zeros(values.shape[1])
+        order = np.lexsort((-np.abs(values).max(axis=0, initial=0.0), -np.nan_to_num(spread)))
+        return tuple(
+            ColumnReason(
+                column=self.comparison.columns[j],
+                value=entries[j],
+                attributions=dict(zip(self.groups, values[:, j].tolist(), strict=True)),
+                difference=float(spread[j]),
+                share=float(shares[j]),
+            )
+            for j in order.tolist()
+        )
+
+
+def _entries(
+    table: pd.DataFrame | None, columns: Sequence[str], n: int, hidden: frozenset[str]
+) -> list[list[str]]:
+    """Return the entries of the rows as text, (n, columns); empty for a column that the table lacks.
+
+    A block of dummy columns has the name of the category as its column, and no single entry.
+    """
+    of_column = [
+        [HIDDEN] * n
+        if column in hidden
+        else [""] * n
+        if table is None or column not in table
+        else [_as_text(value) for value in table[column].tolist()]
+        for column in columns
+    ]
+    return [list(row) for row in zip(*of_column, strict=True)] if of_column else [[] for _ in range(n)]
+
+
+def _as_text(value: object) -> str:
+    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return level_name(value)
+
+
+def find_neighbours(
+    table: pd.DataFrame, others: pd.DataFrame, groups: Codes, accepted: Codes, compared: Sequence[int]
+) -> list[dict[tuple[int, int], tuple[int, float]]]:
+    """Return, per row, (group, accepted or not) -> position and distance of the nearest of the other rows.
+
+    The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
+    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns.
+    Rows that are the same in every column are left out: one of them may be the row itself.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"pay": [1.0, 2.0, 9.0], "job": ["a", "b", "a"]})
+    >>> zeros = np.zeros(3, dtype=np.int64)
+    >>> find_neighbours(people[:1], people[1:], zeros[1:], np.array([1, 0]), [0])[0][0, 0][0]
+    1
+    """
+    total = np.zeros((len(table), len(others)))
+    for name in others.columns:
+        mine, theirs = table[name], others[name]
+        if pt.is_numeric_dtype(theirs.dtype) and not pt.is_bool_dtype(theirs.dtype):
+            own, other = (np.asarray(each, dtype=np.float64) for each in (mine, theirs))
+            low, high = np.nanquantile(other, [0.05, 0.95]) if np.isfinite(other).any() else (0.0, 1.0)
+            apart = np.abs(own[:, None] - other[None]) / (high - low or 1.0)
+            absent = np.isnan(own)[:, None], np.isnan(other)[None]
+            part = np.where(absent[0] & absent[1], 0.0, np.where(absent[0] | absent[1], 1.0, apart))
+        else:
+            first = mine.astype(object).where(mine.notna(), None).to_numpy()
+            second = theirs.astype(object).where(theirs.notna(), None).to_numpy()
+            part = (first[:, None] != second[None]).astype(np.float64)
+        total += np.minimum(part, 1.0)
+    total /= max(1, others.shape[1])
+    total[total == 0] = np.inf
+    found: list[dict[tuple[int, int], tuple[int, float]]] = [{} for _ in range(len(table))]
+    for group in compared:
+        for decision in (1, 0):
+            chosen = np.flatnonzero((groups == group) & (accepted == decision))
+            if not len(chosen):
+                continue
+            nearest = chosen[total[:, chosen].argmin(axis=1)]
+            for i, place in enumerate(nearest.tolist()):
+                if np.isfinite(total[i, place]):
+                    found[i][group, decision] = int(place), float(total[i, place])
+    return found

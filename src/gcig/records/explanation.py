@@ -1,0 +1,149 @@
+"""The record of single rows explained relative to every group: what a page shows of one person."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gcig.records.base import Record
+
+EXPLANATION_SCHEMA = 1
+HIDDEN = "not shown"
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnReason(Record):
+    """The part of one column in the score of a row.
+
+    Attributes
+    ----------
+    column : name of the column.
+    value : the entry of the row as text; "not shown" for a protected column.
+    attributions : group -> how much the column moves the logit, compared with the group's reference.
+    difference : the largest minus the smallest attribution, in logits.
+    share : the column's share of the disparity of the row; NaN if there is none.
+    """
+
+    column: str
+    value: str
+    attributions: Mapping[str, float]
+    difference: float
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class RowExplanation(Record):
+    """A row, its decision, and its reasons under every group's reference.
+
+    Attributes
+    ----------
+    row : identifier of the row, or its position; empty for a neighbour, who stays anonymous.
+    position : position in the explained table, from 0; -1 for a neighbour.
+    score, logit : probability of the positive class (or score), and the explained score.
+    decision : the class that the model decides for.
+    favourable : whether that is the favourable class.
+    margin : logit minus the logit from which the decision is positive; NaN if the model has its own rule.
+    label, label_source : the class whose references were used; "given" or "predicted".
+    group : the group of the row; None if it is not shown.
+    references : group -> logit at its reference, where the attributions of the columns start.
+    disparity : how far the normalised attributions of the groups are apart; NaN if they vanish.
+    columns : the reasons, by decreasing difference.
+    role : for a neighbour, whose nearest person this is, in words.
+    distance : for a neighbour, the mean difference per column, from 0 (alike) to 1.
+    neighbours : the nearest people of every group with each decision.
+    """
+
+    row: str
+    position: int
+    score: float
+    logit: float
+    decision: str
+    favourable: bool
+    margin: float
+    label: str
+    label_source: str
+    group: str | None
+    references: Mapping[str, float]
+    disparity: float
+    columns: tuple[ColumnReason, ...]
+    role: str = ""
+    distance: float = math.nan
+    neighbours: "tuple[RowExplanation, ...]" = ()
+
+    @property
+    def deciding(self) -> tuple[ColumnReason, ...]:
+        """Columns whose difference between the references is at least the margin of the decision."""
+        reach = abs(self.margin)
+        return tuple(reason for reason in self.columns if reason.difference >= reach)
+
+    def largest(self, n: int) -> tuple[list[ColumnReason], list[ColumnReason]]:
+        """Return the n columns with the largest attributions, and the others."""
+        size = [max(map(abs, reason.attributions.values()), default=0.0) for reason in self.columns]
+        order = sorted(range(len(size)), key=lambda j: -size[j])
+        return [self.columns[j] for j in order[:n]], [self.columns[j] for j in order[n:]]
+
+    def describe(self) -> list[str]:
+        """Say what was decided, where the reasons differ most, and how much that matters."""
+        kind = "favourable" if self.favourable else "unfavourable"
+        lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {self.score:.3f}."]
+        if not self.columns or len(self.references) < 2:
+            return lines
+        first = self.columns[0]
+        low, high = (pick(first.attributions, key=first.attributions.__getitem__) for pick in (min, max))
+        lines.append(
+            f"The reasons differ most in {first.column!r}: it adds {first.attributions[high]:+.2f} logits "
+            f"compared with group {high!r}, and {first.attributions[low]:+.2f} compared with {low!r}."
+        )
+        if math.isnan(self.margin):
+            return lines
+        if self.deciding:
+            names = ", ".join(repr(reason.column) for reason in self.deciding[:3])
+            lines.append(
+                f"The decision is {abs(self.margin):.2f} logits from the threshold, and the difference in "
+                f"{names} alone is at least as large."
+            )
+        else:
+            lines.append(
+                f"The decision is {abs(self.margin):.2f} logits from the threshold: no single column differs "
+                "by as much."
+            )
+        return lines
+
+
+@dataclass(frozen=True, eq=False)
+class ExplanationRecord(Record):
+    """Explained rows of one model.
+
+    Attributes
+    ----------
+    model_name, model_kind, explanation : as in ``Subject``.
+    reference : in words, the rows that the groups' references were estimated on.
+    groups : the compared groups.
+    positive, negative, favourable : the two classes, and the one that is favourable for a person.
+    probabilistic : whether scores are probabilities.
+    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
+    definition : the choices behind the disparity.
+    hidden : columns whose entries are not shown, because they reveal the group.
+    suppressed : groups that are not compared and have no neighbours, for want of rows.
+    min_cell : the least number of rows of a cell that is shown.
+    rows : the explained rows.
+    """
+
+    model_name: str
+    model_kind: str
+    explanation: str
+    reference: str
+    groups: tuple[str, ...]
+    positive: str
+    negative: str
+    favourable: str
+    probabilistic: bool
+    threshold: float
+    definition: Mapping[str, Any]
+    rows: tuple[RowExplanation, ...]
+    hidden: tuple[str, ...] = ()
+    suppressed: tuple[str, ...] = ()
+    min_cell: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+    schema: int = EXPLANATION_SCHEMA
