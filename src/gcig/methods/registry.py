@@ -1,9 +1,13 @@
-"""The registry of methods, by key."""
+"""The registry of methods, by key: those of this package, of installed packages, and registered ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
+
+from gcig._plugins import load_plugins
+
+_ENTRY_POINTS = "gcig.methods"
 
 
 @dataclass(frozen=True)
@@ -41,26 +45,48 @@ class Method:
 
 
 class _Methods(Mapping[str, Method]):
-    """Methods by key, read-only except for `register_method`."""
+    """Methods by key, read-only except for `register_method`.
+
+    Methods of installed packages are added when a key is looked up that is not one of this package's, or when
+    all methods are listed.
+    """
 
     def __init__(self, methods: list[Method]) -> None:
         self._methods = {method.key: method for method in methods}
+        self._complete = False
 
     def __getitem__(self, key: str) -> Method:
-        if key not in self._methods:
+        if key not in self._methods and key not in self._all():
             raise KeyError(f"no method {key!r}; choose from {', '.join(self._methods)}")
         return self._methods[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
+        return iter(list(self._all()))
 
     def __len__(self) -> int:
-        return len(self._methods)
+        return len(self._all())
 
     def add(self, method: Method, *, overwrite: bool) -> None:
         if method.key in self._methods and not overwrite:
             raise ValueError(f"the method {method.key!r} exists already; pass overwrite=True to replace it")
         self._methods[method.key] = method
+
+    def _all(self) -> dict[str, Method]:
+        if not self._complete:
+            self._complete = True  # first: a package may look up methods while it is imported
+            for key, method in load_plugins(_ENTRY_POINTS, set(self._methods), _method_of):
+                self._methods.setdefault(key, method)
+        return self._methods
+
+
+def _method_of(key: str, found: Any) -> Method:
+    """Return the entry of a method that another package offers: a `Method`, or the class of an estimator."""
+    own = found.key if isinstance(found, Method) else getattr(found, "method_key", None)
+    if own != key:
+        raise TypeError(f"it is no Method or estimator with the key {key!r}")
+    if isinstance(found, Method):
+        return found
+    return Method(key, key, f"{found.__module__}:{found.__qualname__}")
 
 
 # Every candidate is trained on each dataset with several seeds: at most six per method, twelve for FairX. The

@@ -1,4 +1,4 @@
-"""The registry of datasets: the shipped ones, and those that users register."""
+"""The registry of datasets: the shipped ones, those of installed packages, and those that users register."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from gcig._plugins import load_plugins
 from gcig.data.datasets.adult import ADULT
 from gcig.data.datasets.bank import BANK
 from gcig.data.datasets.compas import COMPAS, COMPAS_PAPER
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SPECS: dict[str, DatasetSpec] = {spec.name: spec for spec in (ADULT, GERMAN, COMPAS, COMPAS_PAPER, BANK)}
+
+_ENTRY_POINTS = "gcig.datasets"
+_complete = False  # whether datasets of installed packages were added
 
 # Tables loaded in this process; callers get copies.
 _LOADED: dict[str, tuple[pd.DataFrame, DatasetCard]] = {}
@@ -30,7 +34,24 @@ def list_datasets() -> list[str]:
     >>> list_datasets()[:3]
     ['adult', 'german', 'compas']
     """
-    return list(_SPECS)
+    return list(_all_specs())
+
+
+def _all_specs() -> dict[str, DatasetSpec]:
+    """Return all declarations, after adding those of installed packages."""
+    global _complete
+    if not _complete:
+        _complete = True
+        for name, spec in load_plugins(_ENTRY_POINTS, set(_SPECS), _spec_of):
+            _SPECS.setdefault(name, spec)
+    return _SPECS
+
+
+def _spec_of(name: str, found: object) -> DatasetSpec:
+    """Return the declaration of a dataset that another package offers."""
+    if not isinstance(found, DatasetSpec) or found.name != name:
+        raise TypeError(f"it is no DatasetSpec with the name {name!r}")
+    return found
 
 
 def dataset_spec(name: str) -> DatasetSpec:
@@ -41,7 +62,7 @@ def dataset_spec(name: str) -> DatasetSpec:
     >>> dataset_spec("german").rows
     1000
     """
-    if name in _SPECS:
+    if name in _SPECS or name in _all_specs():
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)
     guess = f" Did you mean {close[0]!r}?" if close else ""
