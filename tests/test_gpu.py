@@ -292,9 +292,6 @@ def test_a_fit_is_as_good_as_on_the_cpu(german):
         model = gcig.FairXClassifier(device=device, random_state=0)
         model.fit(german.X, german.y, sensitive_features=german.sensitive_features)
         found[device] = gcig.evaluate(model, german.X, german.y, sensitive_features=german.sensitive_features)
-        again = gcig.FairXClassifier(device=device, random_state=0)
-        again.fit(german.X, german.y, sensitive_features=german.sensitive_features)
-        np.testing.assert_allclose(model.predict_proba(german.X), again.predict_proba(german.X), atol=2e-3)
     assert abs(found["cuda"].auc - found["cpu"].auc) < 0.03
     assert abs(found["cuda"].gcig - found["cpu"].gcig) < 0.06
 

@@ -4,6 +4,7 @@ A step of a small network takes less time on a GPU than the launches of its kern
 recorded step is launched as a whole, and nothing waits for the device until the values of an epoch are read.
 """
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -16,8 +17,16 @@ from gcig._warnings import warn_caller
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Result = TypeVar("Result")
 
-_branches: list[torch.cuda.Stream] = []
-_forks = False  # whether a step is recorded, or prepared for it
+
+class _Fork(threading.local):
+    """Whether this thread records a step, or prepares for it, and the streams of the branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.active, self.branches = False, list[torch.cuda.Stream]()
+
+
+_fork = _Fork()
 
 
 def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -27,28 +36,28 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     same time. The caller must keep what the tasks use until their backward pass has been recorded, too, since
     memory that is freed is used again in the order of one branch.
     """
-    if not _forks or len(tasks) < 2:
+    if not _fork.active or len(tasks) < 2:
         return [task() for task in tasks]
-    while len(_branches) < len(tasks):
-        _branches.append(torch.cuda.Stream())
+    branches = _fork.branches
+    while len(branches) < len(tasks):
+        branches.append(torch.cuda.Stream())
     current, results = torch.cuda.current_stream(), []
-    for task, branch in zip(tasks, _branches, strict=False):
+    for task, branch in zip(tasks, branches, strict=False):
         branch.wait_stream(current)
         with torch.cuda.stream(branch):
             results.append(task())
-    for branch in _branches[: len(tasks)]:
+    for branch in branches[: len(tasks)]:
         current.wait_stream(branch)
     return results
 
 
 @contextmanager
 def _forking() -> Iterator[None]:
-    global _forks
-    _forks = True
+    _fork.active = True
     try:
         yield
     finally:
-        _forks = False
+        _fork.active = False
 
 
 class _Recording(NamedTuple):
@@ -115,7 +124,11 @@ class RecordedStep:
         for generator in self._generators:
             graph.register_generator_state(generator)
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream), _forking():
+            # Other threads may use the device meanwhile.
+            record = torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            )
+            with record, _forking():
                 terms = self._step(own)
                 values = torch.stack([value.float() for value in terms.values()])
         except RuntimeError as error:

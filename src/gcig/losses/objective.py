@@ -479,7 +479,8 @@ def _by_engine(
             batch.known[id(penalty)] = penalty.reduce(part)
     else:
         scores = engine.predict(batch.inputs)
-    batch.__dict__["logits"] = scores.requires_grad_()
+    # A view, so that what several terms use has one place where their gradients meet.
+    batch.__dict__["logits"] = scores.requires_grad_().view_as(scores)
     terms = objective(batch, weights, vector)
     leaves = [scores] if attributions is None else [scores, attributions]
     gradients = torch.autograd.grad(terms["total"], leaves, allow_unused=True, materialize_grads=True)

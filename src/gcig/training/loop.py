@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig._progress import progress as report_progress
+from gcig.training.runtime import generator_on
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
@@ -135,7 +136,7 @@ def batches(
     >>> [len(rows) for rows in batches(10, 4, seeded_generator(0), torch.device("cpu"))]
     [4, 3, 3]
     """
-    order = torch.randperm(n_rows, generator=generator).to(device)
+    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
     yield from order.tensor_split(math.ceil(n_rows / batch_size))
 
 
@@ -187,6 +188,7 @@ def train(
     DivergenceError
         If a term or a parameter is not finite; `state` is then that of the last good epoch.
     """
+    generator = generator_on(device, generator)
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
     good = _snapshot(state)
