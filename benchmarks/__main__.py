@@ -20,16 +20,17 @@ from benchmarks.attributions import accuracy_rows, captum_rows
 from benchmarks.engine import compiled_rows, step_rows
 from benchmarks.fit import evaluation_rows, fit_rows
 from benchmarks.measurement import Row, format_rows
-from benchmarks.memory import AUDIT_ROWS, audit_rows, memory_rows
+from benchmarks.memory import audit_rows, memory_rows, training_rows
 
-ENGINE: dict[str, Callable[[], Iterator[Row]]] = {
+ENGINE: dict[str, Callable[..., Iterator[Row]]] = {
     "steps": step_rows,
     "compiled": compiled_rows,
     "accuracy": accuracy_rows,
     "captum": captum_rows,
     "memory": memory_rows,
 }
-SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, "audit": audit_rows}
+FILES = {"audit": audit_rows, "training": training_rows}
+SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, **FILES}
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     )
     names = ["engine", *SECTIONS]
     parser.add_argument("--only", nargs="+", choices=names, default=list(SECTIONS), help="sections to run")
-    parser.add_argument("--rows", type=int, default=AUDIT_ROWS, help="rows of the audited file")
+    parser.add_argument("--rows", type=int, help="rows of the file that is audited or trained from")
     parser.add_argument("--json", type=Path, help="also write the values to this file")
     arguments = parser.parse_args()
     wanted = [
@@ -51,7 +52,8 @@ def main() -> None:
     start = time.perf_counter()
     rows: list[Row] = []
     for name in wanted:
-        found = list(audit_rows(arguments.rows) if name == "audit" else SECTIONS[name]())
+        sized = {"n_rows": arguments.rows} if name in FILES and arguments.rows else {}
+        found = list(SECTIONS[name](**sized))
         print(format_rows(found), end="\n\n", flush=True)
         rows += found
     machine = f"{platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} thread"

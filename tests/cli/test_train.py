@@ -245,3 +245,26 @@ def test_few_held_out_rows_cause_a_warning(train):
         r"gcig: warning: \d of the held-out rows have label '(yes|no)' in group '(fe)?male'", err
     )
     assert "larger --test-size" in err
+
+
+def test_a_file_larger_than_memory_is_sampled_for_the_report_and_trained_from_blocks(
+    shell, tmp_path, monkeypatch
+):
+    from gcig.cli import labelled_table
+    from gcig.methods import base
+
+    monkeypatch.setattr(base, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(labelled_table, "_SAMPLED_ROWS", 1000)
+    frame = make_raw_loans(4000)
+    frame.to_parquet(tmp_path / "loans.parquet")
+    arguments = ["--drop", "id", "--out", tmp_path / "model", *QUICK_FLAGS, "--json", "--test-size", "0.05"]
+    code, out, _ = shell("train", tmp_path / "loans.parquet", *ROLE_FLAGS, *arguments)
+    assert code == 0
+    report = json.loads(out)
+    assert report["data"]["rows"] == 4000
+    assert report["split"] == {"train": 3800, "test": 200, "seed": 0}
+    assert "random sample of 1,000 rows" in report["data"]["notes"][0]
+    assert [model["evaluation"]["n_rows"] for model in report["models"]] == [200, 200]
+    model = gcig.load(tmp_path / "model")
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert set(model.predict(frame[["income", "job", "owner", "race"]])) == {"no", "yes"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,13 @@ from gcig.cli.options import split_names
 from gcig.records.formatting import counted
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
-    from gcig.data.reading import TableReading
+    from gcig.data.reading import TableFile, TableReading
 
 _MAX_GROUPS = 50
+_SAMPLED_ROWS = 200_000  # of a file that is too large for memory: enough for a report
 _MAX_GROUPS_LISTED = 6
 _MANY_CATEGORIES = 20  # more categories that are mostly numbers are rather numbers with a few other entries
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -38,6 +40,9 @@ class LabelledTable:
     sensitive : the protected columns, one or several.
     target, dropped : names of columns.
     keep_sensitive : whether the protected columns are among the inputs.
+    n_rows : rows of the file.
+    numbers : the numbers of the rows in the file, sorted, if they are a sample of a file that is too large
+        for memory; None if they are all rows.
     """
 
     path: Path
@@ -49,6 +54,8 @@ class LabelledTable:
     target: str
     dropped: tuple[str, ...]
     keep_sensitive: bool
+    n_rows: int
+    numbers: np.ndarray[Any, Any] | None = None
 
     @property
     def class_names(self) -> pd.Series[Any]:
@@ -70,6 +77,7 @@ def read_labelled(
     kinds: Mapping[str, str] | None = None,
     group_names: Mapping[str, str] | None = None,
     text_drop: bool = False,
+    sample_seed: int | None = None,
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
@@ -78,6 +86,8 @@ def read_labelled(
     separator, decimal, encoding, kinds : those of `open_table`.
     group_names : other names for values of the protected columns, as in `name_groups`.
     text_drop : whether to drop columns of identifiers or free text, which are an error otherwise.
+    sample_seed : seed of the sample that is read of a Parquet or Feather file that is too large for memory;
+        None always reads the whole file.
     """
     from gcig.data.reading import open_table
     from gcig.data.roles import name_groups
@@ -85,7 +95,14 @@ def read_labelled(
     drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
     file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
-    reading = file.read()
+    numbers = None if sample_seed is None else _sample_rows(file, sample_seed)
+    reading = file.read(rows=numbers)
+    if numbers is not None:
+        note = (
+            f"the file is too large for memory, so a random sample of {len(numbers):,} rows is described and "
+            "reported on; the model is trained on all rows that are not held out"
+        )
+        reading = replace(reading, notes=(*reading.notes, note))
     frame = reading.frame
     _check_roles(roles, list(frame.columns), path)
     labels, classes = _labels(frame[target], positive, path)
@@ -113,7 +130,22 @@ def read_labelled(
         target=target,
         dropped=tuple(drop),
         keep_sensitive=keep_sensitive,
+        n_rows=file.n_rows,
+        numbers=numbers,
     )
+
+
+def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
+    """Return sorted numbers of random rows if a file of columns with types is too large for memory."""
+    import numpy as np
+
+    from gcig.methods.base import IN_MEMORY_BYTES
+
+    size = 8 * file.n_rows * len(file.names)
+    if file.layout is not None or size <= IN_MEMORY_BYTES or file.n_rows <= _SAMPLED_ROWS:
+        return None
+    chosen = np.random.default_rng(seed).choice(file.n_rows, _SAMPLED_ROWS, replace=False, shuffle=False)
+    return np.sort(chosen)
 
 
 def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], path: Path) -> None:
@@ -235,7 +267,7 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
 def describe_reading(table: LabelledTable) -> str:
     """Describe the file, each column on one line, and the decisions that were made while reading."""
     reading = table.reading
-    size = f"{counted(len(reading.frame), 'row')}, {counted(reading.frame.shape[1], 'column')}"
+    size = f"{counted(table.n_rows, 'row')}, {counted(reading.frame.shape[1], 'column')}"
     if reading.written is None:
         how = reading.format
     else:

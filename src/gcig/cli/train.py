@@ -140,12 +140,12 @@ def train(
     if (threshold := training["threshold"]) is not None:
         shared["threshold"] = threshold  # also of the plain network, because F1 and rates are compared
 
-    table = read_labelled(file, **options)
+    table = read_labelled(file, **options, sample_seed=seed)
     remark(describe_reading(table))
     rows = _hold_out_rows(table, test_size, seed)
     remark(
-        f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, stratified by "
-        f"{table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
+        f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
+        f"stratified by {table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
     min_cell = min_cell or SMALLEST_CELL
     _warn_of_small_cells(table, rows[1], min_cell)
@@ -153,6 +153,7 @@ def train(
         table,
         rows,
         {_PLAIN: shared, method: shared | parameters},
+        how={name: options.get(name) for name in ("kinds", "group_names")},
         min_cell=min_cell,
         robustness=robustness,
         announce=remark,
@@ -168,7 +169,7 @@ def train(
         with atomic_path(save_test) as temporary:
             table.reading.frame.iloc[rows[1]].to_csv(temporary, index=False)
     code, reasons = judge(chosen.evaluation, **limits)
-    document = write_report(out, table, rows, trained, seed=seed, limits=limits, reasons=reasons)
+    document = write_report(out, table, len(rows[1]), trained, seed=seed, limits=limits, reasons=reasons)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
@@ -205,13 +206,40 @@ def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def _hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the positions of the training rows and of the held-out rows, stratified by label and group."""
+    """Return the positions of the training rows and of the held-out rows, stratified by label and group.
+
+    Of a sample of a large file, at most half is held out; the rest serves as references.
+    """
     from gcig._validation import Labels, check_cells, check_groups
     from gcig.data.splitting import hold_out
 
     groups = check_groups(table.sensitive, n_rows=len(table.labels))
     check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=2)
+    if table.numbers is not None:
+        test_size = min(0.5, test_size * table.n_rows / len(table.numbers))
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
+
+
+def _fit_from_file(
+    estimator: Any, table: LabelledTable, *, skip_rows: np.ndarray[Any, Any], **how: Any
+) -> None:
+    """Fit an estimator on all rows of the table's file but some; ``how`` is passed on to `fit_file`."""
+    import numpy as np
+
+    from gcig._tables import level_name
+
+    estimator.fit_file(
+        table.path,
+        target=table.target,
+        positive=level_name(table.classes[1]),
+        sensitive=list(table.sensitive.columns),
+        drop=table.dropped,
+        keep_sensitive=table.keep_sensitive,
+        skip_rows=skip_rows,
+        in_memory_bytes=0,
+        **how,
+    )
+    estimator.classes_ = np.array([0, 1])  # as after `fit` on the labels of a table in memory
 
 
 def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
@@ -232,6 +260,7 @@ def _train_and_measure(
     rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
     methods: Mapping[str, Mapping[str, Any]],
     *,
+    how: Mapping[str, Any],
     min_cell: int,
     robustness: bool,
     announce: Callable[[str], None],
@@ -239,8 +268,8 @@ def _train_and_measure(
 ) -> list[TrainedModel]:
     """Fit each method in turn with its parameters, and evaluate it on the held-out rows.
 
-    References and members come from the training rows. ``robustness`` compares the last model with the first
-    under every reference.
+    References and members come from the training rows. ``how`` says how to read a file that is larger than
+    memory once more. ``robustness`` compares the last model with the first under every reference.
     """
     from time import perf_counter
 
@@ -256,7 +285,10 @@ def _train_and_measure(
         announce(f"Training {'a plain network for comparison' if key == _PLAIN else method.label} ...")
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
-        estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
+        if table.numbers is None:
+            estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
+        else:
+            _fit_from_file(estimator, table, skip_rows=table.numbers[test], **how)
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(
             estimator,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class TrainedModel:
 def write_report(
     out: Path,
     table: LabelledTable,
-    rows: tuple[Sized, Sized],
+    n_test: int,
     trained: Sequence[TrainedModel],
     *,
     seed: int,
@@ -54,7 +54,7 @@ def write_report(
         "data": {
             "file": table.path.name,
             "sha256": hash_file(table.path),
-            "rows": len(table.labels),
+            "rows": table.n_rows,
             "columns": [
                 {"name": name, "role": role, "read_as": how} for name, role, how in column_readings(table)
             ],
@@ -66,7 +66,7 @@ def write_report(
             "positive": str(table.classes[1]),
         },
         "sensitive": list(table.sensitive.columns),
-        "split": {"train": len(rows[0]), "test": len(rows[1]), "seed": seed},
+        "split": {"train": table.n_rows - n_test, "test": n_test, "seed": seed},
         "method": trained[-1].key,
         "models": [
             {

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
@@ -83,11 +85,23 @@ class TableFile:
     trained: CsvFormat | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, columns: Sequence[str] | None = None) -> TableReading:
-        """Read the whole table, or some of its columns in the given order."""
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The columns without an index that pandas saved as a column."""
+        return tuple(name for name in self.names if not re.fullmatch(r"__index_level_\d+__", name))
+
+    def read(
+        self, columns: Sequence[str] | None = None, *, rows: NDArray[np.int64] | None = None
+    ) -> TableReading:
+        """Read the whole table, or some of its columns in the given order.
+
+        With ``rows``, sorted numbers from 0, only these rows of a Parquet or Feather file are kept, and
+        memory does not grow with the file.
+        """
         check_columns(self.names, columns, self.path)
         if self.layout is None:
-            return self._read_arrow(columns)
+            return self._read_arrow(columns, rows)
+        assert rows is None
         texts = self._as_text(columns or self.names)
         frame: pd.DataFrame = self._parse_csv(columns, decimal=self.decimal or ".", dtype=texts)
         decimal = self._decide_decimal(frame) if self._is_open else self.decimal or "."
@@ -251,15 +265,28 @@ class TableFile:
         with explained_csv_errors(self.path, self.layout.encoding):
             yield from self._parse_csv(columns, chunksize=rows, **how)
 
-    def _read_arrow(self, columns: Sequence[str] | None) -> TableReading:
-        with opened_arrow(self.path, self.format) as file:
-            # Columns exactly as in the file: pandas' metadata would turn some into an index.
-            kept = columns or [n for n in self.names if not re.fullmatch(r"__index_level_\d+__", n)]
-            frame = file.read(columns=list(kept)).to_pandas(ignore_metadata=True)
+    def _read_arrow(self, columns: Sequence[str] | None, rows: NDArray[np.int64] | None) -> TableReading:
+        # Columns exactly as in the file: pandas' metadata would turn some into an index.
+        kept = list(columns or self.table_names)
+        if rows is None:
+            with opened_arrow(self.path, self.format) as file:
+                frame = file.read(columns=kept).to_pandas(ignore_metadata=True)
+        else:
+            frame = self._take_rows(kept, rows).to_pandas(ignore_metadata=True)
         dropped = columns is None and len(kept) < len(self.names)
         notes = ["the saved pandas index was dropped"] if dropped else []
-        frame = self._convert_arrow(frame[list(kept)], notes)
+        frame = self._convert_arrow(frame[kept], notes)
         return TableReading(frame, self.format, None, None, tuple(notes))
+
+    def _take_rows(self, columns: Sequence[str], rows: NDArray[np.int64]) -> Any:
+        import pyarrow as pa
+
+        taken, start = [], 0
+        for table in self._arrow_tables(columns, _ROWS_AT_ONCE):
+            first, last = np.searchsorted(rows, [start, start + len(table)])
+            taken.append(table.take(rows[first:last] - start))
+            start += len(table)
+        return pa.concat_tables(taken)
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):

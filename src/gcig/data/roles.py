@@ -98,7 +98,7 @@ def assign_roles(
     if known is not None and set(map(str, known)) <= set(file.names):
         return Roles(tuple(map(str, known)), target, protected, positive, group_names or {})
     left_out = {target, "", *drop, *(() if keep_sensitive else protected)}
-    inputs = tuple(each for each in file.names if each not in left_out)
+    inputs = tuple(each for each in file.table_names if each not in left_out)
     if not inputs:
         raise InputError(f"{file.path}: no column is left as an input of the model. Drop fewer columns.")
     return Roles(inputs, target, protected, positive, group_names or {})

@@ -1,9 +1,10 @@
 """The base class of all methods: one network on an encoded table, with scikit-learn's interface."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,15 +25,19 @@ from gcig.core.references import GroupBaselines
 from gcig.data.csv_layout import CsvFormat
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
+from gcig.data.reading import TableFile, open_table
+from gcig.data.roles import Roles, assign_roles, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
 from gcig.methods.saving import save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
+from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.random_layers import own_random_numbers
 from gcig.training.runtime import own_modes, resolve_device, seeded_generator
 
+IN_MEMORY_BYTES = 2**29  # a table of this size takes about four times as much while it is fitted
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 
 
@@ -165,6 +170,132 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             raise diverged
         return self
 
+    @property
+    def trains_from_blocks(self) -> bool:
+        """True if `train_network` can take its mini-batches from a stream of blocks."""
+        return False
+
+    def fit_file(
+        self,
+        path: str | Path,
+        *,
+        target: str,
+        sensitive: str | Sequence[str],
+        positive: str | None = None,
+        drop: Sequence[str] = (),
+        keep_sensitive: bool = False,
+        skip_rows: Any = (),
+        kinds: Mapping[str, str] | None = None,
+        group_names: Mapping[str, str] | None = None,
+        in_memory_bytes: int = IN_MEMORY_BYTES,
+    ) -> Self:
+        """Train on the rows of a file, which may be larger than memory.
+
+        A file that fits into memory is read as a whole and passed to `fit`. A larger Parquet or Feather file
+        is read twice in parts, and a shuffled, encoded copy of its rows (4 bytes per encoded entry) is
+        written to the folder for temporary files, from which training reads one block at a time. An epoch
+        is then at most about 260,000 rows, and validation uses a sample of the held-out rows.
+
+        Parameters
+        ----------
+        path : str or Path
+            A CSV, Parquet or Feather file; only the last two can be larger than memory.
+        target, positive : str
+            The column with the label, and the value that is label 1; by default the second of the two values
+            in sorted order.
+        sensitive : str or sequence of str
+            The protected columns; several are crossed.
+        drop : sequence of str
+            Columns that are not inputs.
+        keep_sensitive : bool
+            Whether the protected columns are inputs as well.
+        skip_rows : array of int
+            Numbers of rows, from 0, that are left out, for example to test on them.
+        kinds : mapping of column to kind, optional
+            Columns whose kind is not left to their entries, as in `gcig.auditing.audit_file`.
+        group_names : mapping of value to name, optional
+            Other names for values of the protected columns.
+        in_memory_bytes : int
+            The size of a table, at 8 bytes per entry, up to which it is read as a whole.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import gcig
+        >>> data = gcig.load_dataset("german")
+        >>> path = Path(tempfile.mkdtemp(), "loans.parquet")
+        >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_parquet(path)
+        >>> model = gcig.FairXClassifier(max_epochs=2, random_state=0)
+        >>> model.fit_file(path, target="good", sensitive="sex", in_memory_bytes=0).groups_
+        ('female', 'male')
+        """
+        self.check_parameters()
+        file = open_table(path, kinds=kinds)
+        roles = assign_roles(
+            file,
+            target=target,
+            positive=positive,
+            sensitive=sensitive,
+            drop=drop,
+            keep_sensitive=keep_sensitive,
+            group_names=group_names,
+        )
+        skipped = np.unique(np.asarray(skip_rows, dtype=np.int64))
+        if 8 * file.n_rows * len(roles.columns) <= in_memory_bytes:
+            return self._fit_whole(file, roles, skipped)
+        if file.layout is not None:
+            raise InputError(
+                f"{file.path} is a {file.format} file that does not fit into memory, and training reads its "
+                "rows several times. Save it as Parquet, for example with pyarrow.csv.open_csv and "
+                "pyarrow.parquet.ParquetWriter, or raise in_memory_bytes."
+            )
+        if not self.trains_from_blocks:
+            raise InputError(
+                f"{type(self).__name__} needs the whole table in memory, and {file.path} is larger than "
+                f"in_memory_bytes={in_memory_bytes}. Use FairXClassifier, or raise in_memory_bytes."
+            )
+        with _restored_on_error(self), TemporaryDirectory(prefix="gcig-") as folder:
+            rows = TrainingFile(file, roles, skipped, progress=bool(self.verbose))
+            diverged = self._fit_blocks(rows, Path(folder))
+        if diverged is not None:
+            raise diverged
+        return self
+
+    def _fit_whole(self, file: TableFile, roles: Roles, skipped: NDArray[np.int64]) -> Self:
+        reading = file.read(roles.columns)
+        frame = reading.frame[~np.isin(np.arange(file.n_rows), skipped)]
+        classes = find_classes(frame[roles.target], roles.positive)
+        labels = target_codes(frame[roles.target], classes, roles.positive)
+        self.fit(frame[list(roles.inputs)], labels, sensitive_features=roles.protected(frame))
+        self.classes_ = np.asarray(classes)
+        if reading.written is not None:
+            self.csv_format_ = reading.written
+        return self
+
+    def _fit_blocks(self, rows: TrainingFile, folder: Path) -> DivergenceError | None:
+        """Fit from a file in blocks on disk; see `_fit_checked`."""
+        continuing = self.warm_start and hasattr(self, "module_")
+        if not continuing:
+            _forget_fit(self)
+            self.encoder_ = self._make_encoder()
+        summary = summarise(rows, self.encoder_, fitted=continuing)
+        network = copy_to_continue(self, summary.classes) if continuing else None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data, sums = encode_rows(
+            rows,
+            summary,
+            folder,
+            class_weight=self.class_weight,
+            validation_fraction=self.validation_fraction if self.holds_out else None,
+            device=resolve_device(self.device),
+            seed=seed,
+        )
+        self.classes_, self.groups_ = np.asarray(summary.classes), summary.groups
+        self.n_features_in_ = len(rows.roles.inputs)
+        self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
+        self.baselines_ = sums.means.float().numpy()
+        return self._train(network, data, seed)
+
     def _fit_checked(self, table: CheckedTable, *, named: bool) -> DivergenceError | None:
         """Fit, and return the error of a training that diverged after a usable epoch."""
         network = copy_to_continue(self, table.labels.classes) if self.warm_start else None
@@ -174,11 +305,10 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        device = resolve_device(self.device)
         data = training_data(
             table,
             encoded,
-            device=device,
+            device=resolve_device(self.device),
             validation_fraction=self.validation_fraction if self.holds_out else None,
             seed=seed,
         )
@@ -190,7 +320,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.baselines_ = means.values.cpu().numpy()
-        origin = torch.as_tensor(self.encoder_.origin_, device=rows.inputs.device)
+        return self._train(network, data, seed)
+
+    def _train(self, network: nn.Module | None, data: TrainingData, seed: int) -> DivergenceError | None:
+        """Train a network, or a new one, on encoded rows, and set what is learned from them."""
+        rows, device = data.all, data.all.inputs.device
+        origin = torch.as_tensor(self.encoder_.origin_, device=device)
         blocks = find_blocks(rows.inputs, origin)
         self.blocks_ = blocks.cpu().numpy()
         protected = protected_attributes(rows.inputs, rows.groups, blocks)
@@ -200,7 +335,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         diverged = None
         with own_random_numbers(network or self.module, seed, device), own_modes(device):
             if network is None:
-                network = self.make_network(encoded.shape[1], generator)
+                network = self.make_network(rows.inputs.shape[1], generator)
             network = network.to(device)
             try:
                 outcome = self.train_network(network, data, generator)

@@ -24,7 +24,7 @@ from gcig._validation import (
     warn_if_sensitive_in,
 )
 from gcig._warnings import warn_caller
-from gcig.core.batch import GroupedBatch, TrainingRows
+from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.data.splitting import hold_out
 
 
@@ -55,6 +55,8 @@ class TrainingData:
     n_groups : int
     table : DataFrame
         The training rows as the user gave them.
+    stream : RowStream, optional
+        All training rows, if they do not fit into memory; `training` is then a sample of them.
 
     Examples
     --------
@@ -70,11 +72,12 @@ class TrainingData:
     weights: Tensor | None
     n_groups: int
     table: pd.DataFrame
+    stream: RowStream | None = None
 
     @property
     def rows(self) -> TrainingRows:
         """The training rows with their labels as targets."""
-        return TrainingRows(self.training, self.training.labels, self.weights)
+        return TrainingRows(self.training, self.training.labels, self.weights, self.stream)
 
 
 def check_table(
@@ -113,21 +116,27 @@ def check_table(
 def _with_class_weight(
     weights: NDArray[np.float64] | None, labels: Labels, class_weight: Any
 ) -> NDArray[np.float64] | None:
-    if class_weight is None:
+    counts = np.bincount(labels.codes, weights=weights, minlength=2)
+    factors = class_factors(class_weight, labels.classes, counts)
+    if factors is None:
         return weights
+    return factors[labels.codes] if weights is None else weights * factors[labels.codes]
+
+
+def class_factors(
+    class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Return the weight of the rows of each class, given the rows of each; None if all have the same."""
+    if class_weight is None:
+        return None
     if class_weight == "balanced":
-        counts = np.bincount(labels.codes, weights=weights, minlength=2)
-        factors = counts.sum() / (2 * counts)
-    else:
-        unknown = set(class_weight) - set(labels.classes)
-        if unknown:
-            raise InputError(
-                f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
-                f"y has {labels.classes[0]!r} and {labels.classes[1]!r}."
-            )
-        factors = np.array([float(class_weight.get(name, 1.0)) for name in labels.classes])
-    per_row: NDArray[np.float64] = factors[labels.codes]
-    return per_row if weights is None else weights * per_row
+        return np.asarray(counts.sum() / (2 * counts), dtype=np.float64)
+    if unknown := set(class_weight) - set(classes):
+        raise InputError(
+            f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
+            f"y has {classes[0]!r} and {classes[1]!r}."
+        )
+    return np.array([float(class_weight.get(name, 1.0)) for name in classes])
 
 
 def training_data(

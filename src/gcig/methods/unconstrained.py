@@ -31,6 +31,11 @@ class UnconstrainedClassifier(NetworkClassifier):
     method_key: ClassVar[str] = "unconstrained"
     predicts_by_network: ClassVar[bool] = True
 
+    @property
+    def trains_from_blocks(self) -> bool:
+        """True unless a subclass trains in another way."""
+        return type(self).train_network is UnconstrainedClassifier.train_network
+
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train with cross-entropy."""
         loop = self.resolve_loop(len(data.training))

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gcig.core.batch import GroupedBatch, TrainingRows
 
-BLOCK_BYTES = 128 * 2**20
+BLOCK_BYTES = 32 * 2**20
 _MAX_BLOCKS = 512  # all are open while rows are written, and systems limit the number of open files
-EPOCH_ROWS = 2**20  # an epoch ends here even if the table has more rows: weights adapt once per epoch
+EPOCH_ROWS = 2**18  # an epoch ends here even if the table has more rows; 40 of them are ten million rows
 
 
 class RowBlocks:
@@ -37,7 +37,7 @@ class RowBlocks:
         The device that blocks are read to.
     random_state : int
         Seed of the deal and of the order of blocks.
-    block_bytes : int
+    block_bytes : int, optional
         The approximate size of a block in memory.
 
     Examples
@@ -61,9 +61,9 @@ class RowBlocks:
         class_weights: Tensor | None = None,
         device: torch.device | None = None,
         random_state: int = 0,
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
     ) -> None:
-        count = min(_MAX_BLOCKS, math.ceil(n_rows * n_columns * 4 / block_bytes))
+        count = min(_MAX_BLOCKS, math.ceil(n_rows * n_columns * 4 / (block_bytes or BLOCK_BYTES)))
         self._paths = [(folder / f"{i}.rows", folder / f"{i}.cells") for i in range(max(1, count))]
         self._n_columns, self._n_groups = n_columns, n_groups
         self._class_weights, self._device = class_weights, device or torch.device("cpu")
@@ -102,8 +102,11 @@ class RowBlocks:
         cells = torch.from_numpy(np.fromfile(of_cells, np.int32)).long()
         labels, groups = cells.div(self._n_groups, rounding_mode="floor"), cells % self._n_groups
         rows = GroupedBatch(inputs, labels, groups).to(self._device)
-        weights = None if self._class_weights is None else self._class_weights[labels].to(self._device)
-        return TrainingRows(rows, rows.labels, weights)
+        return TrainingRows(rows, rows.labels, self.weights_of(rows.labels))
+
+    def weights_of(self, labels: Tensor) -> Tensor | None:
+        """Return the weight of rows with the given labels; None if all rows have the same."""
+        return None if self._class_weights is None else self._class_weights.to(labels.device)[labels]
 
     def epoch(self) -> Iterator[TrainingRows]:
         """Yield blocks in random order; the next epoch continues with the blocks that this one left."""

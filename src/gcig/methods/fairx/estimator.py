@@ -293,6 +293,11 @@ class FairXClassifier(NetworkClassifier):
         """True if `fit` holds out a part of the training data: never with ``strategy="paper"``."""
         return bool(self.early_stopping) and self.strategy != "paper"
 
+    @property
+    def trains_from_blocks(self) -> bool:
+        """True unless the published algorithm or a given teacher needs the whole table."""
+        return self.strategy != "paper" and self.teacher is None
+
     def check_parameters(self) -> None:
         """Raise an `InputError` for a value that is not accepted, or that has no effect with others."""
         super().check_parameters()

@@ -1,0 +1,272 @@
+"""Training data from a file of any length: two passes over it, and a shuffled copy on disk to train from.
+
+The first pass fits the encoder and counts labels and groups. The second encodes the rows, sums the baselines,
+holds out a validation set, and deals the other rows to blocks on disk. Memory does not grow with the file: a
+part of the file, a block and two samples are held at a time.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from gcig._progress import progress as report_progress
+from gcig._tables import level_name, listed
+from gcig._validation import (
+    Groups,
+    InputError,
+    Labels,
+    check_cells,
+    check_groups,
+    check_labels,
+    warn_if_sensitive_in,
+)
+from gcig.core.batch import GroupedBatch
+from gcig.core.references import CellSums, cell_sums
+from gcig.data.encoder_sums import EncoderSums
+from gcig.data.encoding import TableEncoder
+from gcig.data.entries import column_kind
+from gcig.data.passthrough import PassThrough
+from gcig.data.reading import TableFile
+from gcig.data.roles import Roles, target_codes
+from gcig.methods.training_data import TrainingData, class_factors
+from gcig.training.row_blocks import RowBlocks
+
+_ROWS_AT_ONCE = 65_536
+_VALIDATION_BYTES = 32 * 2**20
+_CHECKED_ROWS = 16_384  # in which columns that reveal the group are looked for
+_KEPT_PER_CELL = 64  # rows of each cell that the sample has in any case, for references of rare cells
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingFile:
+    """The rows of a Parquet or Feather file that a model is trained on.
+
+    Attributes
+    ----------
+    file, roles : the file, and the roles of its columns.
+    skipped : numbers of rows that are left out, sorted.
+    progress : whether to report progress on standard error.
+    """
+
+    file: TableFile
+    roles: Roles
+    skipped: NDArray[np.int64]
+    progress: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows to train on."""
+        return self.file.n_rows - len(self.skipped)
+
+    def parts(self, task: str) -> Iterator[pd.DataFrame]:
+        """Yield the rows in order, in tables of bounded size."""
+        start = 0
+        with report_progress(self.file.n_rows, task, shown=self.progress) as advance:
+            for frame in self.file.batches(self.roles.columns, decimal=".", rows=_ROWS_AT_ONCE):
+                stop = start + len(frame)
+                first, last = np.searchsorted(self.skipped, [start, stop])
+                kept = np.ones(len(frame), dtype=bool)
+                kept[self.skipped[first:last] - start] = False
+                yield _with_missing_booleans_as_numbers(frame if kept.all() else frame[kept])
+                advance(len(frame))
+                start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class FileSummary:
+    """What the first pass finds: the fitted encoder, the classes, the groups, and the rows of each cell."""
+
+    encoder: TableEncoder | PassThrough
+    classes: tuple[Any, Any]
+    groups: tuple[str, ...]
+    counts: NDArray[np.int64]  # (2, groups)
+
+
+def summarise(rows: TrainingFile, encoder: TableEncoder | PassThrough, *, fitted: bool) -> FileSummary:
+    """Read the file once: fit the encoder, unless it is fitted, and count labels and groups."""
+    roles = rows.roles
+    inputs, keys = list(roles.inputs), [roles.target, *roles.sensitive]
+    sums = EncoderSums(rows.n_rows)
+    rng, sample = np.random.default_rng(0), []
+    found: dict[tuple[Any, ...], int] = {}
+    for part in rows.parts("Reading the file"):
+        _check_complete(part, keys)
+        if isinstance(encoder, TableEncoder) and not fitted:
+            sums.add(part[inputs])
+        elif not found and not fitted:
+            encoder.fit(part[inputs])
+        sample.append(part[rng.random(len(part)) < _CHECKED_ROWS / rows.n_rows])
+        for key, count in part.groupby(keys, observed=True, sort=False).size().items():
+            cell = key if isinstance(key, tuple) else (key,)
+            found[cell] = found.get(cell, 0) + int(count)
+    if isinstance(encoder, TableEncoder) and not fitted:
+        sums.fit(encoder)
+    distinct = pd.DataFrame(list(found), columns=keys)
+    classes = find_classes(distinct[roles.target], roles.positive)
+    groups = check_groups(roles.protected(distinct), n_rows=len(distinct))
+    labels = target_codes(distinct[roles.target], classes, roles.positive)
+    counts = np.zeros((2, len(groups.names)), dtype=np.int64)
+    np.add.at(counts, (labels, groups.codes), list(found.values()))
+    _check_counts(counts, classes, groups)
+    checked = pd.concat(sample)
+    of_sample = check_groups(roles.protected(checked), n_rows=len(checked), names=groups.names)
+    warn_if_sensitive_in(checked[inputs], of_sample)
+    return FileSummary(encoder, classes, groups.names, counts)
+
+
+def encode_rows(
+    rows: TrainingFile,
+    summary: FileSummary,
+    folder: Path,
+    *,
+    class_weight: Any,
+    validation_fraction: float | None,
+    device: torch.device,
+    seed: int,
+) -> tuple[TrainingData, CellSums]:
+    """Read the file once more: write shuffled blocks into a folder, and return data and baseline sums."""
+    roles, encoder, n_groups = rows.roles, summary.encoder, len(summary.groups)
+    n_columns = encoder.n_features_out_
+    bytes_needed = 4 * n_columns * rows.n_rows
+    _check_space(folder, bytes_needed)
+    blocks = RowBlocks(
+        folder,
+        n_rows=rows.n_rows,
+        n_columns=n_columns,
+        n_groups=n_groups,
+        class_weights=_mean_one(class_factors(class_weight, summary.classes, summary.counts.sum(1)), summary),
+        device=device,
+        random_state=seed,
+    )
+    share = min(validation_fraction or 0.0, _VALIDATION_BYTES / bytes_needed)
+    rng = np.random.default_rng([seed, 1])
+    held_out, of_cells = [], _RowsOfCells(n_groups)
+    sums = CellSums(torch.zeros(2, n_groups, n_columns, dtype=torch.float64), torch.zeros(2, n_groups).long())
+    with blocks:
+        for part in rows.parts("Encoding the rows"):
+            sensitive = roles.protected(part)
+            batch = GroupedBatch(
+                torch.from_numpy(encoder.encode(part[list(roles.inputs)])),
+                torch.from_numpy(target_codes(part[roles.target], summary.classes, roles.positive)),
+                torch.from_numpy(check_groups(sensitive, n_rows=len(part), names=summary.groups).codes),
+            )
+            sums += cell_sums(batch.inputs.double(), batch.labels, batch.groups, n_groups=n_groups)
+            held = torch.from_numpy(rng.random(len(batch)) < share)
+            held_out.append(batch[held])
+            kept = batch[~held]
+            of_cells.add(kept, rng.random(len(kept)))
+            blocks.add(kept.inputs.numpy(), kept.labels.numpy(), kept.groups.numpy())
+    validation = _joined(held_out).to(device)
+    sample = blocks.read(0).rows
+    training = _joined([sample, of_cells.completing(sample).to(device)])
+    data = TrainingData(
+        all=training,
+        training=training,
+        validation=validation if len(validation.labels.unique()) == 2 else None,
+        weights=blocks.weights_of(training.labels),
+        n_groups=n_groups,
+        table=pd.DataFrame(),
+        stream=blocks,
+    )
+    return data, sums
+
+
+class _RowsOfCells:
+    """A random sample of a few rows of every (label, group) cell, rare ones included."""
+
+    def __init__(self, n_groups: int) -> None:
+        self.n_groups = n_groups
+        self.rows: GroupedBatch | None = None
+        self.keys = np.zeros(0)
+
+    def add(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> None:
+        """Keep the rows of every cell that have the smallest random keys so far."""
+        first = self._smallest(rows, keys)
+        rows, keys = rows[torch.from_numpy(first)], keys[first]
+        if self.rows is not None:
+            rows, keys = _joined([self.rows, rows]), np.append(self.keys, keys)
+            first = self._smallest(rows, keys)
+            rows, keys = rows[torch.from_numpy(first)], keys[first]
+        self.rows, self.keys = rows, keys
+
+    def completing(self, sample: GroupedBatch) -> GroupedBatch:
+        """Return the kept rows of the cells of which a sample has too few."""
+        assert self.rows is not None
+        counts = torch.bincount(self._cells(sample).cpu(), minlength=2 * self.n_groups)
+        return self.rows[counts[self._cells(self.rows)] < _KEPT_PER_CELL]
+
+    def _cells(self, rows: GroupedBatch) -> torch.Tensor:
+        return rows.labels * self.n_groups + rows.groups
+
+    def _smallest(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+        cells = self._cells(rows).numpy()
+        order = np.lexsort((keys, cells))
+        rank = np.arange(len(order)) - np.searchsorted(cells[order], cells[order])
+        return order[rank < _KEPT_PER_CELL]
+
+
+def _joined(batches: list[GroupedBatch]) -> GroupedBatch:
+    inputs, labels, groups = zip(*((each.inputs, each.labels, each.groups) for each in batches), strict=True)
+    return GroupedBatch(torch.cat(inputs), torch.cat(labels), torch.cat(groups))
+
+
+def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> torch.Tensor | None:
+    """Scale the weights of the classes so that the mean over all rows is one."""
+    if factors is None:
+        return None
+    counts = summary.counts.sum(1)
+    return torch.from_numpy(factors * counts.sum() / (factors @ counts)).float()
+
+
+def find_classes(values: "pd.Series[Any]", positive: str | None) -> tuple[Any, Any]:
+    """Return the values that labels 0 and 1 stand for."""
+    classes = check_labels(values).classes
+    if positive is None:
+        return classes
+    names = [level_name(each) for each in classes]
+    if positive not in names:
+        raise InputError(
+            f"is {positive!r}, but column {values.name!r} has the values {listed(names)}. Name one of them.",
+            argument="positive",
+        )
+    return classes if names[1] == positive else (classes[1], classes[0])
+
+
+def _check_complete(part: pd.DataFrame, columns: list[str]) -> None:
+    for name in columns:
+        if count := int(part[name].isna().sum()):
+            raise InputError(
+                f"Column {name!r} has missing values ({count} in a batch of {len(part)} rows). Remove these "
+                "rows, or give them a value of their own."
+            )
+
+
+def _check_counts(counts: NDArray[np.int64], classes: tuple[Any, Any], groups: Groups) -> None:
+    """Apply `check_cells` to counts: one or two rows stand for the rows of a cell."""
+    labels, codes = np.nonzero(counts)
+    several = counts[labels, codes] > 1
+    labels, codes = np.append(labels, labels[several]), np.append(codes, codes[several])
+    check_cells(Labels(labels, classes), replace(groups, codes=codes))
+
+
+def _check_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"Training needs {needed / 1e9:.1f} GB for a shuffled copy of the rows, but the folder for "
+            f"temporary files, {str(folder.parent)!r}, has {free / 1e9:.1f} GB free. Free some space, or "
+            "name a folder on a larger disk in the environment variable TMPDIR."
+        )
+
+
+def _with_missing_booleans_as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Convert booleans with missing entries, which pandas reads as objects, into numbers."""
+    flags = [name for name in frame.columns if column_kind(frame[name]) == "flag"]
+    return frame.astype(dict.fromkeys(flags, np.float64)) if flags else frame
