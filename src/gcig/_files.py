@@ -48,9 +48,30 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.copymode(target, temporary)
             os.fsync(file.fileno())
         os.replace(temporary, target)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # the caller knows the file by its name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(target.parent)
+
+
+def check_creatable(path: str | os.PathLike[str]) -> None:
+    """Raise an `OSError` if no file can be created in a folder, or in the place where it would be created.
+
+    >>> check_creatable("no/such/folder")
+    """
+    folder = Path(os.path.abspath(path))
+    while not folder.exists():
+        folder = folder.parent
+    probe = folder / f".{secrets.token_hex(4)}.tmp"
+    try:
+        probe.touch(0o600, exist_ok=False)
+    except OSError as error:
+        error.filename = str(folder)
+        raise
+    probe.unlink()
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> None:

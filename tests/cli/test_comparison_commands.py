@@ -132,6 +132,7 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
         return tmp_path / "report.html"
 
     monkeypatch.setattr("gcig.experiments.reproduce.reproduce", run)
+    monkeypatch.setattr("gcig.cli.reproduce.reproduction_document", lambda *_: {"failed": {}, "finished": {}})
     arguments = ["--datasets", "german,adult", "--methods", "fairx", "--folds", "3", "--seeds", "0, 4"]
     more = ["--jobs", "2", "--shard", "2/3", "--tune", "--all", "--retry-failed", "--quiet"]
     code, out, err = shell("reproduce", "--out", tmp_path / "run", *arguments, *more)

@@ -100,7 +100,9 @@ def test_training_that_diverged_is_inconclusive(command, capsys):
 def test_missing_file_is_bad_input(command, capsys):
     command(lambda: Path("no/such/file.csv").read_text())
     assert main(["probe"]) == 2
-    assert capsys.readouterr().err == "gcig: error: no/such/file.csv: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "gcig: error: no/such/file.csv: No such file or directory. Check the name and its permissions.\n"
+    )
 
 
 def test_a_command_returns_its_exit_code(command):

@@ -82,7 +82,7 @@ def fit_seed(trial: Trial) -> int:
     return int(np.random.SeedSequence([trial.seed, trial.fold, trial.repeat]).generate_state(1)[0] >> 1)
 
 
-def failed_result(trial: Trial, error: str) -> FoldResult:
+def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> FoldResult:
     """Return the result of a trial that failed with the given error."""
     return FoldResult(
         dataset=trial.dataset,
@@ -94,6 +94,7 @@ def failed_result(trial: Trial, error: str) -> FoldResult:
         evaluation=None,
         fit_seconds=float("nan"),
         error=_one_line(error),
+        worker_died=worker_died,
     )
 
 

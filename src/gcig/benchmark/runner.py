@@ -52,7 +52,8 @@ def run_trials(
     shard : (i, n), from 1, to run part i of n parts of the trials and return its results only.
     progress : whether to report progress on standard error.
     on_failure : "record" continues after a failed trial; "raise" ends the run with a `RunError`.
-    retry_failed : whether to repeat the trials that failed before.
+    retry_failed : whether to repeat the trials that failed before. Those whose worker died are repeated
+        in any case.
 
     Notes
     -----
@@ -108,7 +109,7 @@ class _TrialWork:
 
     def record_death(self, trial: Trial, death: WorkerDeath) -> FoldResult | None:
         """Record that the trial's worker died, unless a result exists or another process has the claim."""
-        return self._store_once(trial, lambda: failed_result(trial, death.cause))
+        return self._store_once(trial, lambda: failed_result(trial, death.cause, worker_died=True))
 
     def find(self, trial: Trial) -> FoldResult | None:
         """Return the result that another process has stored in the meantime."""
@@ -165,8 +166,12 @@ def _run_until_done(
 
 
 def _stored(store: RunStore, trials: Sequence[Trial], retry_failed: bool) -> dict[str, FoldResult]:
+    """Return the stored results that count; a trial whose worker died is always repeated."""
     found = {trial.key: result for trial in dict.fromkeys(trials) if (result := store.get(trial)) is not None}
-    return {key: result for key, result in found.items() if not (retry_failed and result.error is not None)}
+    repeated = {
+        key for key, each in found.items() if each.worker_died or (retry_failed and each.error is not None)
+    }
+    return {key: result for key, result in found.items() if key not in repeated}
 
 
 def _check_tables(tables: Iterable[Table], trials: Sequence[Trial]) -> dict[str, Table]:

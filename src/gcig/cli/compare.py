@@ -15,6 +15,7 @@ from gcig._version import __version__
 from gcig.cli.frame import Command, ExitCode, format_table, say
 from gcig.cli.options import (
     PATH,
+    REPEAT_FAILED,
     column_options,
     config_option,
     drop_options,
@@ -115,16 +116,14 @@ def compare(
         title=f"Comparison of methods on {file.name}",
         data=f"{file.name}, SHA-256 {hash_file(file)}",
     )
-    for line in describe_failures(found.results):
-        say(f"gcig: warning: failed: {line}")
+    code = report_failures(found.results)
     if as_json:
         click.echo(json.dumps(comparison_document(found, page), indent=2))
     else:
         click.echo(f"Mean and standard deviation over {_extent(found)}:")
         click.echo(comparison_table(found))
         click.echo(f"\nReport:  {page}")
-    succeeded = any(each.evaluation is not None for each in found.results)
-    return ExitCode.OK if succeeded else ExitCode.INCONCLUSIVE
+    return code
 
 
 def _table_name(file: Path) -> str:
@@ -168,6 +167,17 @@ def describe_failures(results: Sequence[FoldResult]) -> list[str]:
         for each in results
         if each.error is not None
     ]
+
+
+def report_failures(results: Sequence[FoldResult], remedy: str = REPEAT_FAILED) -> ExitCode:
+    """Say which folds failed and what to do; return the exit code of the run."""
+    lines = describe_failures(results)
+    if not lines:
+        return ExitCode.OK
+    for line in lines:
+        say(f"gcig: warning: failed: {line}")
+    say(f"gcig: {len(lines)} of {len(results)} folds failed. {remedy}")
+    return ExitCode.INCONCLUSIVE
 
 
 def comparison_document(found: ComparisonResult, page: Path) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from gcig.cli.compare import comparison_document, comparison_table, describe_failures, write_page
-from gcig.cli.frame import Command, say
+from gcig._files import check_creatable
+from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
+from gcig.cli.frame import Command, ExitCode, say
 from gcig.cli.options import (
     DATASET,
     METHOD,
@@ -63,7 +64,7 @@ def demo(
     out: Path,
     quiet: bool,
     as_json: bool,
-) -> None:
+) -> ExitCode:
     """Compare FairX with the other methods on a shipped dataset, and write a page with the results.
 
     Takes less than two minutes on two cores.
@@ -78,6 +79,7 @@ def demo(
     data = load_dataset(dataset, sensitive)
     spec, attribute = data.card.spec, sensitive or data.card.spec.default
     out.mkdir(parents=True, exist_ok=True)
+    check_creatable(out)
     names = methods or list(METHODS)
     if not quiet:
         say(
@@ -98,11 +100,10 @@ def demo(
     )
     found.save(out)
     page = write_page(out, found, title=f"Comparison of methods on {spec.title}", data=spec.title)
-    for line in describe_failures(found.results):
-        say(f"gcig: warning: failed: {line}")
+    code = report_failures(found.results, "Run the command again to repeat them.")
     if as_json:
         click.echo(json.dumps(comparison_document(found, page.resolve()), indent=2))
-        return
+        return code
     click.echo(comparison_table(found))
     click.echo(
         "GCIG measures how much the reasons for a decision depend on the group that a person is compared "
@@ -110,3 +111,4 @@ def demo(
     )
     click.echo(f"\nReport:  {page.resolve()}")
     click.echo(f"`gcig datasets {dataset}` shows what to know before using these data.")
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 import warnings
@@ -15,8 +16,10 @@ from typing import Any
 
 import click
 
+from gcig._files import check_creatable
 from gcig._progress import printable
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the user's share of it, the file
 _MAX_NAMES_LISTED = 20
 # Arguments of the library that are no options of the shell, in words that its users know.
 _ROLES = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}
@@ -59,6 +62,8 @@ def check_writable(path: Path | None) -> None:
         raise click.ClickException(f"{path} is a folder: name a file.")
     if not path.parent.is_dir():
         raise click.ClickException(f"{path}: there is no folder {path.parent}. Create it first.")
+    if not path.exists() or path.is_file():  # not /dev/stdout
+        check_creatable(path.parent)
 
 
 def check_absent(*paths: Path | None, overwrite: bool) -> None:
@@ -209,8 +214,13 @@ def describe(error: Exception, options: Collection[str] = ()) -> tuple[ExitCode,
         return ExitCode.BAD_INPUT, f"{message}{stop} See `{path} --help`."
     if isinstance(error, click.ClickException):
         return ExitCode.BAD_INPUT, error.format_message()
-    if isinstance(error, OSError) and error.filename is not None:
-        return ExitCode.BAD_INPUT, f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL):
+        remedy = (
+            "Free some space or choose another place; no file was left half-written."
+            if error.errno in _FULL
+            else "Check the name and its permissions."
+        )
+        return ExitCode.BAD_INPUT, f"{error.filename or 'the output'}: {error.strerror}. {remedy}"
     if isinstance(error, MemoryError):
         return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a larger machine"
     if isinstance(error, (ValueError, TypeError)) and _raised_by_gcig(error):

@@ -347,6 +347,10 @@ cluster_options = _stack(
         help="A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
     ),
 )
+REPEAT_FAILED = (
+    "The same command repeats those whose worker was killed, for example for want of memory (fewer --jobs "
+    "need less); --retry-failed repeats all of them."
+)
 run_options = _stack(
     click.option(
         "--methods",

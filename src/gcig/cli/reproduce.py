@@ -9,8 +9,17 @@ from typing import Any
 
 import click
 
-from gcig.cli.frame import Command
-from gcig.cli.options import DATASET, PATH, json_option, parse_names, quiet_option, run_options, shard_option
+from gcig.cli.frame import Command, ExitCode, say
+from gcig.cli.options import (
+    DATASET,
+    PATH,
+    REPEAT_FAILED,
+    json_option,
+    parse_names,
+    quiet_option,
+    run_options,
+    shard_option,
+)
 
 
 @click.command(
@@ -57,7 +66,7 @@ def reproduce(
     retry_failed: bool,
     quiet: bool,
     as_json: bool,
-) -> None:
+) -> ExitCode:
     """Run the paper's experiments and write its tables and figures, next to the paper's numbers.
 
     Without --all: the comparison of the methods, the correlation of outcome and procedural fairness, and the
@@ -82,10 +91,15 @@ def reproduce(
         progress=not quiet,
         retry_failed=retry_failed,
     )
+    document = reproduction_document(out, page)
     if as_json:
-        click.echo(json.dumps(reproduction_document(out, page), indent=2))
+        click.echo(json.dumps(document, indent=2))
     else:
         click.echo(f"Report:  {page}")
+    if failed := sum(document["failed"].values()):
+        say(f"gcig: {failed} of {failed + sum(document['finished'].values())} trials failed. {REPEAT_FAILED}")
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.OK
 
 
 def reproduction_document(folder: Path, page: Path) -> dict[str, Any]:

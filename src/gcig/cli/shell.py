@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -62,6 +65,23 @@ for command in (demo, datasets, train, predict, audit, explain, compare, reprodu
 _OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)
 
 
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """End on SIGTERM, which batch systems send, as cleanly as on Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the shell and return its exit code.
 
@@ -71,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     settings = Settings()
     try:
-        with warnings_in_one_line(_OPTIONS):
+        with warnings_in_one_line(_OPTIONS), _stopped_by_sigterm():
             code = shell.main(arguments, prog_name="gcig", standalone_mode=False, obj=settings)
         return int(code or ExitCode.OK)
     except SystemExit as leaving:

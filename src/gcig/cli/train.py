@@ -117,7 +117,7 @@ def train(
     """
     import numpy as np
 
-    from gcig._files import atomic_path
+    from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.training_report import judge, print_summary, write_report
     from gcig.persistence import check_replaceable
@@ -127,6 +127,7 @@ def train(
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
     check_absent(out, save_test, overwrite=overwrite)
+    check_creatable(out.parent)
     if save_test is not None and save_test.parent != out:  # that folder is created below
         check_writable(save_test)
     resolve_device(device)

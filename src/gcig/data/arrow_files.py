@@ -21,17 +21,44 @@ def opened_arrow(path: Path, kind: str) -> Iterator[Any]:
     kind : "Parquet" or "Feather", as in `MAGIC`.
     """
     try:
-        import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
         raise InputError(
             f"{kind} files need pyarrow: pip install 'gcig[big]', or save the table as CSV."
         ) from error
-    try:
-        with pq.ParquetFile(path) if kind == "Parquet" else _FeatherFile(path) as file:
+    with explained_arrow_errors(path, kind):
+        local = path.absolute()  # Arrow would take a name such as s3:/table for an address
+        with pq.ParquetFile(local) if kind == "Parquet" else _FeatherFile(local) as file:
             yield file
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is a damaged {kind} file: {type(error).__name__}.") from error
+
+
+@contextmanager
+def explained_arrow_errors(path: Path, kind: str) -> Iterator[None]:
+    """Explain the errors of a damaged file, which may be of any type."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
+        raise InputError(
+            f"{path} is a damaged {kind} file: {type(error).__name__}. Write it again, or use a copy."
+        ) from error
+
+
+def check_flat(schema: Any, columns: Sequence[str], path: Path) -> None:
+    """Raise an error for columns whose entries are lists, records or bytes."""
+    import pyarrow as pa
+
+    for name in columns:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            raise InputError(
+                f"of {path} has the type {kind}: entries must be numbers, text, booleans or dates. Spread "
+                "its values over separate columns, or remove it from the file.",
+                column=name,
+            )
 
 
 class _FeatherFile:

@@ -30,6 +30,9 @@ _BLOCK = 2**20  # bytes
 _GZIP = b"\x1f\x8b"
 _FOREIGN = {
     b"FEA1": "a Feather file of version 1: save it again with a current version of pandas or Arrow",
+    b"\xfd7zX": "an xz file: decompress it first",
+    b"BZh": "a bzip2 file: decompress it first",
+    b"\x28\xb5\x2f\xfd": "a zstandard file: decompress it first",
     b"PK\x03\x04": "a zip or Excel file: save the table as CSV",
     b"\xd0\xcf\x11\xe0": "an Excel file: save the table as CSV",
 }

@@ -20,7 +20,7 @@ from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
-from gcig.data.arrow_files import count_rows, opened_arrow
+from gcig.data.arrow_files import check_flat, count_rows, explained_arrow_errors, opened_arrow
 from gcig.data.csv_layout import (
     CsvFormat,
     CsvLayout,
@@ -248,7 +248,7 @@ class TableFile:
         assert self.layout is not None
         with explained_csv_errors(self.path, self.layout.encoding):
             return pd.read_csv(
-                self.path,
+                self.path.absolute(),  # pandas would fetch a name such as http:/table
                 names=list(self.layout.names),
                 usecols=None if columns is None else list(columns),
                 sep=self.layout.separator,
@@ -270,9 +270,11 @@ class TableFile:
         kept = list(columns or self.table_names)
         if rows is None:
             with opened_arrow(self.path, self.format) as file:
+                check_flat(file.schema_arrow, kept, self.path)
                 frame = file.read(columns=kept).to_pandas(ignore_metadata=True)
         else:
-            frame = self._take_rows(kept, rows).to_pandas(ignore_metadata=True)
+            with explained_arrow_errors(self.path, self.format):
+                frame = self._take_rows(kept, rows).to_pandas(ignore_metadata=True)
         dropped = columns is None and len(kept) < len(self.names)
         notes = ["the saved pandas index was dropped"] if dropped else []
         frame = self._convert_arrow(frame[kept], notes)
@@ -290,7 +292,8 @@ class TableFile:
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
-            frame = table.to_pandas(ignore_metadata=True)[list(columns)]
+            with explained_arrow_errors(self.path, self.format):
+                frame = table.to_pandas(ignore_metadata=True)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
             frame = frame.astype({name: frame[name].cat.categories.dtype for name in categories})
@@ -300,9 +303,10 @@ class TableFile:
         start = 0
         for table in self._arrow_tables(list(dict.fromkeys([*columns, *passed])), rows):
             index = pd.RangeIndex(start, start + len(table))
-            inputs = table.select(columns).to_pandas(ignore_metadata=True)
-            # Arrow's own types, which do not depend on missing entries in a part.
-            unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
+            with explained_arrow_errors(self.path, self.format):
+                inputs = table.select(columns).to_pandas(ignore_metadata=True)
+                # Arrow's own types, which do not depend on missing entries in a part.
+                unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
             yield TablePart(self._convert_arrow(inputs, []).set_axis(index), unchanged.set_axis(index))
             start = index.stop
 
@@ -310,6 +314,7 @@ class TableFile:
         import pyarrow as pa
 
         with opened_arrow(self.path, self.format) as file:
+            check_flat(file.schema_arrow, columns, self.path)
             for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 

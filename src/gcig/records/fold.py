@@ -19,6 +19,8 @@ class FoldResult(Record):
     fold, seed : the fold, and the seed of the split.
     evaluation : the measurements; None if the fit failed.
     error : one line if the fit failed, otherwise None.
+    worker_died : whether it failed because its worker was killed, for example for want of memory; the same
+        command then repeats the trial.
     fit_seconds : duration of the fit alone.
     predictions : out-of-fold rows as columns (position, label, group code, score, prediction); if decisions
         are drawn at random, ``prediction`` is the probability of a decision for 1.
@@ -36,3 +38,4 @@ class FoldResult(Record):
     error: str | None = None
     predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    worker_died: bool = False
