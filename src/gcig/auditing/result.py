@@ -12,8 +12,8 @@ from gcig._files import write_atomically
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
-from gcig.records.frames import check_part, flatten, make_frame
 from gcig.records.formatting import estimate, html_table, percent, shown
+from gcig.records.frames import check_part, flatten, make_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,7 +213,8 @@ class AuditResult:
         check_part(part)
         record = self.record
         if part == "figures":
-            return make_frame([{"model": record.subject.model_name} | flatten(record.outcome, record.procedural)])
+            figures = flatten(record.outcome, record.procedural)
+            return make_frame([{"model": record.subject.model_name, **figures}])
         if part == "groups":
             return make_frame(map(flatten, record.groups), "group")
         return make_frame(({**flatten(each), **each.profile} for each in record.procedural.columns), "column")
