@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench quality methods publish wheel clean
+.PHONY: help demo test test-all lint docs bench quality methods paper wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,7 +50,8 @@ quality: $(READY) ## measure the quality of FairX on the five datasets (5 folds)
 methods: $(READY) ## measure all methods on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
 
-publish: $(READY) ## publish a finished `gcig reproduce --out run/` as results/paper and docs/reproduction.rst
+paper: $(READY)   ## reproduce the paper (an hour), and publish it as results/paper and docs/reproduction.rst
+	$(BIN)/gcig reproduce --out run/
 	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst
 
 wheel: $(READY)   ## build the sdist and the wheel

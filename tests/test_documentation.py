@@ -166,7 +166,7 @@ def test_commands_and_options_on_pages_exist():
     offered = {
         option for command in shell.commands.values() for each in command.params for option in each.opts
     }
-    assert options - offered <= {"--json", "--only", "--tune"}, options - offered
+    assert options - offered <= {"--json", "--only"}, options - offered
 
 
 def test_make_targets_on_pages_exist():

@@ -77,14 +77,14 @@ def test_all_methods_are_compared_by_default():
     assert result.frame["error"].isna().all()
 
 
-@pytest.mark.parametrize("tuned", [True, "nested"])
-def test_given_parameters_override_tuned_ones(tuned):
+@pytest.mark.parametrize("tuning", ["split", "nested"])
+def test_given_parameters_override_tuned_ones(tuning):
     space = {"max_epochs": (0, 30), "learning_rate": (0.01,)}
     with registered("searched", METHODS["unconstrained"].estimator) as key:
         METHODS.add(type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
-        result = compare(**DATA, methods=[key], folds=2, tune=tuned, parameters={key: {"patience": 9}})
+        result = compare(**DATA, methods=[key], folds=2, tuning=tuning, parameters={key: {"patience": 9}})
     assert set(result.frame["parameters"]) == {'{"learning_rate":0.01,"max_epochs":30,"patience":9}'}
-    assert [choice.fold for choice in result.choices] == ([None] if tuned is True else [0, 1])
+    assert [choice.fold for choice in result.choices] == ([None] if tuning == "split" else [0, 1])
 
 
 def comparison_of(figures):
@@ -144,7 +144,7 @@ def test_hostile_table_names_are_harmless(tmp_path):
         ({"methods": "fairx"}, "list of names"),
         ({"methods": []}, "list of names"),
         ({"parameters": {"nothing": {}}}, "parameters: there is no method"),
-        ({"tune": "always"}, "tune must be"),
+        ({"tuning": "always"}, "tuning must be"),
     ],
 )
 def test_arguments_are_checked(wrong, words):

@@ -33,10 +33,11 @@ def test_columns_are_in_the_documented_order(results):
     frame = results_frame(results)
     assert list(frame.columns) == list(RESULT_COLUMNS)
     documented = (
-        "dataset method fold seed f1 auc accuracy balanced_accuracy eo_gap eo_worst delta_tpr delta_fpr gcig "
-        "gcig_label0 gcig_label1 completeness collapsed fit_seconds parameters"
+        "dataset method fold seed f1 auc accuracy balanced_accuracy log_loss eo_gap eo_noise_floor eo_worst "
+        "delta_tpr delta_fpr gcig gcig_members gcig_raw gcig_l2 gcig_label0 gcig_label1 reference_offset "
+        "faithfulness attribute_effect effective_columns completeness collapsed fit_seconds parameters"
     )
-    assert " ".join(frame.columns[:19]) == documented
+    assert " ".join(frame.columns[:28]) == documented
     first = frame.iloc[0]
     assert first["auc"] == results[0].evaluation.auc
     assert json.loads(first["parameters"]) == dict(TRIALS[0].parameters)

@@ -134,7 +134,7 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
     monkeypatch.setattr("gcig.experiments.reproduce.reproduce", run)
     monkeypatch.setattr("gcig.cli.reproduce.reproduction_document", lambda *_: {"failed": {}, "finished": {}})
     arguments = ["--datasets", "german,adult", "--methods", "fairx", "--folds", "3", "--seeds", "0, 4"]
-    more = ["--jobs", "2", "--shard", "2/3", "--tune", "--all", "--retry-failed", "--quiet"]
+    more = ["--jobs", "2", "--shard", "2/3", "--tuning", "split", "--quick", "--retry-failed", "--quiet"]
     code, out, err = shell("reproduce", "--out", tmp_path / "run", *arguments, *more)
     assert (code, out, err) == (0, f"Report:  {tmp_path / 'report.html'}\n", "")
     assert asked == {
@@ -143,13 +143,12 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
         "methods": ["fairx"],
         "folds": 3,
         "seeds": [0, 4],
-        "everything": True,
+        "tuning": "split",
+        "quick": True,
         "jobs": 2,
         "backend": "local",
         "address": None,
         "shard": (2, 3),
-        "tune": True,
-        "nested": False,
         "progress": False,
         "retry_failed": True,
     }
@@ -172,7 +171,9 @@ def test_a_reproduction_as_json(shell, monkeypatch, command):
     rows = pd.read_csv(PUBLISHED / "results.csv")
     assert found["finished"]["comparison"] + found["failed"]["comparison"] == len(rows)
     assert set(found["request"]["datasets"]) == set(rows["dataset"])
-    assert {check["dataset"] for check in found["checks"]} == {*found["request"]["datasets"], "all"}
+    verdicts = {f["verdict"] for claim in found["claims"] for f in claim["findings"].values()}
+    assert verdicts <= {"replicated", "not replicated", "cannot be tested"}
+    assert found["claims"]
     assert all(check["met"] in (True, False, None) for check in found["checks"])
 
 

@@ -18,8 +18,8 @@ from gcig.experiments import (
     comparison,
     design_choices,
     measurements,
-    pareto,
     rendering,
+    request,
     sensitivity,
 )
 from gcig.experiments.chapters import chapters
@@ -31,7 +31,8 @@ from gcig.experiments.request import Request
 
 NAME = "tiny-reproduction"
 QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 128}
-ASKED = {"datasets": [NAME], "methods": ["unconstrained", "fairx"], "folds": 2, "parameters": QUICK}
+METHODS = ["unconstrained", "fairx-paper", "fairx"]
+ASKED = {"datasets": [NAME], "methods": METHODS, "folds": 2, "parameters": QUICK, "tuning": "none"}
 
 
 def load() -> pd.DataFrame:
@@ -63,15 +64,14 @@ def draw_one(figure, kind):
 def patched():
     """The experiments on the small dataset, with fewer settings."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ablation, sensitivity, design_choices, pareto):
+        for module in (ablation, sensitivity, design_choices):
             patch.setattr(module, "DATASETS", (NAME,))
         patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
-        patch.setattr(design_choices, "CHOICES", {"norm": {"l1": {}, "l2": {"definition": {"norm": "l2"}}}})
-        patch.setattr(pareto, "GRIDS", {name: grid[:2] for name, grid in pareto.GRIDS.items()})
+        patch.setattr(design_choices, "CHOICES", design_choices.CHOICES[:2])
+        patch.setattr(request, "SMALL_REPEATS", 2)
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
-        patch.setattr(
-            measurements, "measure_cost", lambda: [{**row, "rule": rule} for rule in measurements.RULES]
-        )
+        rules = map(measurements.rule_name, measurements.STEPS)
+        patch.setattr(measurements, "measure_cost", lambda: [{**row, "rule": rule} for rule in rules])
         # Drawing takes longer than all fits together, and one figure suffices to test it.
         patch.setattr(rendering, "draw", draw_one)
         yield patch
@@ -80,7 +80,7 @@ def patched():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, patched):
     out = tmp_path_factory.mktemp("reproduction") / "run"
-    page = reproduce(out, **ASKED, everything=True)
+    page = reproduce(out, **ASKED)
     assert page == out / "index.html"
     return out
 
@@ -88,26 +88,26 @@ def run(tmp_path_factory, patched):
 def test_results_have_one_row_per_fold_and_the_documented_columns(run):
     frame = pd.read_csv(run / "results.csv")
     assert list(frame.columns)[:4] == ["dataset", "method", "fold", "seed"]
-    assert frame.groupby("method").size().to_dict() == {"unconstrained": 2, "fairx": 2}
+    assert frame.groupby("method").size().to_dict() == dict.fromkeys(METHODS, 4)  # two folds, two fits each
+    assert sorted(frame["repeat"].unique()) == [0, 1]
     assert frame["error"].isna().all()
     parameters = json.loads(frame["parameters"][0])
     assert parameters["max_epochs"] == 2
-    assert len(pd.read_csv(run / "results_ablation.csv")) == 8
+    assert len(pd.read_csv(run / "results_ablation.csv")) == 2 * 8
     assert len(pd.read_csv(run / "results_sensitivity.csv")) == 2 * 2 * 3
     assert len(pd.read_csv(run / "results_design_choices.csv")) == 4
-    assert len(pd.read_csv(run / "results_pareto.csv")) == 8
-    for name in ("ablation", "sensitivity", "design_choices", "pareto"):
+    for name in ("ablation", "sensitivity", "design_choices"):
         assert pd.read_csv(run / f"results_{name}.csv")["error"].isna().all()
 
 
 def test_every_table_and_figure_is_written_in_every_format(run):
     tables = {file.stem for file in (run / "tables").iterdir()}
-    assert {"comparison", "wins", "differences", "pooled", "correlation", "ablation"} <= tables
-    assert {"sensitivity", "design_choices", "references", "cost", "pareto", "contradictions"} <= tables
-    assert {"datasets", "t_tests", "chosen_parameters"} <= tables
+    assert {"main", "comparison", "wins", "differences", "pooled", "correlation", "ablation"} <= tables
+    assert {"claims", "sensitivity", "design_choices", "cost", "contradictions"} <= tables
+    assert {"datasets", "t_tests"} <= tables
     assert {file.suffix for file in (run / "tables").iterdir()} == {".md", ".csv", ".tex"}
     figures = {file.name for file in (run / "figures").iterdir()}
-    names = ("comparison", "correlation", "correlation_datasets", "pareto", f"sensitivity_{NAME}")
+    names = ("comparison", "correlation", "correlation_datasets", "trade_off", f"sensitivity_{NAME}")
     assert figures == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
     assert (run / "figures" / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
@@ -117,8 +117,9 @@ def test_provenance_and_parameters_are_kept(run):
     assert provenance["threads"] == 1
     assert provenance["definitions"][0]["norm"] == "l1"
     assert provenance["versions"]["gcig"] == gcig.__version__
-    chosen = json.loads((run / "chosen_parameters.json").read_text())["chosen"]
-    assert chosen[NAME]["fairx"]["threshold"] == "f1"
+    chosen = json.loads((run / "chosen_parameters.json").read_text())
+    assert chosen["common"]["fairx"] == {**QUICK, "threshold": "f1"}
+    assert chosen["chosen"] == []
 
 
 def test_the_page_has_all_chapters_and_no_address(run):
@@ -133,7 +134,7 @@ def test_the_page_has_all_chapters_and_no_address(run):
 def test_resuming_a_finished_run_changes_nothing(run):
     before = (run / "results.csv").read_bytes()
     stamps = {file.name: file.stat().st_mtime_ns for file in (run / "trials").iterdir()}
-    reproduce(run, **ASKED, everything=True)
+    reproduce(run, **ASKED)
     assert (run / "results.csv").read_bytes() == before
     assert {file.name: file.stat().st_mtime_ns for file in (run / "trials").iterdir()} == stamps
 
@@ -157,7 +158,7 @@ def test_an_unfinished_run_shows_missing_entries(run, tmp_path):
     report(part)
     text = (part / "tables" / "comparison.md").read_text()
     assert "missing" in text
-    assert len(pd.read_csv(part / "results.csv")) == 2
+    assert len(pd.read_csv(part / "results.csv")) == 4
 
 
 def test_a_narrower_call_later_hides_nothing(run, tmp_path, patched):
@@ -174,8 +175,8 @@ def test_another_seed_is_added_to_the_first(run, tmp_path, patched):
     shutil.copytree(run, more)
     reproduce(more, **{**ASKED, "methods": ["unconstrained"]}, seeds=[1])
     counts = pd.read_csv(more / "results.csv").groupby(["method", "seed"]).size().to_dict()
-    assert counts == {("unconstrained", 0): 2, ("unconstrained", 1): 2, ("fairx", 0): 2}
-    assert "(2 of 4 folds)" in (more / "tables" / "comparison.md").read_text()
+    assert counts == {("unconstrained", 1): 4, **dict.fromkeys(((method, 0) for method in METHODS), 4)}
+    assert "(4 of 8 folds)" in (more / "tables" / "main.md").read_text()
     assert json.loads((more / "provenance.json").read_text())["seeds"] == [0, 1]
 
 
@@ -205,12 +206,12 @@ def test_a_measurement_by_another_process_is_not_repeated(tmp_path):
 
 def test_shards_together_are_the_whole(run, tmp_path, patched):
     for number in (1, 2):
-        reproduce(tmp_path / "parts", **ASKED, shard=(number, 2))
+        reproduce(tmp_path / "parts", **{**ASKED, "methods": ["unconstrained"]}, shard=(number, 2))
     one, other = (
         pd.read_csv(folder / "results.csv").drop(columns="fit_seconds")
         for folder in (run, tmp_path / "parts")
     )
-    pd.testing.assert_frame_equal(one, other)
+    pd.testing.assert_frame_equal(one[one["method"] == "unconstrained"].reset_index(drop=True), other)
 
 
 def test_failed_trials_are_reported(tmp_path, patched, monkeypatch):
@@ -220,17 +221,17 @@ def test_failed_trials_are_reported(tmp_path, patched, monkeypatch):
         raise ValueError("no luck")
 
     monkeypatch.setattr(METHODS["fairx"].estimator, "fit", fail)
-    page = reproduce(tmp_path / "run", **ASKED)
+    page = reproduce(tmp_path / "run", **{**ASKED, "methods": ["fairx"]})
     frame = pd.read_csv(tmp_path / "run" / "results.csv")
     assert frame.loc[frame["method"] == "fairx", "error"].str.contains("no luck").all()
     assert page.is_file()
     failures = (tmp_path / "run" / "tables" / "failures.md").read_text()
-    assert failures.count("no luck") == 8  # RQ1 and the ablation, which share the full model
+    assert failures.count("no luck") == 14  # each setting and fold once
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["tune", "nested"])
-def test_parameters_can_be_tuned_in_the_run(tmp_path, patched, monkeypatch, how):
+@pytest.mark.parametrize("tuning", ["split", "nested"])
+def test_parameters_are_tuned_in_the_run(tmp_path, patched, monkeypatch, tuning):
     from gcig.methods import registry
 
     small = {
@@ -238,20 +239,34 @@ def test_parameters_can_be_tuned_in_the_run(tmp_path, patched, monkeypatch, how)
         for key, m in registry.METHODS.items()
     }
     monkeypatch.setattr(registry.METHODS, "_methods", small)
-    reproduce(tmp_path, **ASKED, **{how: True})
+    reproduce(tmp_path, **{**ASKED, "methods": ["unconstrained", "fairx"], "tuning": tuning})
     rates = pd.read_csv(tmp_path / "results.csv")["parameters"].map(
         lambda text: json.loads(text)["learning_rate"]
     )
     assert rates.isin([0.01, 0.02]).all()
     report(tmp_path)
-    assert len(pd.read_csv(tmp_path / "results.csv")) == 4
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 8
+    candidates = pd.read_csv(tmp_path / "results_tuning.csv")
+    assert len(candidates) == 2 * 2 * (3 if tuning == "split" else 2)  # methods, candidates, fits or folds
+    chosen = json.loads((tmp_path / "chosen_parameters.json").read_text())["chosen"]
+    assert [each["fold"] for each in chosen] == ([None] * 2 if tuning == "split" else [0, 1] * 2)
+    used = pd.read_csv(tmp_path / "results_ablation.csv")["parameters"].map(json.loads)
+    assert {each["learning_rate"] for each in used} <= {0.01, 0.02}
+
+
+def test_quick_is_a_small_version(tmp_path, patched):
+    reproduce(tmp_path, **{**ASKED, "folds": 3, "methods": ["unconstrained", "fairx"]}, quick=True)
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 4  # two of three folds, one fit each
+    assert not (tmp_path / "results_sensitivity.csv").exists()
+    with pytest.raises(RunError, match=r"configuration \(quick"):
+        reproduce(tmp_path, **{**ASKED, "folds": 3})
 
 
 def test_the_documentation_page_is_generated_from_the_run(run, tmp_path):
     page = write_documentation(run, tmp_path / "docs" / "reproduction.rst")
     text = page.read_text()
     assert text.startswith("The paper reproduced\n====")
-    assert "RQ1: comparison of methods" in text
+    assert "RQ1, all measures" in text
     assert "figures/comparison.svg" in text
     docutils = pytest.importorskip("docutils.core")
     made = docutils.publish_string(
@@ -268,7 +283,7 @@ def test_published_results_have_no_predictions_in_them(run, tmp_path):
     publish(run, folder, page)
     assert {file.name for file in folder.iterdir()} == {
         *("results.csv", "results_ablation.csv", "results_sensitivity.csv", "results_design_choices.csv"),
-        *("results_pareto.csv", "pooled.csv", "request.json", "chosen_parameters.json", "provenance.json"),
+        *("results_variants.csv", "pooled.csv", "request.json", "chosen_parameters.json", "provenance.json"),
         *("measured", "tables", "figures", "index.html"),
     }
     assert "../published/figures/comparison.svg" in page.read_text()
@@ -298,9 +313,13 @@ def test_requests_are_checked():
     with pytest.raises(ValueError, match="'adlut' is not a registered dataset"):
         Request.of(datasets=["adlut"])
     assert Request.of().datasets == comparison.DATASETS
-    request = Request.of(datasets=["german"], seeds=[1, 2], everything=True)
-    assert Request.from_json(request.to_json()) == request
-    assert request.expected == 10
+    with pytest.raises(InputError, match="tuning must be one of"):
+        Request.of(tuning="always")
+    asked = Request.of(datasets=["german", "adult"], seeds=[1, 2])
+    assert Request.from_json(asked.to_json()) == asked
+    assert asked.expected == 10
+    assert asked.repeats == {"german": request.SMALL_REPEATS, "adult": 1}
+    assert Request.of(quick=True).tuning == "none"
 
 
 def test_a_folder_without_a_reproduction_is_refused(tmp_path):

@@ -3,8 +3,8 @@ import math
 import pandas as pd
 import pytest
 
-from gcig.experiments import comparison
-from gcig.experiments.settings import finished, means, ordered, spread
+from gcig.experiments import comparison, significance
+from gcig.experiments.settings import finished, fold_values, interval, means, ordered, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
 from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
@@ -22,7 +22,8 @@ def tables(frame):
     pooled = pd.DataFrame(
         {"dataset": ["german"], "method": ["fairx"], "eo_gap": [0.07], "eo_noise_floor": [0.03]}
     )
-    return comparison.tables(frame, **SHOWN, expected=5, pooled=pooled)
+    made = comparison.tables(frame, **SHOWN, n_folds=5, pooled=pooled)
+    return {**made, "main": comparison.main_table(frame, **SHOWN, expected=dict.fromkeys(DATASETS, 5))}
 
 
 def rows_of(table, **wanted):
@@ -30,30 +31,41 @@ def rows_of(table, **wanted):
     return [row for row in table.rows if all(row[places[name]] == value for name, value in wanted.items())]
 
 
-def test_settings_are_every_method_with_its_parameters_on_every_dataset():
-    found = comparison.settings(
-        lambda d, m: {"of": f"{d} {m}"}, datasets=["german"], methods=["dir", "fairx"]
-    )
-    assert [(s.dataset, s.method, s.parameters["of"]) for s in found] == [
-        ("german", "dir", "german dir"),
-        ("german", "fairx", "german fairx"),
+def test_settings_are_every_method_on_every_dataset():
+    found = comparison.settings(datasets=["german"], methods=["dir", "fairx"])
+    assert [(s.dataset, s.method, s.changes, s.variant) for s in found] == [
+        ("german", "dir", {}, ""),
+        ("german", "fairx", {}, ""),
     ]
 
 
-def test_the_papers_numbers_follow_ours(tables):
+def test_the_papers_numbers_are_next_to_ours(tables):
+    table = tables["main"]
+    for method in ("FairX", "FairX, as published"):  # both next to the paper's FairX
+        (row,) = rows_of(table, dataset="adult", method=method)
+        assert entry_text(row[table.header.index("GCIG (raw), paper")]) == "0.054 ± 0.005"
+    assert entry_text(row[table.header.index("GCIG (raw)")]).startswith("0.2")
+    (row,) = rows_of(table, dataset="compas", method="FairX")
+    assert entry_text(row[table.header.index("F1, paper")]) == "-"  # not in the paper
+
+
+def test_every_measure_has_an_interval(frame, tables):
     table = tables["comparison"]
-    (ours,) = rows_of(table, dataset="adult", metric="GCIG (raw)")
-    (theirs,) = rows_of(table, dataset="adult", metric="GCIG (raw), paper")
-    assert table.rows.index(theirs) == table.rows.index(ours) + 1
-    assert entry_text(theirs[-1]) == "0.054 ± 0.005"
-    assert entry_text(ours[-1]).startswith("0.04")
-    assert not rows_of(table, dataset="compas", metric="GCIG (raw), paper")  # not in the paper
-    assert not rows_of(table, dataset="adult", metric="AUC, paper")
+    (row,) = rows_of(table, dataset="german", method="FairX")
+    own = frame[(frame["dataset"] == "german") & (frame["method"] == "fairx")]
+    found = interval(fold_values(own, "gcig_raw"), n_folds=5)
+    assert entry_text(row[2]) == f"{found.difference:.3f} ({found.low:.3f} to {found.high:.3f})"
+    for label in ("EO gap of a fair model", "GCIG, members", "Faithfulness", "Log loss"):
+        assert label in table.header
 
 
-def test_noise_floor_and_columns_are_shown(tables):
-    assert rows_of(tables["comparison"], dataset="german", metric="EO gap of a fair model")
-    assert rows_of(tables["comparison"], dataset="german", metric="Effective columns")
+def test_fits_of_a_fold_are_averaged():
+    rows = [
+        fold_row("german", "fairx", fold, repeat=repeat, auc=0.8 + 0.01 * fold + 0.1 * repeat)
+        for fold in range(3)
+        for repeat in range(2)
+    ]
+    assert fold_values(frame_of(rows), "auc").tolist() == pytest.approx([0.85, 0.86, 0.87])
 
 
 def test_a_model_that_uses_fewer_columns_is_named():
@@ -62,38 +74,46 @@ def test_a_model_that_uses_fewer_columns_is_named():
         for name, of_plain, of_fairx in (("german", 30.0, 14.9), ("adult", 30.0, 20.0))
         for method, columns in (("unconstrained", of_plain), ("fairx", of_fairx))
     ]
-    shown = {"datasets": ["german", "adult"], "methods": ["unconstrained", "fairx"], "expected": 1}
+    shown = {"datasets": ["german", "adult"], "methods": ["unconstrained", "fairx"], "n_folds": 5}
     notes = " ".join(comparison.tables(frame_of(rows), **shown)["comparison"].notes)
     assert "german (14.9 against 30.0)" in notes
     assert "adult (" not in notes
 
 
-def test_the_best_mean_is_marked(tables):
-    table = tables["comparison"]
-    row = table.rows.index(rows_of(table, dataset="german", metric="GCIG (raw)")[0])
-    assert [column for (r, column) in table.marks if r == row] == [len(table.header) - 1]
+def test_the_best_mean_is_marked_and_hardt_has_no_rank(frame):
+    frame = frame.copy()
+    frame.loc[frame["method"] == "hardt", "gcig_raw"] = 0.001
+    table = comparison.main_table(frame, **SHOWN, expected={})
+    column = table.header.index("GCIG (raw)")
+    marked = [table.rows[row][:2] for (row, place) in table.marks if place == column]
+    assert marked == [(name, "FairX") for name in DATASETS]
+    wins = significance.tables(frame, **SHOWN, n_folds=5)["wins"]
+    (hardt,) = rows_of(wins, metric="GCIG (raw)", method="Hardt")
+    assert hardt[2:5] == ("-", "-", "0 / 4 / 0")  # the paper ranks it
 
 
 def test_collapsed_and_missing_folds_are_reported():
     frame = frame_of(
         [
-            fold_row("german", "fairx", 0, auc=0.8),
-            fold_row("german", "fairx", 1, auc=0.5, collapsed=True),
+            fold_row("german", "fairx", 0, f1=0.8),
+            fold_row("german", "fairx", 1, f1=0.5, collapsed=True),
             fold_row("german", "fairx", 2, auc=math.nan, f1=math.nan, collapsed=None, error="it failed"),
         ]
     )
-    table = comparison.tables(frame, datasets=["german"], methods=["dir", "fairx"], expected=5)["comparison"]
-    row = rows_of(table, dataset="german", metric="AUC")[0]
-    assert entry_text(row[2]) == "missing"
-    assert entry_text(row[3]) == "0.650 ± 0.212 †1 (2 of 5 folds)"
+    table = comparison.main_table(
+        frame, datasets=["german"], methods=["dir", "fairx"], expected={"german": 5}
+    )
+    place = table.header.index("F1")
+    assert entry_text(table.rows[0][place]) == "missing"
+    assert entry_text(table.rows[1][place]) == "0.650 ± 0.212 †1 (2 of 5 folds)"
     assert any("collapsed" in note for note in table.notes)
     assert len(finished(frame)) == 2
 
 
 def test_an_unfinished_run_has_tables():
     empty = frame_of([])
-    made = comparison.tables(empty, **SHOWN, expected=5)
-    made |= comparison.significance_tables(empty, **SHOWN, n_folds=5)
+    made = comparison.tables(empty, **SHOWN, n_folds=5)
+    made |= significance.tables(empty, **SHOWN, n_folds=5)
     for table in made.values():
         assert to_markdown(table)
         assert to_csv(table)
@@ -118,9 +138,7 @@ def test_wins_are_counted_on_unrounded_means():
     rows = [fold_row(d, m, 0) for d in ("german", "bank") for m in ("dir", "fairx")]
     frame = frame_of(rows)
     frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig_raw"] -= 1e-6
-    made = comparison.significance_tables(
-        frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2
-    )
+    made = significance.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2)
     by = {(row[0], row[1]): row for row in made["wins"].rows}
     assert by["GCIG (raw)", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
     assert by["GCIG (raw)", "FairX"][2] == "1 / 0 / 2"
@@ -145,7 +163,7 @@ def test_the_figure_has_one_panel_per_dataset_and_outlines_for_the_paper(frame):
 
 
 def test_ranks_and_tests_state_their_limits(frame):
-    made = comparison.significance_tables(frame, **SHOWN, n_folds=5)
+    made = significance.tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
     assert ranks[0] == "GCIG (raw)"
     assert entry_text(ranks[-1]) == "1.00"
@@ -158,11 +176,11 @@ def test_ranks_and_tests_state_their_limits(frame):
 
 def test_differences_are_paired_by_fold(frame):
     shuffled = frame.sample(frac=1, random_state=1)
-    expected = comparison.paired_differences(frame, "german", "dir", "gcig_raw")
-    found = comparison.paired_differences(shuffled, "german", "dir", "gcig_raw")
+    expected = significance.paired_differences(frame, "german", "fairx", "gcig_raw", minus="dir")
+    found = significance.paired_differences(shuffled, "german", "fairx", "gcig_raw", minus="dir")
     assert found.tolist() == expected.tolist()
     lacking = frame[~((frame["method"] == "dir") & (frame["fold"] == 3))]
-    assert len(comparison.paired_differences(lacking, "german", "dir", "gcig_raw")) == 4
+    assert len(significance.paired_differences(lacking, "german", "fairx", "gcig_raw", minus="dir")) == 4
 
 
 def test_summary_keeps_the_order_asked_for(frame):

@@ -1,35 +1,23 @@
 import json
-import math
 
-import numpy as np
 import pytest
 
-from gcig.experiments import ablation, design_choices, measurements, pareto, sensitivity
+from gcig.experiments import ablation, design_choices, measurements, pareto, sensitivity, variants
+from gcig.experiments.paper import FAIRX, PUBLISHED
+from gcig.experiments.settings import Setting, setting_trials
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
+from support.small_runs import small_table
 
-WEIGHTS = {"lambda_ig": 0.3, "lambda_fair": 0.1, "threshold": "f1"}
-
-
-def chosen(dataset, method):
-    return WEIGHTS if method == "fairx" else {"threshold": "f1"}
-
-
-def nothing(dataset, method):
-    return {}
+ALL = {"methods": tuple(METHODS)}
 
 
 def rows_for(settings, **values):
     return frame_of(
         [
             fold_row(
-                s.dataset,
-                s.method,
-                fold,
-                variant=s.variant,
-                parameters=json.dumps(dict(s.parameters)),
-                **values,
+                s.dataset, s.method, fold, variant=s.variant, parameters=json.dumps(dict(s.changes)), **values
             )
             for s in settings
             for fold in range(2)
@@ -37,122 +25,105 @@ def rows_for(settings, **values):
     )
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ablation.settings(chosen),
-        sensitivity.settings(chosen),
-        design_choices.settings(chosen),
-        pareto.settings(nothing, methods=tuple(METHODS)),
-    ],
-    ids=["ablation", "sensitivity", "design", "pareto"],
-)
-def test_settings_are_distinct_and_understood_by_the_estimators(settings):
+@pytest.mark.parametrize("module", [ablation, sensitivity, design_choices, variants])
+def test_settings_are_distinct_and_understood_by_the_estimators(module):
+    settings = module.settings(**ALL)
     assert len({(s.dataset, s.method, s.variant) for s in settings}) == len(settings)
     for setting in settings:
         known = METHODS[setting.method].estimator().get_params(deep=False)
-        assert set(setting.parameters) <= set(known)
+        assert set(setting.changes) <= set(known)
+    assert module.settings(methods=["hardt"]) == []
 
 
-def test_ablation_removes_weights_one_by_one():
-    found = {s.variant: s.parameters for s in ablation.settings(chosen, datasets=["compas"])}
-    assert {key: (p["lambda_ig"], p["lambda_fair"]) for key, p in found.items()} == {
-        "ablation prediction": (0.0, 0.0),
-        "ablation prediction+eo": (0.0, 0.1),
-        "ablation prediction+gcig": (0.3, 0.0),
-        "": (0.3, 0.1),  # shared with the comparison
+def test_changes_are_made_to_the_parameters_of_each_fold():
+    table = small_table()
+    trials = setting_trials(
+        [Setting(table.name, "fairx", {"lambda_ig": 0.0}, "ablation")],
+        {table.name: table},
+        lambda _, __, seed, fold: {"lambda_ig": 1.0, "lambda_fair": fold + 10 * seed},
+        n_folds=3,
+        seeds=[0, 1],
+        folds=2,
+        repeats={table.name: 2},
+    )
+    assert [(t.seed, t.fold, t.repeat) for t in trials] == [
+        (seed, fold, repeat) for seed in (0, 1) for fold in (0, 1) for repeat in (0, 1)
+    ]
+    assert trials[-1].parameters == {"lambda_ig": 0.0, "lambda_fair": 11}
+
+
+def test_ablation_removes_weights_one_by_one_from_both_versions():
+    found = ablation.settings(datasets=["compas"])
+    assert {s.variant: s.changes for s in found if s.method == FAIRX} == {
+        "ablation prediction": {"lambda_ig": 0.0, "lambda_fair": 0.0},
+        "ablation prediction+eo": {"lambda_ig": 0.0},
+        "ablation prediction+gcig": {"lambda_fair": 0.0},
+        "": {},  # shared with the comparison
     }
+    assert [s.method for s in found] == [PUBLISHED] * 4 + [FAIRX] * 4
 
 
 def test_ablation_shows_changes_in_percent_and_the_papers():
-    frame = rows_for(ablation.settings(chosen), gcig_raw=0.2)
+    frame = rows_for(ablation.settings(), gcig_raw=0.2)
     frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
     table = ablation.tables(frame, expected=2)["ablation"]
-    changes = {(row[0], row[1]): entry_text(row[-1]) for row in table.rows}
-    assert changes["compas", "Full model"] == "\u221275 %"
-    assert changes["compas", "Prediction + EO"] == "0 %"
-    assert changes["compas-paper", "Full model, paper"] == "\u221224 %"
-    assert changes["compas-paper", "Prediction + EO, paper"] == "+14 %"
-    assert ("compas", "Full model, paper") not in changes
+    changes = {tuple(row[:3]): entry_text(row[-1]) for row in table.rows}
+    for label in ("FairX", "FairX, as published"):
+        assert changes["compas", label, "Full model"] == "\u221275 %"
+        assert changes["compas", label, "Prediction + EO"] == "0 %"
+    assert changes["compas-paper", "the paper", "Full model"] == "\u221224 %"
+    assert changes["compas-paper", "the paper", "Prediction + EO"] == "+14 %"
+    assert ("compas", "the paper", "Full model") not in changes
     assert (
         "has a GCIG (raw) of 0.200 in this run, 0.193 in the paper's main table and 0.030 in"
         in table.notes[1]
     )
-    empty = ablation.tables(frame_of([]), expected=2)["ablation"]
+    empty = ablation.tables(frame_of([]), datasets=["compas"], expected=2)["ablation"]
     assert entry_text(empty.rows[2][-1]) == "missing"
 
 
 def test_sensitivity_sweeps_one_weight_with_the_other_at_one():
-    found = sensitivity.settings(chosen, datasets=["compas"])
-    weights = {(s.parameters["lambda_ig"], s.parameters["lambda_fair"]) for s in found}
+    found = sensitivity.settings(datasets=["compas"])
+    weights = {(s.changes["lambda_ig"], s.changes["lambda_fair"]) for s in found}
     assert weights == {(w, 1.0) for w in sensitivity.WEIGHTS} | {(1.0, w) for w in sensitivity.WEIGHTS}
     assert len(found) == 2 * 11  # both at one belongs to both sweeps
-    assert {s.parameters.get("strategy") for s in found} == {"paper", None}
+    assert {s.method for s in found} == {PUBLISHED, FAIRX}
 
 
 def test_sensitivity_marks_collapsed_points():
-    frame = rows_for(sensitivity.settings(chosen, datasets=["compas"]))
-    worst = sensitivity.variant("lambda_ig", 10.0, "as published")
-    frame.loc[(frame["variant"] == worst) & (frame["fold"] == 1), "collapsed"] = True
+    frame = rows_for(sensitivity.settings(datasets=["compas"]))
+    worst = (frame["variant"] == sensitivity.variant("lambda_ig", 10.0)) & (frame["method"] == PUBLISHED)
+    frame.loc[worst & (frame["fold"] == 1), "collapsed"] = True
     panels = sensitivity.figures(frame, datasets=["compas"])["sensitivity_compas"].panels
     assert len(panels) == 8
-    published, braked = panels[0].series
+    published, ours = panels[0].series
     assert list(published.x) == list(sensitivity.WEIGHTS)
     assert list(published.collapsed) == [False] * 5 + [True]
-    assert not any(braked.collapsed)
+    assert not any(ours.collapsed)
     assert published.low[0] <= published.y[0] <= published.high[0]
     table = sensitivity.tables(frame, datasets=["compas"], expected=2)["sensitivity"]
     assert sum("†1" in entry_text(row[4]) for row in table.rows) == 1
 
 
-def test_design_choices_share_the_default_and_change_one_thing():
-    found = {s.variant: s.parameters for s in design_choices.settings(chosen, datasets=["german"])}
-    assert found[""] == WEIGHTS
-    assert all(len([name for name in p if p[name] != WEIGHTS.get(name)]) <= 2 for p in found.values())
-    table = design_choices.tables(rows_for(design_choices.settings(chosen)), expected=2)["design_choices"]
+def test_design_choices_share_the_defaults_and_name_what_silu_changes():
+    settings = design_choices.settings(datasets=["german"], **ALL)
+    assert [s.method for s in settings if not s.variant] == [PUBLISHED, FAIRX]
+    frame = rows_for(settings, gcig_raw=0.05)
+    frame.loc[frame["variant"].str.contains("silu"), "gcig_raw"] = 0.03
+    table = design_choices.tables(frame, datasets=["german"], **ALL, expected=2)["design_choices"]
     assert "missing" not in {entry_text(cell) for row in table.rows for cell in row}
-
-
-def test_typical_members_of_every_kind():
-    inputs = np.array([[0.0, 0], [1, 0], [5, 1], [2, 2], [9, 9], [3, 3]])
-    labels, groups = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 0, 1])
-    found = {
-        kind: design_choices.typical_members(inputs, labels, groups, kind)
-        for kind in design_choices.REFERENCES
-    }
-    assert all(values.shape == (2, 2, 2) for values in found.values())
-    assert found["mean"][0, 0].tolist() == [2.0, pytest.approx(1 / 3)]
-    assert found["median"][0, 0].tolist() == [1.0, 0.0]
-    assert found["medoid"][0, 0].tolist() == [1.0, 0.0]
-    assert found["medoid"][1, 1].tolist() == [3.0, 3.0]
-
-
-def test_the_medoid_matches_brute_force():
-    rows = np.random.default_rng(0).normal(size=(40, 3))
-    sums = [sum(math.dist(a, b) for b in rows) for a in rows]
-    assert design_choices.medoid(rows).tolist() == rows[int(np.argmin(sums))].tolist()
-
-
-def test_references_are_compared_as_ratios():
-    measured = [
-        {"dataset": "german", "method": m, "fold": f, "seed": 0, "reference": kind, "gcig_raw": value}
-        for kind in design_choices.REFERENCES
-        for f in (0, 1)
-        for m, value in (("unconstrained", 0.2), ("fairx", 0.05))
-    ]
-    table = design_choices.reference_tables(measured)["references"]
-    assert [row[-1] for row in table.rows] == [pytest.approx(4.0)] * 3
-    assert design_choices.reference_tables([]) == {}
+    assert "GCIG (raw) 0.050 to 0.030" in design_choices.describe_activation(frame, ["german"])
+    assert design_choices.describe_activation(frame_of([]), ["german"]) == ""
 
 
 def test_cost_is_shown_with_the_papers_statements():
     measured = [
-        {"rule": rule, "groups": n, "ratio": 2.0 * n, "low": 1.0, "high": 20.0, "rounds": 3}
-        for rule in measurements.RULES
+        {"rule": measurements.rule_name(t), "groups": n, "ratio": 2.0 * n, "low": 1.0, "high": 20.0}
+        for t in measurements.STEPS
         for n in measurements.GROUPS
     ]
     rows = measurements.cost_tables(measured)["cost"].rows
-    assert [row[4:] for row in rows] == [("8", "1"), ("16", "1"), ("-", "-"), ("-", "-")]
+    assert [row[4:] for row in rows] == [("8", "1"), ("16", "1")]
     assert entry_text(rows[0][1]) == "4.0 (1.0 to 20.0)"
     assert rows[0][3] == pytest.approx(3.5)
     assert measurements.cost_tables([]) == {}
@@ -162,30 +133,56 @@ def test_cost_is_shown_with_the_papers_statements():
 @pytest.mark.filterwarnings("ignore::gcig.CollapseWarning")  # one epoch is enough to time, not to learn
 def test_cost_is_measured_as_ratios():
     found = measurements.measure_cost(dataset="german", n_rows=200, epochs=1, rounds=1)
-    assert len(found) == len(measurements.RULES) * len(measurements.GROUPS)
+    assert len(found) == len(measurements.STEPS) * len(measurements.GROUPS)
     assert all(row["low"] <= row["ratio"] <= row["high"] and row["ratio"] > 0 for row in found)
 
 
-def test_every_method_has_six_settings():
-    assert set(pareto.GRIDS) == set(METHODS)
-    assert all(len(grid) == 6 for grid in pareto.GRIDS.values())
+def test_the_pareto_picture_has_one_point_per_method_or_candidate():
+    rows = [
+        fold_row("adult", method, fold, parameters=json.dumps({"max_gap": gap, "threshold": "f1"}), gcig=gap)
+        for method in ("unconstrained", "lagrangian")
+        for gap in (0.0, 0.03)
+        for fold in range(2)
+    ]
+    frame = frame_of(rows)
+    points = pareto.candidate_figures(frame, datasets=["adult"])["candidates"].trade_offs["adult"]
+    assert [(p.series, p.name, p.gcig) for p in points[2:]] == [
+        ("Lagrangian", "max_gap 0.0", 0.0),
+        ("Lagrangian", "max_gap 0.03", 0.03),
+    ]
+    figure = pareto.tuned_figures(frame, datasets=["adult"])["trade_off"]
+    assert [(p.series, p.gcig) for p in figure.trade_offs["adult"]] == [
+        ("Unconstrained", 0.015),
+        ("Lagrangian", 0.015),
+    ]
+    frame.loc[frame["method"] == "unconstrained", ["collapsed", "gcig"]] = [True, 0.001]
+    panel = pareto.tuned_figures(frame, datasets=["adult"])["trade_off"].panels[0]
+    assert list(panel.front) == [(0.015, 0.8)]
 
 
-def test_the_front_is_that_of_three_numbers_and_leaves_out_collapsed_models():
-    settings = pareto.settings(nothing, datasets=["adult"], methods=["unconstrained", "fairx"])
-    frame = rows_for(settings, gcig=0.2, eo_gap=0.2, auc=0.9)
-    best = frame["variant"] == settings[-1].variant
-    frame.loc[best, "gcig"] = 0.1
-    shown = {"datasets": ["adult"], "methods": ["unconstrained", "fairx"]}
-    table = pareto.tables(frame, **shown, expected=2)["pareto"]
-    assert [row[-1] for row in table.rows] == [False] * 11 + [True]
-    frame.loc[best, "collapsed"] = True
-    table = pareto.tables(frame, **shown, expected=2)["pareto"]
-    assert [row[-1] for row in table.rows] == [True] * 11 + [False]
-    panel = pareto.figures(frame, **shown)["pareto"].panels[0]
-    assert [series.label for series in panel.series] == ["Unconstrained", "FairX"]
-    assert list(panel.series[1].collapsed) == [False] * 5 + [True]
-    assert list(panel.front) == [(0.2, 0.9)]
-    points = pareto.figures(frame, **shown)["pareto"].trade_offs["adult"]
-    assert len(points) == 12
-    assert (points[-1].gcig, points[-1].collapsed) == (pytest.approx(0.1), True)
+def test_the_closest_reading_is_named():
+    settings = variants.settings(**ALL)
+    frame = rows_for(settings)
+    near = {"eo_gap": 0.076, "f1": 0.538, "gcig_raw": 0.169}
+    chosen = (frame["dataset"] == "bank-age-33") & (frame["method"] == "unconstrained")
+    frame.loc[chosen & frame["variant"].str.contains("0.5"), list(near)] = list(near.values())
+    table = variants.tables(frame, **ALL, expected=2)["variants"]
+    assert "Unconstrained on bank: closest is 'age from 33, threshold 0.5'." in table.notes
+    marked = [table.rows[row] for row, _ in table.marks]
+    assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
+    assert variants.tables(frame_of([]), datasets=[], **ALL, expected=2) == {}
+
+
+def test_readings_change_groups_and_columns_alone():
+    from gcig.benchmark.trials import Table
+
+    bank, compas = Table.shipped("bank"), Table.shipped("compas-paper")
+    found = variants.regrouped({"bank": bank, "compas-paper": compas})
+    assert set(found) == {*variants.AGES, variants.LEAK}
+    for name, age in variants.AGES.items():
+        older = found[name].sensitive_features.str.endswith("or older")
+        assert (older == (bank.X["age"] >= (bank.X["age"].median() if age is None else age))).all()
+        assert found[name].X.equals(bank.X)
+    changed = found[variants.LEAK].X
+    assert set(changed["is_recid"]) == {1, 2}
+    assert changed.drop(columns="is_recid").equals(compas.X.drop(columns="is_recid"))

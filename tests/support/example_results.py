@@ -19,6 +19,12 @@ _USUAL = {
     "gcig": 0.16,
     "gcig_raw": 0.16,
     "gcig_l2": 0.4,
+    "gcig_members": 0.14,
+    "reference_offset": 0.1,
+    "faithfulness": 0.9,
+    "attribute_effect": 0.02,
+    "log_loss": 0.4,
+    "completeness": 0.001,
     "effective_columns": 12.0,
     "fit_seconds": 1.0,
 }
@@ -26,7 +32,7 @@ _USUAL = {
 
 def fold_row(dataset: str, method: str, fold: int, *, variant: str = "", seed: int = 0, **values) -> dict:
     row = dict.fromkeys(RESULT_COLUMNS, np.nan) | _USUAL
-    row |= {"dataset": dataset, "method": method, "fold": fold, "seed": seed, "variant": variant}
+    row |= {"dataset": dataset, "method": method, "fold": fold, "seed": seed, "repeat": 0, "variant": variant}
     row |= {"collapsed": False, "error": None, "warnings": 0, "parameters": json.dumps({})}
     return row | values
 

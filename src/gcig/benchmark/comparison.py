@@ -17,7 +17,7 @@ from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, write_provenance
 from gcig.benchmark.trials import Table, Trial, fold_trials
-from gcig.benchmark.tuning import Choice, tune
+from gcig.benchmark.tuning import TUNING, Choice, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -180,7 +180,7 @@ def compare(
     folds: int = 5,
     seeds: Sequence[int] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    tune: bool | str = False,
+    tuning: str = "none",
     n_jobs: int = 1,
     backend: str | Backend = "local",
     address: str | None = None,
@@ -199,8 +199,8 @@ def compare(
     folds : number of folds.
     seeds : seeds of the partitions into folds, if one partition is not enough; ``[random_state]`` by default.
     parameters : parameters by method key; the estimators' defaults otherwise.
-    tune : True chooses parameters by grid search on one 60/20/20 split; "nested" searches inside every fold,
-        which keeps the test rows out of it and takes ``folds`` times as long.
+    tuning : "nested" chooses parameters by grid search inside the training rows of every fold; "split" by
+        one search on a 60/20/20 split, some of whose rows are tested later.
     n_jobs : number of processes; the results do not depend on it.
     backend : "local", or a cluster: "dask" or "ray".
     address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
@@ -234,7 +234,7 @@ def compare(
         folds=folds,
         seeds=[random_state] if seeds is None else seeds,
         parameters=parameters,
-        tuned=tune,
+        tuning=tuning,
         backend=make_backend(backend, jobs=n_jobs, address=address),
         out=out,
         progress=progress,
@@ -249,7 +249,7 @@ def compare_tables(
     folds: int = 5,
     seeds: Sequence[int] = (0,),
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    tuned: bool | str = False,
+    tuning: str = "none",
     backend: Backend = IN_PROCESS,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -265,8 +265,8 @@ def compare_tables(
     names = _check_methods(methods, parameters)
     if shard is not None and out is None:
         raise InputError("shard needs out, the folder in which the parts are combined. Pass out as well.")
-    if tuned not in (False, True, "nested"):
-        raise InputError(f"tune must be False, True or 'nested', not {tuned!r}.")
+    if tuning not in TUNING:
+        raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
     definition = definition or Definition()
     given = {method: dict((parameters or {}).get(method, {})) for method in names}
     configuration = {
@@ -275,7 +275,7 @@ def compare_tables(
         "folds": folds,
         "seeds": [int(seed) for seed in seeds],
         "parameters": given,
-        "tuned": tuned,
+        "tuning": tuning,
         "definition": definition.to_dict(),
     }
     if out is None:
@@ -284,21 +284,19 @@ def compare_tables(
     else:
         store = RunStore.open(out, tables=tables, configuration=configuration, methods=names)
         manifest = store.manifest
-    choices: list[Choice] = []
-    if tuned:
-        choices = tune(
-            tables,
-            names,
-            store,
-            nested=tuned == "nested",
-            n_folds=folds,
-            seeds=seeds,
-            common={},
-            definition=definition,
-            backend=backend,
-            progress=progress,
-            retry_failed=retry_failed,
-        )
+    choices = tune(
+        tables,
+        names,
+        store,
+        tuning=tuning,
+        n_folds=folds,
+        seeds=seeds,
+        common={},
+        definition=definition,
+        backend=backend,
+        progress=progress,
+        retry_failed=retry_failed,
+    )
     trials = [
         trial
         for table in tables

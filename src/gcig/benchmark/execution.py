@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
 from gcig.benchmark.run_files import RunError
-from gcig.benchmark.trials import Table, Trial
+from gcig.benchmark.trials import TUNING_ROWS, Table, Trial
 from gcig.core.definition import Definition
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
 from gcig.methods.registry import METHODS
@@ -63,18 +63,27 @@ def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
     """Return the positions of the rows to fit on and to evaluate on, stratified by label and group.
 
     A tuning trial gets 60 % and 20 % of the table. Inside a fold it gets three quarters and one quarter of
-    the fold's training rows, which are the same shares if there are five folds.
+    the fold's training rows, which are the same shares if there are five folds. It is fitted on at most
+    `TUNING_ROWS` of them, the same for all methods.
     """
     y, groups = table.y.to_numpy(), table.groups.codes
     if trial.n_folds == 0:
         split = train_validation_test(y, groups, random_state=trial.seed)
-        return split.train, split.validation
+        return _thin_out(split.train, y, groups, trial.seed), split.validation
     train, test = k_folds(y, groups, n_splits=trial.n_folds, random_state=trial.seed)[trial.fold]
     if trial.role == "test":
         return train, test
     rng = np.random.default_rng([trial.seed, trial.fold])
     inner, validation = hold_out(y[train], groups[train], fraction=0.25, random_state=rng)
-    return train[inner], train[validation]
+    return _thin_out(train[inner], y, groups, trial.seed), train[validation]
+
+
+def _thin_out(rows: Rows, y: NDArray[Any], groups: NDArray[Any], seed: int) -> Rows:
+    """Return at most `TUNING_ROWS` of the rows, drawn by label and group."""
+    if len(rows) <= TUNING_ROWS:
+        return rows
+    kept = hold_out(y[rows], groups[rows], fraction=TUNING_ROWS / len(rows), random_state=seed)[1]
+    return rows[kept]
 
 
 def fit_seed(trial: Trial) -> int:
@@ -91,6 +100,7 @@ def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> Fol
         parameters=dict(trial.parameters),
         fold=trial.fold,
         seed=trial.seed,
+        repeat=trial.repeat,
         evaluation=None,
         fit_seconds=float("nan"),
         error=_one_line(error),

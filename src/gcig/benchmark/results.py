@@ -16,18 +16,19 @@ from gcig.metrics.predictions import assess
 from gcig.records import Evaluation, FoldResult
 
 MEASURES = (
-    *("f1", "auc", "accuracy", "balanced_accuracy", "eo_gap", "eo_worst", "delta_tpr", "delta_fpr"),
-    *("gcig", "gcig_label0", "gcig_label1", "completeness"),
+    *("f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
+    *("eo_gap", "eo_noise_floor", "eo_worst", "delta_tpr", "delta_fpr"),
+    *("gcig", "gcig_members", "gcig_raw", "gcig_l2", "gcig_label0", "gcig_label1"),
+    *("reference_offset", "faithfulness", "attribute_effect", "effective_columns", "completeness"),
 )
 _EXTRA = (
-    *("effective_columns", "eo_noise_floor", "gcig_l2", "gcig_raw", "threshold"),
-    *("log_loss", "selection_rate", "demographic_parity_difference", "selection_rate_ratio"),
+    *("threshold", "selection_rate", "demographic_parity_difference", "selection_rate_ratio"),
     *("undefined_rows", "n_rows"),
 )
 RESULT_COLUMNS = (
     *("dataset", "method", "fold", "seed"),
     *(*MEASURES, "collapsed", "fit_seconds", "parameters"),
-    *("variant", *_EXTRA, "error", "n_warnings"),
+    *("variant", "repeat", *_EXTRA, "error", "n_warnings"),
 )
 _BY = ["dataset", "method", "variant"]
 
@@ -47,7 +48,8 @@ def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
     ]
     frame[floats] = frame[floats].astype(np.float64)
     whole = dict.fromkeys(("undefined_rows", "n_rows"), "Int64")
-    return frame.astype({"fold": "int64", "seed": "int64", "collapsed": "boolean", **whole})
+    numbers = dict.fromkeys(("fold", "seed", "repeat"), "int64")
+    return frame.astype({**numbers, "collapsed": "boolean", **whole})
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -56,7 +58,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     Columns are ``<measure>`` and ``<measure>_sd``; ``folds`` counts the results behind them, ``failed`` and
     ``collapsed`` those that failed or collapsed. Failed results are left out of the means.
     """
-    names = [*MEASURES, "effective_columns", "eo_noise_floor", "fit_seconds"]
+    names = [*MEASURES, "fit_seconds"]
     grouped = frame.groupby(_BY, sort=False)
     means, deviations = grouped[names].mean(), grouped[names].std(ddof=1).add_suffix("_sd")
     counts = pd.DataFrame(
@@ -73,16 +75,17 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
     """Return metrics of the pooled out-of-fold predictions per dataset, method and variant.
 
-    The folds of one seed are pooled, and every row of the table counts once; several seeds are averaged. On
-    small tables the EO gap of a single fold is mostly noise (``eo_noise_floor``); the pooled one is less so.
+    The folds of one seed and repeat are pooled, and every row of the table counts once; several seeds and
+    repeats are averaged. On small tables the EO gap of a single fold is mostly noise (``eo_noise_floor``);
+    the pooled one is less so.
     """
     rows = []
     for by, members in groupby(
         sorted(results, key=result_order), key=lambda r: (r.dataset, r.method, r.variant)
     ):
         own = [result for result in members if result.predictions]
-        seeds = sorted({result.seed for result in own})
-        found = [_pooled([result for result in own if result.seed == seed]) for seed in seeds]
+        passes = sorted({(result.seed, result.repeat) for result in own})
+        found = [_pooled([r for r in own if (r.seed, r.repeat) == each]) for each in passes]
         names = ("eo_gap", "eo_noise_floor", "eo_worst", "auc", "f1", "accuracy", "balanced_accuracy")
         metrics = {
             name: float(np.mean([getattr(each, name) for each in found])) if found else math.nan
@@ -98,7 +101,7 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
     known = list(METHODS)
     rank = known.index(result.method) if result.method in known else len(known)
     place = (result.dataset, rank, result.method, result.variant)
-    return (*place, result.seed, result.fold, canonical_json(dict(result.parameters)))
+    return (*place, result.seed, result.fold, result.repeat, canonical_json(dict(result.parameters)))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
@@ -118,7 +121,9 @@ def _row(result: FoldResult) -> dict[str, Any]:
     measured = {} if result.evaluation is None else result.evaluation.scalars()
     return {
         **{name: measured.get(name) for name in (*MEASURES, *_EXTRA, "collapsed")},
-        **{name: getattr(result, name) for name in ("dataset", "method", "variant", "fold", "seed")},
+        **{
+            name: getattr(result, name) for name in ("dataset", "method", "variant", "fold", "seed", "repeat")
+        },
         "fit_seconds": result.fit_seconds,
         "parameters": canonical_json(dict(result.parameters)),
         "error": result.error,

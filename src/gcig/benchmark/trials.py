@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROLES = ("test", "tune")
-REPEATS = 3  # fits per candidate in tuning, to average over seeds
+TUNING_ROWS = 10_000  # a candidate is trained on at most this many rows
 COMMON: Mapping[str, Any] = {"threshold": "f1"}
 """Settings given to every method that has the parameter: one rule for the decision threshold."""
 
@@ -121,7 +121,8 @@ class Trial:
     def __str__(self) -> str:
         variant = f" {self.variant}" if self.variant else ""
         place = f"fold {self.fold + 1}/{self.n_folds}" if self.n_folds else "validation"
-        return f"{self.dataset} {self.method}{variant} seed {self.seed} {place}"
+        repeat = f" fit {self.repeat + 1}" if self.repeat else ""
+        return f"{self.dataset} {self.method}{variant} seed {self.seed} {place}{repeat}"
 
 
 def fold_trials(
@@ -133,8 +134,9 @@ def fold_trials(
     seed: int = 0,
     variant: str = "",
     definition: Definition | None = None,
+    repeats: int = 1,
 ) -> list[Trial]:
-    """Return the trials of one method on all folds of a table.
+    """Return the trials of one method on all folds of a table, ``repeats`` per fold.
 
     ``parameters`` is either one mapping for all folds or a sequence with one mapping per fold.
 
@@ -154,9 +156,11 @@ def fold_trials(
             fold=fold,
             n_folds=len(per_fold),
             seed=seed,
+            repeat=repeat,
             definition=definition or Definition(),
         )
         for fold, own in enumerate(per_fold)
+        for repeat in range(repeats)
     ]
 
 
@@ -166,7 +170,7 @@ def tuning_trials(
     *,
     n_folds: int = 0,
     seed: int = 0,
-    repeats: int = REPEATS,
+    repeats: int = 1,
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
 ) -> list[Trial]:

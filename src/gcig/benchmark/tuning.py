@@ -1,51 +1,37 @@
-"""Tuning: grid search as trials, which resumes and runs in parallel, and the rule that chooses parameters.
+"""Tuning: grid search as trials, which resumes and runs in parallel, and the rule that chooses parameters."""
 
-    python -m gcig.benchmark.tuning --datasets adult german --methods fairx dir --jobs 16 --out DIR
-    python -m gcig.benchmark.tuning --out DIR --write
-
-The first command trains every candidate on 60 % of the rows and evaluates it on another 20 %, with three
-seeds; it can be interrupted and resumed. The second writes the chosen parameters into the package, one
-JSON file per dataset in ``chosen/``.
-"""
-
-import argparse
-import json
 import math
-import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from gcig.benchmark.backends import IN_PROCESS, Backend, LocalBackend
-from gcig.benchmark.run_files import RunError, write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import COMMON, REPEATS, Table, Trial, canonical_json, grid, tuning_trials
+from gcig.benchmark.trials import COMMON, Table, Trial, canonical_json, tuning_trials
 from gcig.core.definition import Definition
-from gcig.data.datasets.registry import list_datasets
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 
-FOLDER = Path(__file__).parent / "chosen"
+TUNING = ("none", "split", "nested")
 TOLERANCE = 0.01
 RULE = (
-    "Among the candidates whose mean validation AUC is within 0.01 of the best of the method's grid, the one "
-    "with the lowest mean validation eo_gap + gcig. Candidates that failed or collapsed under any seed are "
-    "left out."
+    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best of the "
+    "method's grid, the one with the lowest eo_gap + gcig there. F1 and EO gap are those of the decisions, "
+    "AUC and GCIG those of the score: a method whose decisions differ from its score is judged by both. "
+    "Candidates that failed or collapsed are left out."
 )
+SPLIT_REPEATS = 3  # fits per candidate on the one split; inside folds, several folds take their place
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Validation metrics of one setting: means over its fits, and the numbers that failed or degenerated."""
+    """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed."""
 
     parameters: Mapping[str, Any]
     auc: float
+    f1: float
     eo_gap: float
     gcig: float
-    f1: float = math.nan
     collapsed: int = 0
     failed: int = 0
 
@@ -60,23 +46,27 @@ class Candidate:
         return cls(
             parameters=dict(parameters),
             auc=mean("auc"),
+            f1=mean("f1"),
             eo_gap=mean("eo_gap"),
             gcig=mean("gcig"),
-            f1=mean("f1"),
-            collapsed=sum(each.degenerate for each in found),
+            collapsed=sum(each.collapsed for each in found),
             failed=len(results) - len(found),
         )
 
     @property
+    def utility(self) -> float:
+        """The mean of AUC, which judges the score, and F1, which judges the decisions."""
+        return (self.auc + self.f1) / 2
+
+    @property
+    def unfairness(self) -> float:
+        """The sum of the EO gap, of decisions, and GCIG, of the score."""
+        return self.eo_gap + self.gcig
+
+    @property
     def usable(self) -> bool:
         """True if the rule may choose it."""
-        defined = not any(math.isnan(value) for value in (self.auc, self.eo_gap, self.gcig))
-        return defined and not self.failed and not self.collapsed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON; NaN becomes None."""
-        plain = asdict(self)
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in plain.items()}
+        return not math.isnan(self.utility + self.unfairness) and not self.failed and not self.collapsed
 
 
 @dataclass(frozen=True)
@@ -103,17 +93,19 @@ def choose(candidates: Sequence[Candidate]) -> int | None:
 
     Examples
     --------
-    >>> metrics = [(0.90, 0.30, 0.20), (0.895, 0.10, 0.05), (0.88, 0.0, 0.0)]
-    >>> choose([Candidate({}, *each) for each in metrics])  # the third is too far from the best AUC
-    1
+    The first two have the same AUC, but the second decides much worse. The third is less fair than the first:
+
+    >>> metrics = [(0.92, 0.42, 0.032, 0.1), (0.92, 0.22, 0.028, 0.1), (0.92, 0.43, 0.05, 0.1)]
+    >>> choose([Candidate({}, *each) for each in metrics])
+    0
     """
     usable = [index for index, each in enumerate(candidates) if each.usable]
     if not usable:
         return None
-    best = max(candidates[index].auc for index in usable)
+    best = max(candidates[index].utility for index in usable)
     # The slack admits a candidate that is exactly at the tolerance in spite of rounding.
-    near = [index for index in usable if candidates[index].auc >= best - TOLERANCE - 1e-12]
-    return min(near, key=lambda index: candidates[index].eo_gap + candidates[index].gcig)
+    near = [index for index in usable if candidates[index].utility >= best - TOLERANCE - 1e-12]
+    return min(near, key=lambda index: candidates[index].unfairness)
 
 
 def choose_all(trials: Sequence[Trial], results: Sequence[FoldResult]) -> list[Choice]:
@@ -138,41 +130,33 @@ def choose_all(trials: Sequence[Trial], results: Sequence[FoldResult]) -> list[C
     return found
 
 
-def parameters_for(table: Table, method: str, *, folder: Path = FOLDER) -> dict[str, Any]:
-    """Return the chosen parameters if they were chosen on the rows of this table, otherwise none."""
-    content = read_chosen(table.name, folder=folder)
-    if content.get("data_hash") != table.sha256:
-        return {}
-    return dict(content.get("methods", {}).get(method, {}).get("parameters", {}))
-
-
-def read_chosen(dataset: str, *, folder: Path = FOLDER) -> dict[str, Any]:
-    """Return the file of a dataset (rule, seeds, candidates, versions); empty if there is none."""
-    file = folder / f"{dataset}.json"
-    if Path(dataset).name != dataset or not file.is_file():
-        return {}
-    try:
-        content = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise RunError(
-            f"{file.name} in {str(folder)!r} is not JSON: {error}. Restore the file, or tune again."
-        ) from None
-    return content if isinstance(content, dict) else {}
-
-
-def write_chosen(dataset: str, content: Mapping[str, Any], *, folder: Path = FOLDER) -> Path:
-    """Write the file of a dataset, and return its path.
-
-    Methods that only the old file has are kept if both files have the same rows and rule.
-    """
-    if Path(dataset).name != dataset:
-        raise RunError(f"{dataset!r} cannot be used as a file name. Give the table a name without slashes.")
-    before = read_chosen(dataset, folder=folder)
-    same = all(before.get(name) == content.get(name) for name in ("data_hash", "rule", "split"))
-    merged = {**content, "methods": {**(before.get("methods", {}) if same else {}), **content["methods"]}}
-    file = folder / f"{dataset}.json"
-    write_file(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
-    return file
+def search_trials(
+    tables: Sequence[Table],
+    methods: Iterable[str] | None = None,
+    *,
+    tuning: str = "split",
+    n_folds: int = 5,
+    seeds: Sequence[int] = (0,),
+    common: Mapping[str, Any] = COMMON,
+    definition: Definition | None = None,
+) -> list[Trial]:
+    """Return the trials of a search: none, on one split made with the first seed, or inside every fold."""
+    nested = tuning == "nested"
+    return [
+        trial
+        for table in tables
+        for method in (METHODS if methods is None else methods)
+        for seed in {"none": (), "split": seeds[:1], "nested": seeds}[tuning]
+        for trial in tuning_trials(
+            table,
+            method,
+            n_folds=n_folds if nested else 0,
+            seed=seed,
+            repeats=1 if nested else SPLIT_REPEATS,
+            common=common,
+            definition=definition,
+        )
+    ]
 
 
 def tune(
@@ -180,155 +164,28 @@ def tune(
     methods: Iterable[str] | None = None,
     store: RunStore | None = None,
     *,
-    nested: bool = False,
+    tuning: str = "split",
     n_folds: int = 5,
     seeds: Sequence[int] = (0,),
-    repeats: int = REPEATS,
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
-    backend: Backend = IN_PROCESS,
-    progress: bool = False,
-    retry_failed: bool = False,
+    **running: Any,
 ) -> list[Choice]:
     """Run the unfinished candidates, and apply the rule.
 
     Parameters
     ----------
-    nested : tune inside the training rows of every fold of every seed, at ``n_folds`` times the cost; rows
-        that are tested later then have no influence. Otherwise tune on one split, made with the first seed.
+    tuning : "nested" searches inside the training rows of every fold of every seed, so that rows that are
+        tested later have no influence; "split" searches on one split of the table, as in the paper.
+    running : passed to `gcig.benchmark.runner.run_trials`.
 
     Examples
     --------
-    >>> choice = tune([Table.shipped("german")], ["hardt"], repeats=1, common={"max_epochs": 1})[0]
+    >>> choice = tune([Table.shipped("german")], ["hardt"], common={"max_epochs": 1})[0]
     >>> sorted(choice.parameters), len(choice.candidates)
-    (['learning_rate', 'max_epochs', 'objective'], 6)
+    (['learning_rate', 'max_epochs', 'objective'], 4)
     """
-    trials = [
-        trial
-        for table in tables
-        for method in (METHODS if methods is None else methods)
-        for seed in (seeds if nested else seeds[:1])
-        for trial in tuning_trials(
-            table,
-            method,
-            n_folds=n_folds if nested else 0,
-            seed=seed,
-            repeats=repeats,
-            common=common,
-            definition=definition,
-        )
-    ]
-    results = run_trials(trials, tables, store, backend=backend, progress=progress, retry_failed=retry_failed)
-    return choose_all(trials, results)
-
-
-def write_choices(store: RunStore, *, folder: Path = FOLDER) -> list[Path]:
-    """Write the choices of a finished tuning run with their provenance, one file per dataset."""
-    asked = store.manifest.configuration
-    if asked.get("kind") != "tuning":
-        raise RunError(f"the run in {str(store.path)!r} is not a tuning run. Name the folder of one.")
-    entries = [entry for entry in store.entries() if entry[0].role == "tune" and entry[0].n_folds == 0]
-    # Files are ordered by name, but of equal candidates the first of the grid must win.
-    entries.sort(key=lambda entry: _grid_order(entry[0]))
-    _check_finished([trial for trial, _ in entries], int(asked["repeats"]))
-    found = choose_all([trial for trial, _ in entries], [result for _, result in entries])
-    origin = {
-        "seed": found[0].seed,
-        "repeats": asked["repeats"],
-        "common": asked["common"],
-        "versions": dict(store.manifest.versions),
-    }
-    by_dataset: dict[str, list[Choice]] = {}
-    for choice in found:
-        by_dataset.setdefault(choice.dataset, []).append(choice)
-    return [write_chosen(name, _content(own, origin), folder=folder) for name, own in by_dataset.items()]
-
-
-def _content(found: Sequence[Choice], origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a dataset's file of chosen parameters."""
-    return {
-        "dataset": found[0].dataset,
-        "data_hash": found[0].data_hash,
-        "rule": RULE,
-        "split": "60/20/20 by label x group: candidates trained on 60 %, judged on 20 %, 20 % untouched",
-        "methods": {
-            each.method: {
-                "parameters": dict(each.parameters),
-                **({"note": each.note} if each.note else {}),
-                **origin,
-                "candidates": [candidate.to_dict() for candidate in each.candidates],
-            }
-            for each in found
-        },
-    }
-
-
-def _grid_order(trial: Trial) -> tuple[Any, ...]:
-    """Return the sort key of a candidate: table, method, position in the grid, repeat."""
-    space = METHODS[trial.method].search_space
-    own = canonical_json({name: trial.parameters.get(name) for name in space})
-    candidates = [canonical_json(each) for each in grid(space)]
-    if own not in candidates:
-        raise RunError(
-            f"the search space of {trial.method} has changed since the run was started. Tune again in "
-            "another folder."
-        )
-    return trial.dataset, list(METHODS).index(trial.method), candidates.index(own), trial.repeat
-
-
-def _check_finished(trials: Sequence[Trial], repeats: int) -> None:
-    counts = Counter((trial.dataset, trial.method) for trial in trials)
-    wanted = {key: repeats * len(grid(METHODS[key[1]].search_space)) for key in counts}
-    unfinished = [
-        f"{dataset} {method}" for (dataset, method), n in counts.items() if n < wanted[dataset, method]
-    ]
-    if unfinished or not counts:
-        raise RunError(
-            f"candidates are not finished for: {', '.join(unfinished) or 'any method'}. Resume the tuning "
-            "run first."
-        )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m gcig.benchmark.tuning", description=__doc__)
-    parser.add_argument("--datasets", nargs="+", default=list_datasets(), metavar="NAME")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="NAME")
-    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="fits per candidate")
-    parser.add_argument("--threshold", default="f1", help="a number, or f1: the best on validation rows")
-    parser.add_argument("--retry-failed", action="store_true", help="repeat the fits that failed")
-    parser.add_argument("--quiet", action="store_true", help="do not report progress")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--write", action="store_true", help="write the choices of the finished run")
-    given = parser.parse_args(arguments)
-    try:
-        if given.write:
-            for file in write_choices(RunStore(given.out)):
-                print(f"wrote {file.name}")
-            return
-        common = {"threshold": "f1" if given.threshold == "f1" else float(given.threshold)}
-        tables = [Table.shipped(name) for name in given.datasets]
-        configuration = {"kind": "tuning", "common": common, "repeats": given.repeats}
-        store = RunStore.open(given.out, tables=tables, configuration=configuration, methods=given.methods)
-        found = tune(
-            tables,
-            given.methods,
-            store,
-            repeats=given.repeats,
-            common=common,
-            backend=LocalBackend(given.jobs),
-            progress=not given.quiet,
-            retry_failed=given.retry_failed,
-        )
-    except KeyboardInterrupt:
-        sys.exit("Interrupted. Finished trials are kept; run the same command again to resume.")
-    except ValueError as error:  # of the input or of the run: one line, no traceback
-        sys.exit(f"error: {error}")
-    for choice in found:
-        chosen = canonical_json(dict(choice.parameters))
-        print(f"{choice.dataset} {choice.method}: {chosen} {choice.note}".rstrip())
-
-
-if __name__ == "__main__":
-    main()
+    trials = search_trials(
+        tables, methods, tuning=tuning, n_folds=n_folds, seeds=seeds, common=common, definition=definition
+    )
+    return choose_all(trials, run_trials(trials, tables, store, **running))

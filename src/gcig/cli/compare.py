@@ -27,6 +27,7 @@ from gcig.cli.options import (
     shard_option,
     table_options,
     target_options,
+    tuning_option,
 )
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from gcig.records import FoldResult
 
 _PAGE = "report.html"
-_TUNED = {
-    False: "the methods' defaults, or as given",
-    True: "chosen by grid search on one split of the rows, some of which are test rows later",
+_TUNING = {
+    "none": "the methods' defaults",
+    "split": "chosen by grid search on one split of the rows, some of which are test rows later",
     "nested": "chosen by grid search inside the training rows of every fold",
 }
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
@@ -62,6 +63,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 @shard_option
 @run_options
 @column_options
+@tuning_option("none")
 @table_options
 @config_option
 @quiet_option
@@ -76,8 +78,7 @@ def compare(
     jobs: int,
     backend: str,
     address: str | None,
-    tune: bool,
-    nested: bool,
+    tuning: str,
     retry_failed: bool,
     quiet: bool,
     as_json: bool,
@@ -103,7 +104,7 @@ def compare(
         methods=methods,
         folds=folds,
         seeds=seeds,
-        tuned="nested" if nested else tune,
+        tuning=tuning,
         backend=make_backend(backend, jobs=jobs, address=address),
         out=out,
         progress=not quiet,
@@ -225,7 +226,7 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str
         labels=labels,
         title=title,
         subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
-        foot={**foot, "parameters": _TUNED[found.manifest.configuration["tuned"]], "gcig": __version__},
+        foot={**foot, "parameters": _TUNING[found.manifest.configuration["tuning"]], "gcig": __version__},
     )
     write_atomically(folder / _PAGE, page)
     return folder / _PAGE

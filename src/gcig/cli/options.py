@@ -371,10 +371,22 @@ run_options = _stack(
     ),
     jobs_option,
     cluster_options,
-    click.option("--tune", is_flag=True, help="First choose parameters by grid search on one split."),
-    click.option("--nested", is_flag=True, help="Choose parameters inside every fold: slower, but stricter."),
     click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),
 )
+
+
+def tuning_option(default: str) -> Callable[[F], F]:
+    """Return the option that says how parameters are chosen."""
+    return click.option(
+        "--tuning",
+        type=click.Choice(("none", "split", "nested")),
+        default=default,
+        show_default=True,
+        help="Choose parameters by grid search inside every fold (nested), on one split of the rows as in "
+        "the paper (split), or take the defaults (none).",
+    )
+
+
 shard_option = click.option(
     "--shard",
     metavar="I/N",

@@ -2,37 +2,42 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from gcig.benchmark.trials import COMMON
+from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
 from gcig.experiments import (
     ablation,
-    checks,
+    answers,
+    claims,
     comparison,
     correlation,
     design_choices,
     measurements,
     pareto,
     sensitivity,
+    significance,
+    variants,
 )
 from gcig.experiments.collection import Collected
 from gcig.experiments.figures import Figure
-from gcig.experiments.paper import contradictions, paper
-from gcig.experiments.settings import finished, spread
-from gcig.methods.registry import METHODS
+from gcig.experiments.paper import FAIRX, PUBLISHED, contradictions, paper
+from gcig.experiments.settings import finished, method_label, spread
+from gcig.experiments.statements import CLAIMS
 from gcig.report.tables import Table
 
 _TUNING = {
-    "shipped": "Parameters come with the package, where they were chosen once by the rule below.",
-    "split": "Parameters were tuned in this run by the rule below.",
-    "nested": "In RQ1 parameters were tuned inside the training rows of every fold; the other experiments "
-    "use those that come with the package.",
+    "none": "Methods have their default parameters.",
+    "split": "Parameters were chosen once on a 60/20/20 split of the rows, as in the paper, by the rule "
+    "below. Some of these rows are tested later.",
+    "nested": "Parameters were chosen inside the training rows of every fold by the rule below, so that no "
+    "row that is tested has a part in the choice.",
 }
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading with paragraphs, tables by name and figures by name."""
+    """A heading with paragraphs, figures by name and tables by name."""
 
     heading: str
     text: Sequence[str]
@@ -41,72 +46,72 @@ class Chapter:
 
 
 def chapters(found: Collected) -> list[Chapter]:
-    """Return all chapters that have content."""
+    """Return all chapters that have content; the first one is what most readers come for."""
     listed = [
-        _checks(found),
+        _summary(found),
+        _trade_off(found),
+        _claims(found),
+        _comparison(found),
+        _significance(found),
+        _correlation(found),
+        *_rq3(found),
+        _variants(found),
+        _candidates(found),
         _protocol(found),
         _datasets(found),
-        _comparison(found),
-        _correlation(found),
-        _ablation(found),
-        *(_long_experiments(found) if found.request.everything else ()),
         _failures(found),
         _contradictions(found),
     ]
     return [chapter for chapter in listed if chapter.tables or chapter.text]
 
 
-def _checks(found: Collected) -> Chapter:
-    requested = checks.requested_checks(found)
-    if not requested:
-        return Chapter("Claims", ())
-    unmet = sum(check.met is False for check in requested)
-    text = f"{sum(check.met is True for check in requested)} of {len(requested)} claims are met" + (
-        f"; {unmet} are not, and the table gives the reason if it is known." if unmet else "."
+def _summary(found: Collected) -> Chapter:
+    """Return one sentence per research question, and the main table next to the paper's."""
+    request, frame = found.request, found.frames["comparison"]
+    expected = {name: request.expected * request.repeats.get(name, 1) for name in request.datasets}
+    table = comparison.main_table(
+        frame, datasets=request.datasets, methods=request.methods, expected=expected
     )
-    return Chapter("Claims", (text,), checks.tables(requested, found.explanations))
+    sentences = (answers.answer_rq1(found), answers.answer_rq2(found), answers.answer_rq3(found))
+    return Chapter(
+        "Results and the paper's", [sentence for sentence in sentences if sentence], {"main": table}
+    )
 
 
-def _protocol(found: Collected) -> Chapter:
-    request = found.request
-    seeds = f"seed{'s' * (len(request.seeds) > 1)} {', '.join(map(str, request.seeds))}"
-    text = [
-        f"{request.n_folds} folds stratified by label and group, {seeds}; one network (64-32, SiLU) "
-        "for all methods; one thread per fit. Early stopping and thresholds use training rows only.",
-        f"{_TUNING[request.tuning]} Rule: {RULE}",
-        "Tuning on one split, as in the paper's protocol, sees rows that are later in test folds; nested "
-        "tuning does not. Grids, the threshold rule and FairX's training are the same for all datasets; they "
-        "were fixed when results of earlier versions on these folds were known.",
-    ]
-    rows = [
-        (dataset, METHODS[method].label if method in METHODS else method, _describe(parameters))
-        for dataset, methods in found.parameters.chosen.items()
-        for method, parameters in methods.items()
-    ]
-    table = Table(("dataset", "method", "parameters"), rows, caption="Chosen parameters")
-    return Chapter("Protocol", text, {"chosen_parameters": table} if rows else {})
+def _trade_off(found: Collected) -> Chapter:
+    text = ("What each method pays in AUC for fair reasons and for fair outcomes, on test rows.",)
+    figures = pareto.tuned_figures(found.frames["comparison"], datasets=found.request.datasets)
+    return Chapter("Trade-off", text, {}, figures)
 
 
-def _describe(parameters: Mapping[str, object]) -> str:
-    words = ", ".join(f"{name} = {value}" for name, value in sorted(parameters.items())) or "defaults"
-    return words if set(parameters) - set(COMMON) else f"{words} (not tuned)"
-
-
-def _datasets(found: Collected) -> Chapter:
-    sizes = [measurements.DatasetSize(**row) for row in found.measured.get("datasets", [])]
-    return Chapter("Datasets", (), measurements.size_tables(sizes) if sizes else {})
+def _claims(found: Collected) -> Chapter:
+    judged = claims.judge_claims(found, CLAIMS)
+    versions = [method for method in (PUBLISHED, FAIRX) if method in found.request.methods]
+    text = []
+    for version in versions if judged else ():
+        counts = claims.count_verdicts(judged, version)
+        words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        text.append(f"{method_label(version)}, {len(judged)} claims: {words}.")
+    return Chapter("The paper's claims", text, claims.tables(judged, len(CLAIMS)))
 
 
 def _comparison(found: Collected) -> Chapter:
     request, frame = found.request, found.frames["comparison"]
     shown = {"datasets": request.datasets, "methods": request.methods}
-    made = comparison.tables(frame, **shown, expected=request.expected, pooled=found.pooled)
-    made |= comparison.significance_tables(frame, **shown, n_folds=request.n_folds)
-    text = (
-        "Does FairX make a model's reasons depend less on the group, and at what cost? Every number of the "
-        "paper's main table is shown below ours.",
+    made = comparison.tables(frame, **shown, n_folds=request.n_folds, pooled=found.pooled)
+    text = ("Does FairX make a model's reasons depend less on the group, and at what cost?",)
+    return Chapter("RQ1, all measures", text, made, comparison.figures(frame, **shown))
+
+
+def _significance(found: Collected) -> Chapter:
+    request = found.request
+    made = significance.tables(
+        found.frames["comparison"],
+        datasets=request.datasets,
+        methods=request.methods,
+        n_folds=request.n_folds,
     )
-    return Chapter("RQ1: comparison of methods", text, made, comparison.figures(frame, **shown))
+    return Chapter("RQ1, wins and tests", (), made)
 
 
 def _correlation(found: Collected) -> Chapter:
@@ -116,52 +121,123 @@ def _correlation(found: Collected) -> Chapter:
         *filter(None, [correlation.answer(frame)]),
     )
     made = correlation.tables(frame, expected=found.request.expected)
-    return Chapter("RQ2: outcome and procedural fairness", text, made, correlation.figures(frame))
+    return Chapter("RQ2, outcomes and reasons", text, made, correlation.figures(frame))
 
 
-def _ablation(found: Collected) -> Chapter:
-    names = found.request.requested(ablation.DATASETS)
-    made = ablation.tables(found.frames["ablation"], datasets=names, expected=found.request.expected)
-    return Chapter("RQ3: ablation", (), made if names else {})
-
-
-def _long_experiments(found: Collected) -> list[Chapter]:
+def _rq3(found: Collected) -> list[Chapter]:
     request, frames = found.request, found.frames
+    of_fairx: dict[str, Any] = {"methods": request.methods, "expected": request.expected}
+    ablated = request.requested(ablation.DATASETS)
+    listed = [
+        Chapter(
+            "RQ3, ablation",
+            (),
+            ablation.tables(frames["ablation"], datasets=ablated, **of_fairx) if ablated else {},
+        )
+    ]
+    if request.quick:
+        return listed
     swept = request.requested(sensitivity.DATASETS)
     changed = request.requested(design_choices.DATASETS)
-    fronts = request.requested(pareto.DATASETS)
-    pareto_folds = min(pareto.FOLDS, request.n_folds) * len(request.seeds)
-    on_front = {"datasets": fronts, "methods": request.methods}
+    activation = design_choices.describe_activation(frames["design_choices"], changed)
     return [
+        *listed,
         Chapter(
-            "RQ3: sensitivity to the weights",
+            "RQ3, weights",
             (
-                "Each weight in turn, with the other at 1. As published: training on labels, with the "
-                "weights in force until the last epoch. Distilled, our default: the network keeps the "
-                "predictions of a plain one, and the weights are reduced if AUC is lost on the held-out part "
-                "of the training rows.",
-            ),
-            sensitivity.tables(frames["sensitivity"], datasets=swept, expected=request.expected),
-            sensitivity.figures(frames["sensitivity"], datasets=swept),
+                "Each weight in turn, with the other at 1. As published, the network is trained on labels, "
+                "and the weights are in force until the last epoch. Our version keeps the predictions of a "
+                "plain network, and reduces the weights if AUC is lost on the held-out part of the training "
+                "rows.",
+            )
+            if swept
+            else (),
+            sensitivity.tables(frames["sensitivity"], datasets=swept, **of_fairx) if swept else {},
+            sensitivity.figures(frames["sensitivity"], datasets=swept, methods=request.methods),
         ),
         Chapter(
-            "RQ3: design choices",
-            (),
-            {
-                **design_choices.tables(
-                    frames["design_choices"], datasets=changed, expected=request.expected
-                ),
-                **design_choices.reference_tables(found.measured.get("references", [])),
-            },
+            "RQ3, design choices",
+            [activation] if activation else [],
+            design_choices.tables(frames["design_choices"], datasets=changed, **of_fairx),
         ),
         Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", []))),
-        Chapter(
-            "Trade-off over all settings",
-            (),
-            pareto.tables(frames["pareto"], **on_front, expected=pareto_folds),
-            pareto.figures(frames["pareto"], **on_front),
-        ),
     ]
+
+
+def _variants(found: Collected) -> Chapter:
+    request = found.request
+    if request.quick:
+        return Chapter("Differences tried", ())
+    made = variants.tables(
+        found.frames["variants"],
+        datasets=request.requested(variants.DATASETS),
+        methods=request.methods,
+        expected=min(variants.FOLDS, request.folds) * len(request.seeds),
+    )
+    text = (
+        "Some numbers of the paper cannot be reached by the readings that we chose where it is silent. Here "
+        "others are tried.",
+    )
+    return Chapter("Differences tried", text if made else (), made)
+
+
+def _candidates(found: Collected) -> Chapter:
+    frame = found.frames.get("tuning")
+    if frame is None or not len(finished(frame)):
+        return Chapter("All candidates", ())
+    text = ("The trade-off over all settings that the grid search tried.",)
+    figures = pareto.candidate_figures(frame, datasets=found.request.datasets)
+    return Chapter("All candidates", text, {}, figures)
+
+
+def _protocol(found: Collected) -> Chapter:
+    request = found.request
+    seeds = f"seed{'s' * (len(request.seeds) > 1)} {', '.join(map(str, request.seeds))}"
+    repeated = [name for name, repeats in request.repeats.items() if repeats > 1]
+    text = [
+        f"{request.folds} of {request.n_folds} folds stratified by label and group, {seeds}; one network "
+        "(64-32 units; SiLU, and ReLU for FairX as published) for all methods; one thread per fit. Early "
+        "stopping and thresholds use training rows only."
+        + (
+            f" In RQ1, {', '.join(repeated)} are fitted "
+            f"{max(request.repeats.values())} times per fold, with different initial weights, order of rows "
+            "and held-out rows."
+            if repeated
+            else ""
+        ),
+        _TUNING[request.tuning]
+        + (
+            f" All methods have the same number of candidates, each trained once per fold on at most "
+            f"{TUNING_ROWS:,} rows. Rule: {RULE}"
+            if request.tuning != "none"
+            else ""
+        ),
+        "Grids, the threshold rule and FairX's training are the same for all datasets; they were fixed when "
+        "results of earlier versions on these folds were known.",
+    ]
+    return Chapter("Protocol", text, _chosen(found))
+
+
+def _chosen(found: Collected) -> dict[str, Table]:
+    """Return how often each candidate was chosen."""
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for each in found.parameters.chosen:
+        own = {name: value for name, value in each["parameters"].items() if name not in COMMON}
+        words = ", ".join(f"{name} = {value}" for name, value in sorted(own.items()))
+        words = words or each.get("note", "defaults")
+        place = counts.setdefault((each["dataset"], each["method"]), {})
+        place[words] = place.get(words, 0) + 1
+    rows = [
+        (dataset, method_label(method), "; ".join(f"{words} ({n})" for words, n in sorted(chosen.items())))
+        for (dataset, method), chosen in counts.items()
+    ]
+    header = ("dataset", "method", "parameters (number of folds)")
+    return {"chosen_parameters": Table(header, rows, caption="Chosen parameters")} if rows else {}
+
+
+def _datasets(found: Collected) -> Chapter:
+    sizes = [measurements.DatasetSize(**row) for row in found.measured.get("datasets", [])]
+    return Chapter("Datasets", (), measurements.size_tables(sizes) if sizes else {})
 
 
 def _failures(found: Collected) -> Chapter:

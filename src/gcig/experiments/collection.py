@@ -19,7 +19,6 @@ from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult
 
 REQUEST, POOLED, PROVENANCE = "request.json", "pooled.csv", "provenance.json"
-EXPLANATIONS = "explanations.json"
 MEASURED = "measured"
 
 
@@ -32,9 +31,8 @@ class Collected:
     request : the request of the run.
     frames : experiment -> frame with one row per fold; empty if nothing is finished.
     pooled : metrics of the pooled out-of-fold predictions of RQ1.
-    measured : "cost", "references" and "datasets" -> rows.
+    measured : "cost" and "datasets" -> rows.
     provenance, parameters : as written with the results.
-    explanations : key of a check -> why it was not met.
     """
 
     request: Request
@@ -43,7 +41,6 @@ class Collected:
     measured: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     parameters: Parameters = field(default_factory=Parameters)
-    explanations: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -> None:
@@ -101,27 +98,15 @@ def read(out: Path) -> Collected:
         request=request,
         frames={name: _frame(out / _file(name)) for name in request.experiments},
         pooled=_csv(out / POOLED),
-        measured={
-            **{name: read_measured(out, name) for name in ("datasets", "cost")},
-            "references": [
-                row for each in sorted((out / MEASURED).glob("references-*.json")) for row in _json(each, [])
-            ],
-        },
+        measured={name: _json(out / MEASURED / f"{name}.json", []) for name in ("datasets", "cost")},
         provenance=_json(out / PROVENANCE, {}),
         parameters=Parameters.read(out),
-        explanations=_json(out / EXPLANATIONS, {}),
     )
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write plain values as JSON, atomically."""
     write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def read_measured(out: Path, name: str) -> list[dict[str, Any]]:
-    """Read rows that were measured outside the store; empty if there are none."""
-    found: list[dict[str, Any]] = _json(out / MEASURED / f"{name}.json", [])
-    return found
 
 
 def _file(experiment: str) -> str:

@@ -1,4 +1,4 @@
-"""Comparison (RQ1): all methods on every dataset alongside the paper's main table, and their significance."""
+"""Comparison (RQ1): all methods on every dataset, alongside the paper's main table."""
 
 from __future__ import annotations
 
@@ -8,45 +8,83 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.statistics import (
-    corrected_resampled_t,
-    friedman,
-    holm,
-    nemenyi,
-    nemenyi_critical_difference,
-    smallest_wilcoxon_p,
-    tally,
-)
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.paper import PAPER_DATASETS, PUBLISHED, printed, printed_means, printed_tally, reason
+from gcig.experiments.paper import FAIRX, PLAIN, printed, reason
 from gcig.experiments.settings import (
     COLLAPSED_NOTE,
     DEFINITION_NOTE,
     HIGHER_IS_BETTER,
     LABELS,
     UNRANKED,
-    Chosen,
     Setting,
     finished,
+    fold_values,
+    interval,
     means,
     method_label,
     parameter,
     spread,
 )
-from gcig.records import formatting
-from gcig.report.tables import Entry, Mark, Table, Value
+from gcig.records import Interval, formatting
+from gcig.report.tables import Entry, Mark, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
-FAIRX, PLAIN = "fairx", "unconstrained"
-PRINTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's main table
-SHOWN = ("eo_gap", "f1", "auc", "balanced_accuracy", "gcig_raw", "gcig")
-_TESTED = ("gcig_raw", "gcig", "eo_gap", "f1", "auc")
-_CONTEXT = ("eo_noise_floor", "effective_columns")  # needed to interpret the others; no best value
+PRINTED = ("eo_gap", "f1", "gcig_raw")  # the metrics of the paper's main table
+MEASURES = (
+    *("gcig_raw", "gcig", "gcig_members", "reference_offset", "faithfulness", "attribute_effect"),
+    *("auc", "f1", "balanced_accuracy", "log_loss", "eo_gap", "eo_noise_floor", "effective_columns"),
+)
+_RANKED = frozenset(
+    {"gcig_raw", "gcig", "gcig_members", "auc", "f1", "balanced_accuracy", "log_loss", "eo_gap"}
+)
 
 
-def settings(chosen: Chosen, *, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
+def settings(*, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
     """Return every method with its chosen parameters on every dataset."""
-    return [Setting(name, method, chosen(name, method)) for name in datasets for method in methods]
+    return [Setting(name, method) for name in datasets for method in methods]
+
+
+def main_table(
+    frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], expected: Mapping[str, int]
+) -> Table:
+    """Return the paper's main table with ours next to it: one row per dataset and method.
+
+    Parameters
+    ----------
+    frame : one row per fit.
+    datasets, methods : what to show, in this order; entries without results are shown as missing.
+    expected : dataset -> number of fits per method.
+    """
+    rows: list[tuple[Value, ...]] = []
+    marks: dict[tuple[int, int], Mark] = {}
+    for name in datasets:
+        for place, metric in enumerate(PRINTED):
+            ours = [spread(_rows(frame, name, m), metric, expected=expected.get(name)) for m in methods]
+            marks |= {(len(rows) + i, 2 + 2 * place): "best" for i in _best(ours, metric, methods)}
+        for method in methods:
+            own = _rows(frame, name, method)
+            entries: list[Value] = []
+            for metric in PRINTED:
+                theirs = printed(name, method, metric)
+                entries += [spread(own, metric, expected=expected.get(name)), _published(theirs)]
+            rows.append((name, method_label(method), *entries))
+    pairs = [text for metric in PRINTED for text in (LABELS[metric], f"{LABELS[metric]}, paper")]
+    return Table(
+        ("dataset", "method", *pairs),
+        rows,
+        caption="Our results and the paper's main table",
+        notes=(
+            "Mean and standard deviation over folds and seeds; our best means are bold. Hardt has no rank in "
+            "GCIG: its group thresholds are not part of the logit that is explained. The paper's FairX is "
+            "the published algorithm; our own version of it is listed below it, next to the same numbers.",
+            COLLAPSED_NOTE,
+        ),
+        marks=marks,
+    )
+
+
+def _rows(frame: pd.DataFrame, dataset: str, method: str) -> pd.DataFrame:
+    return frame[(frame["dataset"] == dataset) & (frame["method"] == method)]
 
 
 def tables(
@@ -54,20 +92,15 @@ def tables(
     *,
     datasets: Sequence[str],
     methods: Sequence[str],
-    expected: int,
+    n_folds: int,
     pooled: pd.DataFrame | None = None,
 ) -> dict[str, Table]:
-    """Return the main table, its differences from the paper's, and the pooled EO gaps.
+    """Return all measures with intervals, the differences from the paper, and the pooled EO gaps.
 
-    Parameters
-    ----------
-    frame : one row per fold.
-    datasets, methods : what to show, in this order; entries without results are shown as missing.
-    expected : number of folds times number of seeds.
-    pooled : dataset, method, eo_gap and eo_noise_floor of pooled out-of-fold predictions.
+    `pooled` has dataset, method, eo_gap and eo_noise_floor of pooled out-of-fold predictions.
     """
     made = {
-        "comparison": _comparison(frame, datasets, methods, expected),
+        "comparison": _measures(frame, datasets, methods, n_folds),
         "differences": _differences(frame, datasets, methods),
     }
     if pooled is not None and len(pooled):
@@ -101,41 +134,47 @@ def _entry(table: pd.DataFrame, row: str, column: str) -> float:
     return float(value)
 
 
-def _comparison(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int) -> Table:
-    """Return ours and the paper's in separate lines, one column per method, with the best means marked."""
+def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
+    """Return one row per dataset and method with the mean and the interval of every measure."""
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
-        of_dataset = frame[frame["dataset"] == name]
-        for metric in (*SHOWN, *_CONTEXT):
+        columns = []
+        for place, metric in enumerate(MEASURES):
             digits = 1 if metric == "effective_columns" else 3
-            entries = [
-                spread(of_dataset[of_dataset["method"] == method], metric, expected=expected, digits=digits)
-                for method in methods
-            ]
-            if metric in SHOWN:
-                marks |= {(len(rows), 2 + column): "best" for column in _best(entries, metric, methods)}
-            rows.append((name, LABELS[metric], *entries))
-            theirs = [printed(name, method, metric) for method in methods]
-            if any(theirs):
-                rows.append((name, f"{LABELS[metric]}, paper", *map(_published, theirs)))
+            entries = [_estimate(_rows(frame, name, method), metric, n_folds, digits) for method in methods]
+            columns.append(entries)
+            if metric in _RANKED:
+                best = _best(entries, metric, methods)
+                marks |= {(len(rows) + row, 2 + place): "best" for row in best}
+        for row, method in enumerate(methods):
+            rows.append((name, method_label(method), *(entries[row] for entries in columns)))
     return Table(
-        ("dataset", "metric", *map(method_label, methods)),
+        ("dataset", "method", *(LABELS[metric] for metric in MEASURES)),
         rows,
-        caption="RQ1: mean and standard deviation over the folds, ours and the paper's",
+        caption="RQ1: every measure with its 95 % interval",
         notes=(
-            "Lower is better for EO gap and GCIG, higher for F1, AUC and balanced accuracy. Best means are "
-            "bold. Hardt has no rank in GCIG: its group thresholds are not part of the logit that is "
-            "explained.",
+            "Means over folds and seeds. Intervals: Nadeau and Bengio's corrected resampled t over the "
+            "folds, after averaging the fits of a fold. Best means are bold; Hardt has no rank in GCIG.",
+            "GCIG, members: relative to members of each label and group instead of their mean. Reference "
+            "offset, faithfulness and attribute effect say whether a low GCIG can be trusted; the effect is "
+            "undefined if no column reveals the group or the method has its own decision rule.",
             "EO gap of a fair model: the average of an exactly fair model with the same rates and cell "
             "sizes; a gap below it is chance. Effective columns: a model that relies on few columns has a "
             "low GCIG regardless of its fairness.",
             DEFINITION_NOTE,
             *_column_notes(frame, datasets),
-            COLLAPSED_NOTE,
         ),
         marks=marks,
     )
+
+
+def _estimate(rows: pd.DataFrame, metric: str, n_folds: int, digits: int) -> Entry:
+    values = fold_values(rows, metric)
+    if not len(values):
+        return Entry("missing" if not len(finished(rows)) else formatting.UNDEFINED)
+    found = interval(values, n_folds=n_folds)
+    return estimate(Interval(found.difference, found.low, found.high), digits)
 
 
 def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
@@ -228,137 +267,3 @@ def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             "such numbers.",
         ),
     )
-
-
-def significance_tables(
-    frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], n_folds: int
-) -> dict[str, Table]:
-    """Return wins, ranks with Friedman's and Nemenyi's tests, and corrected t-tests on each dataset."""
-    made: dict[str, Table] = {}
-    if FAIRX not in methods:
-        return made
-    distinct = [method for method in methods if method != PUBLISHED]  # one FairX, as in the paper
-    made["wins"] = _wins(frame, datasets, distinct)
-    if len(distinct) > 2 and len(datasets) > 1:
-        made["ranks"] = _ranks(frame, datasets, distinct)
-    if len(methods) > 1:
-        made["t_tests"] = _t_tests(frame, datasets, methods, n_folds)
-    return made
-
-
-def paired_differences(frame: pd.DataFrame, dataset: str, method: str, metric: str) -> pd.Series[Any]:
-    """Return FairX minus another method on the folds that both have."""
-    rows = finished(frame[frame["dataset"] == dataset])
-    by_fold = rows.pivot_table(index=["seed", "fold"], columns="method", values=metric)
-    by_fold = by_fold.reindex(columns=[FAIRX, method])
-    return (by_fold[FAIRX] - by_fold[method]).dropna()
-
-
-def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    """Count wins, losses and championships: ours on the paper's datasets and on all, and the paper's."""
-    in_paper = [name for name in PAPER_DATASETS if name in datasets]
-    rows: list[tuple[Value, ...]] = []
-    for metric in PRINTED:
-        lower = metric not in HIGHER_IS_BETTER
-        ours, ours_on_all = (
-            tally(means(frame, metric, datasets=names, methods=methods), against=FAIRX, lower_is_better=lower)
-            for names in (in_paper, datasets)
-        )
-        recounted = tally(printed_means(metric), against=FAIRX, lower_is_better=lower)
-        counts = (ours, ours_on_all, printed_tally(metric), recounted)
-        rows += [(LABELS[metric], method_label(m), *(_triple(each, m) for each in counts)) for m in methods]
-    return Table(
-        ("metric", "method", "ours", "ours, all", "paper", "paper, recounted"),
-        rows,
-        caption="Win / loss / champion, counted in datasets",
-        notes=(
-            "A method wins on a dataset if it beats FairX; FairX's own line compares it with the best of the "
-            "others. Means are not rounded. Means equal up to 1e-9 tie, which is neither a win nor a loss; "
-            "championships are shared.",
-            f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
-            "recounted: from the rounded means in the paper's own main table by the same rules.",
-        ),
-    )
-
-
-def _triple(counts: pd.DataFrame, method: str) -> str:
-    if method not in counts.index:
-        return "-"
-    row: Any = counts.loc[method]
-    return f"{row['win']} / {row['loss']} / {row['champion']}"
-
-
-def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    n_blocks = 0
-    for metric in _TESTED:
-        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
-        averages = means(frame, metric, datasets=datasets, methods=ranked)
-        lower = metric not in HIGHER_IS_BETTER
-        found = friedman(averages, lower_is_better=lower)
-        n_blocks = found.n_blocks
-        p_values: Any = nemenyi(averages, lower_is_better=lower)
-        entries = [
-            _rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m)
-            if m in ranked
-            else Entry("-")
-            for m in methods
-        ]
-        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value).text})"
-        rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
-    critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
-    return Table(
-        ("metric", "Friedman", *map(method_label, methods)),
-        rows,
-        caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
-        notes=(
-            f"Two of {len(methods)} methods differ at the 5 % level if their mean ranks are "
-            f"{formatting.number(critical, 2)} apart (Nemenyi). Ranks span {len(methods) - 1} units: with "
-            f"{n_blocks} datasets only the largest differences can be shown. The paper has no test.",
-            "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained.",
-            "compas and compas-paper contain the same people, and are therefore not independent datasets.",
-        ),
-        digits=2,
-    )
-
-
-def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
-    others = [method for method in methods if method != FAIRX]
-    rows: list[tuple[Value, ...]] = []
-    for name in datasets:
-        for metric in _TESTED:
-            found = [
-                corrected_resampled_t(paired_differences(frame, name, m, metric), test_share=1 / n_folds)
-                for m in others
-            ]
-            adjusted = holm([test.p_value for test in found])
-            entries = [
-                Entry("missing")
-                if math.isnan(test.difference)
-                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p)).text})", test.difference)
-                for test, p in zip(found, adjusted, strict=True)
-            ]
-            rows.append((name, LABELS[metric], *entries))
-    floor = smallest_wilcoxon_p(n_folds)
-    return Table(
-        ("dataset", "metric", *map(method_label, others)),
-        rows,
-        caption="FairX minus each method: mean difference over folds, corrected resampled t-test",
-        notes=(
-            "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by Holm's "
-            f"rule for {len(others)} comparisons per line. The paper has no test.",
-            f"Limits of {n_folds} folds: a two-sided Wilcoxon test has a p-value of at least {floor:g} "
-            "however large the difference is, and one partition into folds says nothing about another.",
-        ),
-    )
-
-
-def _rank(rank: float, p_value: float, method: str) -> Entry:
-    if math.isnan(rank):
-        return Entry("missing")
-    text = formatting.number(rank, 2)
-    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value).text})", rank)
-
-
-def _p(value: float) -> Entry:
-    return Entry("<0.001" if value < 0.001 else formatting.number(value), value)

@@ -14,6 +14,7 @@ import pandas as pd
 
 # The paper's four datasets by our names; its COMPAS is the table with the leaked label.
 PAPER_DATASETS = ("german", "compas-paper", "adult", "bank")
+FAIRX, PLAIN = "fairx", "unconstrained"
 PUBLISHED = "fairx-paper"  # the published algorithm; the paper prints its numbers as FairX
 
 

@@ -1,5 +1,6 @@
-"""Pareto fronts: the trade-off of AUC, outcome and procedural fairness over every method's settings."""
+"""Pareto fronts: the trade-off of AUC, outcome and procedural fairness, of methods and of candidates."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,126 +8,58 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.settings import (
-    COLLAPSED_NOTE,
-    LABELS,
-    Chosen,
-    Setting,
-    finished,
-    method_label,
-    select_setting,
-    spreads,
-)
+from gcig.experiments.settings import LABELS, finished, method_label, ordered
+from gcig.methods.registry import METHODS
 from gcig.report.charts import TradeOff, pareto_front
-from gcig.report.tables import Mark, Table, Value
 
-DATASETS = ("adult", "compas")
-FOLDS = 2  # a front needs many settings more than it needs precise points
-_RATES = (1e-3, 2e-3, 5e-3)
-_WEIGHTS = tuple(
-    {"lambda_ig": ig, "lambda_fair": fair}
-    for ig, fair in ((0.05, 0.05), (0.1, 0.1), (0.25, 0.1), (0.5, 0.15), (1.0, 0.3), (2.0, 1.0))
-)
-# Six settings per method, from weak to strong. The plain network can only vary its learning rate.
-GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
-    "unconstrained": tuple({"learning_rate": rate} for rate in (5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2)),
-    "dir": tuple({"repair_level": level} for level in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
-    "hardt": tuple(
-        {"objective": objective, "learning_rate": rate}
-        for objective in ("accuracy_score", "balanced_accuracy_score")
-        for rate in _RATES
-    ),
-    "agarwal": tuple({"eps": eps} for eps in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)),
-    "lagrangian": tuple({"max_gap": gap} for gap in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)),
-    "adversarial": tuple({"alpha": alpha} for alpha in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
-    "fairx-paper": _WEIGHTS,
-    "fairx": _WEIGHTS,
-}
-_METRICS = ("auc", "eo_gap", "gcig")
+_GAPS = ("gcig", "eo_gap")
 
 
-def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]) -> list[Setting]:
-    """Return every method's grid, with the other parameters as chosen."""
-    return [
-        Setting(name, method, {**chosen(name, method), **changes}, _variant(changes))
-        for name in datasets
-        for method in methods
-        for changes in GRIDS.get(method, ())
-    ]
+def tuned_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
+    """Plot the methods of the comparison: means on test rows, one point per method."""
+    points = {name: _points(frame[frame["dataset"] == name], by=[]) for name in datasets}
+    caption = "One point per method, means over the folds; upper left is better."
+    return {"trade_off": _figure("The price of fair outcomes and fair reasons", caption, points)}
 
 
-def tables(
-    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str], expected: int
-) -> dict[str, Table]:
-    """Return every setting with whether it is on the front."""
-    rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
-    shown = (*_METRICS, "eo_noise_floor")
-    for name in datasets:
-        listed = _listed(frame, name, methods)
-        flags = _on_front([point for point, _ in listed], "eo_gap", "gcig")
-        for (point, own), flag in zip(listed, flags, strict=True):
-            if flag:
-                marks[len(rows), 2] = "best"
-            rows.append((name, point.series, point.name, *spreads(own, shown, expected=expected), flag))
-    return {
-        "pareto": Table(
-            ("dataset", "method", "setting", *(LABELS[metric] for metric in shown), "on the front"),
-            rows,
-            caption="Every setting; in bold those that no other setting dominates in AUC, EO gap and GCIG",
-            notes=(
-                f"Up to six settings per method on {FOLDS} folds; models with a collapsed fold are not on "
-                "the front. The paper has no such figure.",
-                COLLAPSED_NOTE,
-            ),
-            marks=marks,
-        )
-    }
-
-
-def figures(
-    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str]
-) -> dict[str, Figure]:
-    """Plot AUC against GCIG and against the EO gap, all methods in one figure."""
-    panels, trade_offs = [], {}
-    for name in datasets:
-        points = [point for point, own in _listed(frame, name, methods) if len(own)]
-        trade_offs[name] = points
-        for metric in ("gcig", "eo_gap"):
-            series = [_cloud(points, method_label(method), metric) for method in methods]
-            title = f"{name}: AUC against {LABELS[metric]}"
-            panels.append(Panel(title, LABELS[metric], "AUC", series, front=_corners(points, metric)))
+def candidate_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
+    """Plot every candidate of the grid search: means on the validation rows of the folds."""
+    points = {name: _points(frame[frame["dataset"] == name], by=["parameters"]) for name in datasets}
     caption = (
-        "One point per setting, means over the folds; upper left is better. Settings with a collapsed fold "
-        "are not on the front."
+        "One point per candidate of the grid search, means over the validation rows of the folds; upper left "
+        "is better. Candidates that collapsed in a fold are not on the front."
     )
-    title = "The price of fair outcomes and fair reasons"
-    return {"pareto": Figure(title, caption, panels, trade_offs=trade_offs, marks_collapsed=True)}
+    return {"candidates": _figure("Every candidate of every method", caption, points)}
 
 
-def _listed(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) -> list[tuple[TradeOff, pd.DataFrame]]:
-    """Return the means and the folds of every setting; means are NaN if no fold is finished."""
+def _points(frame: pd.DataFrame, by: list[str]) -> list[TradeOff]:
+    """Return the means of each method, or of each of its candidates."""
+    rows = finished(frame)
     found = []
-    for method in methods:
-        for changes in GRIDS.get(method, ()):
-            own = finished(select_setting(frame, dataset, _variant(changes), method))
-            auc, gap, gcig = (float(own[metric].mean()) for metric in _METRICS)
-            words = ", ".join(f"{key} {value}" for key, value in changes.items())
-            collapsed = bool(own["collapsed"].astype(bool).any())
-            found.append((TradeOff(method_label(method), auc, gcig, gap, words, collapsed), own))
+    for method in ordered(rows["method"], first=tuple(METHODS)):
+        own = rows[rows["method"] == method]
+        for _, part in own.groupby(by or ["method"], sort=False):
+            auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", *_GAPS))
+            words = _describe(json.loads(part["parameters"].iloc[0]), method) if by else ""
+            collapsed = bool(part["collapsed"].astype(bool).any())
+            found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))
     return found
 
 
-def _on_front(points: Sequence[TradeOff], *gaps: str) -> list[bool]:
-    """Return which points no other dominates in AUC and the gaps; collapsed and unfinished ones never are."""
-    usable = [
-        index
-        for index, point in enumerate(points)
-        if not point.collapsed and not math.isnan(point.auc + point.eo_gap + point.gcig)
-    ]
-    flags = pareto_front([(points[i].auc, *(-getattr(points[i], gap) for gap in gaps)) for i in usable])
-    kept = {index for index, flag in zip(usable, flags, strict=True) if flag}
-    return [index in kept for index in range(len(points))]
+def _describe(parameters: Mapping[str, Any], method: str) -> str:
+    searched = METHODS[method].search_space if method in METHODS else parameters
+    return ", ".join(f"{name} {value}" for name, value in parameters.items() if name in searched)
+
+
+def _figure(title: str, caption: str, points: Mapping[str, Sequence[TradeOff]]) -> Figure:
+    panels = []
+    for name, own in points.items():
+        for metric in _GAPS:
+            labels = dict.fromkeys(point.series for point in own)
+            series = [_cloud(own, label, metric) for label in labels]
+            title_of_panel = f"{name}: AUC against {LABELS[metric]}"
+            panels.append(Panel(title_of_panel, LABELS[metric], "AUC", series, front=_corners(own, metric)))
+    return Figure(title, caption, panels, trade_offs=dict(points), marks_collapsed=True)
 
 
 def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
@@ -137,9 +70,6 @@ def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
 
 def _corners(points: Sequence[TradeOff], metric: str) -> list[tuple[float, float]]:
     """Return the points that no other dominates in AUC and one of the gaps, from left to right."""
-    flags = _on_front(points, metric)
-    return sorted({(getattr(p, metric), p.auc) for p, flag in zip(points, flags, strict=True) if flag})
-
-
-def _variant(changes: Mapping[str, Any]) -> str:
-    return "pareto " + " ".join(f"{name}={value}" for name, value in sorted(changes.items()))
+    usable = [p for p in points if not p.collapsed and not math.isnan(p.auc + getattr(p, metric))]
+    flags = pareto_front([(p.auc, -getattr(p, metric)) for p in usable])
+    return sorted({(getattr(p, metric), p.auc) for p, flag in zip(usable, flags, strict=True) if flag})

@@ -20,7 +20,6 @@ from gcig._warnings import warn_caller
 from gcig.benchmark.run_files import RunError, RunWarning, write_file
 from gcig.experiments.chapters import Chapter, chapters
 from gcig.experiments.collection import (
-    EXPLANATIONS,
     MEASURED,
     POOLED,
     PROVENANCE,
@@ -170,8 +169,7 @@ _FILES = (REQUEST, POOLED, PROVENANCE, CHOSEN)
 def publish(run: str | Path, folder: str | Path, page: str | Path | None = None) -> Path:
     """Copy results, tables and figures to a folder, and write the documentation page from it.
 
-    The content of the folder is replaced, except for ``explanations.json``, which is written by hand: it
-    maps the key of a check, such as ``"gcig_ratio/bank"``, to the reason why it was not met.
+    The content of the folder is replaced.
     """
     source, target = Path(run), Path(folder)
     read_request(source)
@@ -182,8 +180,7 @@ def publish(run: str | Path, folder: str | Path, page: str | Path | None = None)
         )
     target.mkdir(parents=True, exist_ok=True)
     for old in target.iterdir():
-        if old.name != EXPLANATIONS:
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     for file in (*(source / name for name in _FILES), *source.glob("results*.csv")):
         if file.is_file():
             shutil.copyfile(file, target / file.name)

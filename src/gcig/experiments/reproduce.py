@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore
-from gcig.benchmark.trials import Table, Trial
-from gcig.experiments import design_choices, measurements
+from gcig.benchmark.trials import Trial
+from gcig.experiments import measurements
 from gcig.experiments.collection import (
     MEASURED,
     add_parameters,
@@ -22,6 +21,7 @@ from gcig.experiments.collection import (
     read_request,
     write_json,
 )
+from gcig.experiments.paper import PUBLISHED
 from gcig.experiments.rendering import render
 from gcig.experiments.request import Parameters, Request, choose_parameters
 
@@ -35,13 +35,12 @@ def reproduce(
     methods: Sequence[str] | None = None,
     folds: int = 5,
     seeds: Sequence[int] = (0,),
-    everything: bool = False,
+    tuning: str = "nested",
+    quick: bool = False,
     jobs: int = 1,
     backend: str | Backend = "local",
     address: str | None = None,
     shard: tuple[int, int] | None = None,
-    tune: bool = False,
-    nested: bool = False,
     parameters: Mapping[str, Any] | None = None,
     progress: bool = False,
     retry_failed: bool = False,
@@ -52,12 +51,14 @@ def reproduce(
     ----------
     out : folder of the run.
     datasets, methods : by default the paper's four datasets and ``compas``, and all methods.
-    folds, seeds : folds and partitions of the cross-validation; several seeds give several partitions.
-    everything : whether to run the long experiments too: sensitivity, design choices, Pareto fronts, cost.
+    folds, seeds : folds and partitions of the cross-validation; several seeds give several partitions. Small
+        datasets are fitted five times per fold.
+    tuning : "nested" chooses parameters inside the training rows of every fold, "split" on one split of the
+        rows as in the paper, "none" takes the defaults.
+    quick : whether to run RQ1 and the ablation only, on two folds, without tuning.
     jobs : number of processes; results do not depend on it.
     backend, address : a cluster to run on, as in `gcig.compare`.
     shard : (i, n), from 1, to run part i of n only. The page shows the finished trials of all parts.
-    tune, nested : tune on one split, or inside every fold of RQ1, instead of using the package's parameters.
     parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a quick look.
     progress : whether to report progress on standard error.
     retry_failed : whether to repeat the trials that failed before.
@@ -71,36 +72,34 @@ def reproduce(
         methods=methods,
         folds=folds,
         seeds=seeds,
-        everything=everything,
-        tune=tune,
-        nested=nested,
+        tuning=tuning,
+        quick=quick,
     )
     folder = Path(out)
-    tables = {name: Table.shipped(name) for name in request.datasets}
+    tables = request.load_tables()
     configuration = {
         "kind": KIND,
         "folds": request.n_folds,
         "tuning": request.tuning,
+        "quick": request.quick,
         **({"parameters": dict(parameters)} if parameters else {}),
     }
     store = RunStore.open(
         folder, tables=tables.values(), configuration=configuration, methods=request.methods
     )
-    whole = add_request(folder, request)
+    add_request(folder, request)
     running: dict[str, Any] = {
         "backend": make_backend(backend, jobs=jobs, address=address),
         "progress": progress,
         "retry_failed": retry_failed,
     }
-    chosen = choose_parameters(
-        request, tables, store, overrides=parameters or {}, split_seed=whole.seeds[0], **running
-    )
+    chosen = choose_parameters(request, tables, store, overrides=parameters or {}, **running)
     add_parameters(folder, chosen)
     run_trials(
         _distinct(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running
     )
     if shard is None or shard[0] == 1:
-        _measure(request, tables, chosen, folder)
+        _measure(request, folder)
     return report(folder)
 
 
@@ -113,23 +112,17 @@ def report(run: str | Path) -> Path:
     folder = Path(run)
     if (folder / TRIALS).is_dir():
         request = read_request(folder)
-        tables = {name: Table.shipped(name) for name in request.datasets}
+        tables = request.load_tables()
         collect(RunStore(folder), Parameters.read(folder).trials(request, tables), folder)
         sizes = [asdict(size) for size in measurements.measure_sizes(request.datasets)]
         write_json(folder / MEASURED / "datasets.json", sizes)
     return render(folder)
 
 
-def _measure(request: Request, tables: Mapping[str, Table], chosen: Parameters, folder: Path) -> None:
-    """Measure references and cost, which are not trials: once, by one process, and store the rows."""
-    if not request.everything or "fairx" not in request.methods:
-        return
-    for name in request.requested(design_choices.DATASETS):
-        for fold in range(request.n_folds):
-            place = {"fold": fold, "n_folds": request.n_folds, "seed": request.seeds[0]}
-            measure = partial(design_choices.measure_references, tables[name], chosen.of, **place)
-            _measure_once(folder, f"references-{name}-{fold}", measure)
-    _measure_once(folder, "cost", measurements.measure_cost)
+def _measure(request: Request, folder: Path) -> None:
+    """Measure the cost, which is not a trial: once, by one process, and store the rows."""
+    if not request.quick and PUBLISHED in request.methods:
+        _measure_once(folder, "cost", measurements.measure_cost)
 
 
 def _measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:

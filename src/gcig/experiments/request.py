@@ -3,21 +3,26 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from gcig._validation import InputError
 from gcig.benchmark.run_files import write_file
+from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import Table, Trial, common_parameters
-from gcig.benchmark.tuning import Choice, parameters_for, tune
+from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
+from gcig.benchmark.tuning import TUNING, choose_all, search_trials
 from gcig.data.datasets.registry import dataset_spec
-from gcig.experiments import ablation, comparison, design_choices, pareto, sensitivity
-from gcig.experiments.settings import Chosen, Setting, ordered, setting_trials
+from gcig.experiments import ablation, comparison, design_choices, sensitivity, variants
+from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
 
-ALWAYS = ("comparison", "ablation")  # RQ2 uses the results of RQ1
-ON_REQUEST = ("sensitivity", "design_choices", "pareto")
+QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
+FULL = (*QUICK, "sensitivity", "design_choices", "variants")
+QUICK_FOLDS = 2
+SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because single fits differ more
+SMALL_REPEATS = 5
 CHOSEN = "chosen_parameters.json"
 
 
@@ -27,16 +32,19 @@ class Request:
 
     Attributes
     ----------
-    everything : whether to run the long experiments: sensitivity, design choices, Pareto fronts, cost.
-    tuning : "shipped" (parameters from the package), "split" (tuned on one split) or "nested".
+    seeds : seeds of the partitions into folds.
+    repeats : dataset -> fits per fold in RQ1, each with its own seed.
+    tuning : how parameters are chosen: "nested", "split" or "none".
+    quick : whether to run RQ1 and the ablation on two folds only.
     """
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     n_folds: int = 5
     seeds: tuple[int, ...] = (0,)
-    everything: bool = False
-    tuning: str = "shipped"
+    repeats: Mapping[str, int] = field(default_factory=dict)
+    tuning: str = "nested"
+    quick: bool = False
 
     @classmethod
     def of(
@@ -46,9 +54,8 @@ class Request:
         methods: Sequence[str] | None = None,
         folds: int = 5,
         seeds: Sequence[int] = (0,),
-        everything: bool = False,
-        tune: bool = False,
-        nested: bool = False,
+        tuning: str = "nested",
+        quick: bool = False,
     ) -> Self:
         """Validate a request; by default it has the paper's datasets, `compas`, and all methods."""
         names = tuple(comparison.DATASETS if datasets is None else dict.fromkeys(datasets))
@@ -61,50 +68,65 @@ class Request:
             raise InputError("datasets, methods and seeds must each name at least one.")
         if folds < 2:
             raise InputError(f"folds must be at least 2, got {folds}.")
-        tuning = "nested" if nested else "split" if tune else "shipped"
-        return cls(names, keys, folds, tuple(dict.fromkeys(seeds)), everything, tuning)
+        if tuning not in TUNING:
+            raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
+        small = {name: not quick and len(Table.shipped(name).y) < SMALL_ROWS for name in names}
+        repeats = {name: SMALL_REPEATS if is_small else 1 for name, is_small in small.items()}
+        tuning = "none" if quick else tuning
+        return cls(names, keys, folds, tuple(dict.fromkeys(seeds)), repeats, tuning, quick)
 
     def union(self, other: Self) -> Self:
         """Combine two requests; folds and tuning, which a run cannot change, are those of this one.
 
         >>> one, other = Request.of(datasets=["adult"], seeds=[1]), Request.of(datasets=["german"])
         >>> both = one.union(other)
-        >>> both.datasets, both.seeds
-        (('german', 'adult'), (1, 0))
+        >>> both.datasets, both.seeds, dict(both.repeats)
+        (('german', 'adult'), (1, 0), {'adult': 1, 'german': 5})
         """
         return replace(
             self,
             datasets=tuple(ordered((*self.datasets, *other.datasets), first=comparison.DATASETS)),
             methods=tuple(ordered((*self.methods, *other.methods), first=tuple(METHODS))),
             seeds=tuple(dict.fromkeys((*self.seeds, *other.seeds))),
-            everything=self.everything or other.everything,
+            repeats={**self.repeats, **other.repeats},
         )
 
     @property
+    def folds(self) -> int:
+        """Number of folds that are run."""
+        return min(QUICK_FOLDS, self.n_folds) if self.quick else self.n_folds
+
+    @property
     def expected(self) -> int:
-        """Number of results per setting."""
-        return self.n_folds * len(self.seeds)
+        """Number of results per setting with one fit per fold."""
+        return self.folds * len(self.seeds)
 
     @property
     def experiments(self) -> tuple[str, ...]:
-        """Names of the experiments that run trials."""
-        return (*ALWAYS, *ON_REQUEST) if self.everything else ALWAYS
+        """Names of the experiments, each with a file of results; "tuning" holds the candidates."""
+        return (*(QUICK if self.quick else FULL), *(() if self.tuning == "none" else ("tuning",)))
 
     def requested(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of an experiment's datasets that were requested."""
         return tuple(name for name in names if name in self.datasets)
 
-    def settings(self, experiment: str, chosen: Chosen) -> list[Setting]:
+    def load_tables(self) -> dict[str, Table]:
+        """Load the datasets, and those with other groups that the study of variants needs."""
+        tables = {name: Table.shipped(name) for name in self.datasets}
+        return tables if self.quick else {**tables, **variants.regrouped(tables)}
+
+    def settings(self, experiment: str) -> list[Setting]:
         """Return the settings of one experiment."""
         if experiment == "comparison":
-            return comparison.settings(chosen, datasets=self.datasets, methods=self.methods)
-        if experiment == "pareto":
-            return pareto.settings(chosen, datasets=self.requested(pareto.DATASETS), methods=self.methods)
-        if "fairx" not in self.methods:  # the others are about FairX alone
-            return []
-        modules = {"ablation": ablation, "sensitivity": sensitivity, "design_choices": design_choices}
+            return comparison.settings(datasets=self.datasets, methods=self.methods)
+        modules = {
+            "ablation": ablation,
+            "sensitivity": sensitivity,
+            "design_choices": design_choices,
+            "variants": variants,
+        }
         module = modules[experiment]
-        found: list[Setting] = module.settings(chosen, datasets=self.requested(module.DATASETS))
+        found: list[Setting] = module.settings(datasets=self.requested(module.DATASETS), methods=self.methods)
         return found
 
     def to_json(self) -> str:
@@ -127,48 +149,52 @@ class Parameters:
 
     Attributes
     ----------
-    chosen : dataset -> method -> parameters.
-    nested : one entry per dataset, method, seed and fold of RQ1 with its parameters, if tuning was nested.
+    common : method -> parameters of all its fits.
+    chosen : one entry per dataset, method, seed and fold with its parameters; the fold is None if one search
+        serves all folds.
     """
 
-    chosen: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    nested: Sequence[Mapping[str, Any]] = ()
+    common: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    chosen: Sequence[Mapping[str, Any]] = ()
 
-    def of(self, dataset: str, method: str) -> Mapping[str, Any]:
-        """Return the parameters of a method on a dataset."""
-        return self.chosen.get(dataset, {}).get(method, {})
+    @cached_property
+    def _by_place(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+        return {_place(**each): each["parameters"] for each in self.chosen}
+
+    def of(self, dataset: str, method: str, seed: int, fold: int) -> dict[str, Any]:
+        """Return the parameters of a method on a fold of a dataset."""
+        whole = self._by_place.get((dataset, method, None, None), {})
+        chosen = self._by_place.get((dataset, method, seed, fold), whole)
+        return {**chosen, **self.common.get(method, {})}
+
+    def _untuned(self, dataset: str, method: str, seed: int, fold: int) -> Mapping[str, Any]:  # noqa: ARG002 (as `of`)
+        return self.common.get(method, {})
 
     def trials(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Trial]]:
         """Return the trials of every experiment of a request."""
-        found = {
-            name: setting_trials(
-                request.settings(name, self.of),
+        return {
+            name: _search(request, tables, self.common)
+            if name == "tuning"
+            else setting_trials(
+                request.settings(name),
                 tables,
+                self._untuned if name == "variants" else self.of,
                 n_folds=request.n_folds,
                 seeds=request.seeds,
-                folds=pareto.FOLDS if name == "pareto" else None,
+                folds=min(variants.FOLDS, request.folds) if name == "variants" else request.folds,
+                repeats=request.repeats if name == "comparison" else None,
             )
             for name in request.experiments
         }
-        if self.nested:
-            by_fold = {_fold_key(**each): each["parameters"] for each in self.nested}
-            found["comparison"] = [
-                replace(trial, parameters=by_fold[key])
-                for trial in found["comparison"]
-                if (key := (trial.dataset, trial.method, trial.seed, trial.fold)) in by_fold
-            ]
-        return found
 
     def union(self, later: "Parameters") -> "Parameters":
         """Combine these parameters with later ones, which take precedence."""
-        names = dict.fromkeys((*self.chosen, *later.chosen))
-        chosen = {name: {**self.chosen.get(name, {}), **later.chosen.get(name, {})} for name in names}
-        nested = {_fold_key(**each): each for each in (*self.nested, *later.nested)}
-        return Parameters(chosen, list(nested.values()))
+        chosen = {_place(**each): each for each in (*self.chosen, *later.chosen)}
+        return Parameters({**self.common, **later.common}, list(chosen.values()))
 
     def write(self, folder: Path) -> None:
         """Write the parameters into the folder of the results."""
-        content = {"chosen": self.chosen, **({"nested": list(self.nested)} if self.nested else {})}
+        content = {"common": self.common, "chosen": list(self.chosen)}
         write_file(folder / CHOSEN, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     @classmethod
@@ -184,7 +210,6 @@ def choose_parameters(
     store: RunStore,
     *,
     overrides: Mapping[str, Any],
-    split_seed: int,
     **running: Any,
 ) -> Parameters:
     """Return the parameters of a request; tune, or resume tuning, if it was requested.
@@ -192,42 +217,43 @@ def choose_parameters(
     Parameters
     ----------
     overrides : set in every method that has the parameter, over what was chosen.
-    split_seed : seed of the split for tuning, if tuning is not nested.
-    running : passed to `tune`.
+    running : passed to `gcig.benchmark.runner.run_trials`.
     """
-    common = {method: common_parameters(method) for method in request.methods}
-    forced = {method: common_parameters(method, overrides) for method in request.methods}
-    chosen: dict[str, dict[str, Mapping[str, Any]]] = {
-        name: {m: {**common[m], **parameters_for(table, m), **forced[m]} for m in request.methods}
-        for name, table in tables.items()
-    }
-    found: list[Choice] = []
-    if request.tuning != "shipped":
-        inside = request.tuning == "nested"
-        found = tune(
-            list(tables.values()),
-            request.methods,
-            store,
-            nested=inside,
+    common = {method: common_parameters(method, {**COMMON, **overrides}) for method in request.methods}
+    trials = _search(request, tables, common)
+    found = choose_all(trials, run_trials(trials, tables.values(), store, **running))
+    chosen = [
+        {
+            "dataset": choice.dataset,
+            "method": choice.method,
+            "seed": None if choice.fold is None else choice.seed,
+            "fold": choice.fold,
+            "parameters": dict(choice.parameters),
+            **({"note": choice.note} if choice.note else {}),
+        }
+        for choice in found
+    ]
+    return Parameters(common, chosen)
+
+
+def _search(
+    request: Request, tables: Mapping[str, Table], common: Mapping[str, Mapping[str, Any]]
+) -> list[Trial]:
+    """Return the trials that choose the parameters."""
+    return [
+        trial
+        for name in request.datasets
+        for method in request.methods
+        for trial in search_trials(
+            [tables[name]],
+            [method],
+            tuning=request.tuning,
             n_folds=request.n_folds,
-            seeds=request.seeds if inside else (split_seed,),
-            **running,
+            seeds=request.seeds if request.tuning == "nested" else (0,),  # one split for all partitions
+            common=common.get(method, {}),
         )
-    nested = []
-    for choice in found:
-        own = {**common[choice.method], **choice.parameters, **forced[choice.method]}
-        if choice.fold is None:
-            chosen[choice.dataset][choice.method] = own
-        else:
-            place = {
-                "dataset": choice.dataset,
-                "method": choice.method,
-                "seed": choice.seed,
-                "fold": choice.fold,
-            }
-            nested.append({**place, "parameters": own})
-    return Parameters(chosen, nested)
+    ]
 
 
-def _fold_key(dataset: str, method: str, seed: int, fold: int, **_: Any) -> tuple[str, str, int, int]:
+def _place(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
     return dataset, method, seed, fold

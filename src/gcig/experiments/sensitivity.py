@@ -1,24 +1,23 @@
 """Sensitivity (RQ3): each weight of FairX in turn, with the other at 1.
 
-Two training schemes are swept. *As published* trains on labels, and the weights act until the last epoch,
-whatever happens to the ranking. *Distilled*, our default, keeps the predictions of a plain network and
-reduces the weights if AUC is lost on the held-out part of the training rows.
+Both versions of FairX are swept. *As published*, it trains on labels, and the weights act until the last
+epoch whatever happens to the ranking. Ours keeps the predictions of a plain network and reduces the weights
+if AUC is lost on the held-out part of the training rows.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.paper import paper
+from gcig.experiments.paper import FAIRX, PUBLISHED, paper
 from gcig.experiments.settings import (
     COLLAPSED_NOTE,
     DEFINITION_NOTE,
     LABELS,
-    Chosen,
     Setting,
     finished,
+    method_label,
     select_setting,
     spreads,
 )
@@ -28,45 +27,49 @@ DATASETS = ("compas-paper", "compas")
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
-# name -> changes of the parameters
-SCHEMES: dict[str, dict[str, Any]] = {"as published": {"strategy": "paper"}, "distilled": {}}
+METHODS = (PUBLISHED, FAIRX)
 _METRICS = ("auc", "f1", "eo_gap", "gcig_raw")
-_SHOWN = (*_METRICS, "gcig", "eo_noise_floor", "effective_columns")
+_SHOWN = (*_METRICS, "gcig", "gcig_members", "eo_noise_floor", "effective_columns")
 
 
-def variant(swept: str, weight: float, scheme: str) -> str:
+def variant(swept: str, weight: float) -> str:
     """Return the name of a setting; the two sweeps share the setting with both weights at 1."""
     values = _weights(swept, weight)
-    return f"sensitivity lambda_ig={values['lambda_ig']:g} lambda_fair={values['lambda_fair']:g} {scheme}"
+    return f"sensitivity lambda_ig={values['lambda_ig']:g} lambda_fair={values['lambda_fair']:g}"
 
 
-def settings(chosen: Chosen, *, datasets: Sequence[str] = DATASETS) -> list[Setting]:
-    """Return both sweeps under both schemes, with the other parameters as chosen."""
-    found: dict[tuple[str, str], Setting] = {}
-    for name in datasets:
-        parameters = dict(chosen(name, "fairx"))
-        for scheme, changes in SCHEMES.items():
-            for swept in SWEPT:
-                for weight in WEIGHTS:
-                    key = variant(swept, weight, scheme)
-                    changed = parameters | _weights(swept, weight) | changes
-                    found[name, key] = Setting(name, "fairx", changed, key)
-    return list(found.values())
+def settings(*, datasets: Sequence[str] = DATASETS, methods: Sequence[str] = METHODS) -> list[Setting]:
+    """Return both sweeps of both versions, with the other parameters as chosen."""
+    found = {
+        (name, method, variant(swept, weight)): _weights(swept, weight)
+        for name in datasets
+        for method in METHODS
+        for swept in SWEPT
+        for weight in WEIGHTS
+        if method in methods
+    }
+    return [Setting(name, method, weights, key) for (name, method, key), weights in found.items()]
 
 
-def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected: int) -> dict[str, Table]:
-    """Return one row per dataset, scheme and weight."""
+def tables(
+    frame: pd.DataFrame,
+    *,
+    datasets: Sequence[str] = DATASETS,
+    methods: Sequence[str] = METHODS,
+    expected: int,
+) -> dict[str, Table]:
+    """Return one row per dataset, method and weight."""
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
-        for scheme in SCHEMES:
+        for method in [each for each in METHODS if each in methods]:
             for swept in SWEPT:
                 for weight in WEIGHTS:
-                    own = select_setting(frame, name, variant(swept, weight, scheme))
+                    own = select_setting(frame, name, variant(swept, weight), method)
                     entries = spreads(own, _SHOWN, expected=expected)
-                    rows.append((name, scheme, swept, Entry(f"{weight:g}", weight), *entries))
+                    rows.append((name, method_label(method), swept, Entry(f"{weight:g}", weight), *entries))
     return {
         "sensitivity": Table(
-            ("dataset", "training", "swept", "weight", *(LABELS[m] for m in _SHOWN)),
+            ("dataset", "method", "swept", "weight", *(LABELS[m] for m in _SHOWN)),
             rows,
             caption=f"Sensitivity to each weight, with the other at {FIXED:g}",
             notes=(
@@ -79,7 +82,9 @@ def tables(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, expected:
     }
 
 
-def figures(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS) -> dict[str, Figure]:
+def figures(
+    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str] = METHODS
+) -> dict[str, Figure]:
     """Return curves of every metric over the weight, with bands of one standard deviation."""
     made = {}
     for name in datasets:
@@ -88,7 +93,7 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS) -> dict[
                 f"{LABELS[metric]}, {swept}",
                 swept,
                 LABELS[metric],
-                [_curve(frame, name, swept, scheme, metric) for scheme in SCHEMES],
+                [_curve(frame, name, swept, each, metric) for each in METHODS if each in methods],
                 log_x=True,
             )
             for swept in SWEPT
@@ -108,22 +113,22 @@ def describe_collapse(frame: pd.DataFrame) -> str:
     """Describe how many folds collapse as published with both weights at 1."""
     counts = []
     for name in DATASETS:
-        own = finished(select_setting(frame, name, variant(SWEPT[0], FIXED, "as published")))
+        own = finished(select_setting(frame, name, variant(SWEPT[0], FIXED), PUBLISHED))
         if len(own):
             counts.append(
                 f"{int(own['collapsed'].astype(bool).sum())} of {len(own)} folds of {name} collapse"
             )
-    return ", ".join(counts) or "not run (`gcig reproduce --all` runs it)"
+    return ", ".join(counts) or "not run here"
 
 
 def _weights(swept: str, weight: float) -> dict[str, float]:
     return {name: weight if name == swept else FIXED for name in SWEPT}
 
 
-def _curve(frame: pd.DataFrame, dataset: str, swept: str, scheme: str, metric: str) -> Series:
+def _curve(frame: pd.DataFrame, dataset: str, swept: str, method: str, metric: str) -> Series:
     x, y, low, high, collapsed = [], [], [], [], []
     for weight in WEIGHTS:
-        own = finished(select_setting(frame, dataset, variant(swept, weight, scheme)))
+        own = finished(select_setting(frame, dataset, variant(swept, weight), method))
         if not len(own):
             continue
         mean = float(own[metric].mean())
@@ -133,4 +138,4 @@ def _curve(frame: pd.DataFrame, dataset: str, swept: str, scheme: str, metric: s
         low.append(mean - deviation)
         high.append(mean + deviation)
         collapsed.append(bool(own["collapsed"].astype(bool).any()))
-    return Series(scheme, x, y, low, high, collapsed, joined=True)
+    return Series(method_label(method), x, y, low, high, collapsed, joined=True)

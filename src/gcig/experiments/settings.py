@@ -4,6 +4,8 @@ Results are a frame with the columns of ``results.csv``, one row per fold. A fol
 failed is missing: means leave it out, and the entry reports how many folds it has.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,46 +15,60 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.statistics import ResampledTest, corrected_resampled_t
 from gcig.benchmark.trials import Table, Trial, fold_trials
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Value
 
-# The parameters that tuning chose: (dataset, method) -> arguments of the estimator.
-Chosen: TypeAlias = Callable[[str, str], Mapping[str, Any]]
+# The parameters that tuning chose: (dataset, method, seed, fold) -> arguments of the estimator.
+Chosen: TypeAlias = Callable[[str, str, int, int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One method with its parameters on one dataset; ``variant`` names it within an experiment."""
+    """One method on one dataset with the chosen parameters and some changes of them.
+
+    ``variant`` names it within an experiment.
+    """
 
     dataset: str
     method: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
     variant: str = ""
 
 
 def setting_trials(
     settings: Iterable[Setting],
     tables: Mapping[str, Table],
+    chosen: Chosen,
     *,
     n_folds: int,
     seeds: Sequence[int],
     folds: int | None = None,
+    repeats: Mapping[str, int] | None = None,
 ) -> list[Trial]:
-    """Return the trials of every setting on every fold and seed; with `folds`, on the first ones only."""
+    """Return the trials of every setting on every fold and seed.
+
+    Parameters
+    ----------
+    folds : run only that many of the `n_folds` folds.
+    repeats : dataset -> fits per fold; one by default.
+    """
     return [
         trial
-        for setting in settings
+        for each in settings
         for seed in seeds
         for trial in fold_trials(
-            tables[setting.dataset],
-            setting.method,
-            setting.parameters,
+            tables[each.dataset],
+            each.method,
+            [{**chosen(each.dataset, each.method, seed, fold), **each.changes} for fold in range(n_folds)],
             n_folds=n_folds,
             seed=seed,
-            variant=setting.variant,
-        )[:folds]
+            variant=each.variant,
+            repeats=(repeats or {}).get(each.dataset, 1),
+        )
+        if trial.fold < (folds or n_folds)
     ]
 
 
@@ -69,6 +85,11 @@ def parameter(row: Mapping[Any, Any], name: str) -> Any:
 
 LABELS = {
     "eo_gap": "EO gap",
+    "log_loss": "Log loss",
+    "gcig_members": "GCIG, members",
+    "reference_offset": "Reference offset",
+    "faithfulness": "Faithfulness",
+    "attribute_effect": "Attribute effect",
     "eo_noise_floor": "EO gap of a fair model",
     "eo_worst": "EO, larger gap",
     "f1": "F1",
@@ -84,9 +105,10 @@ LABELS = {
 }
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
 # Post-processing decides by group thresholds, which the explained logit of the base network does not contain.
-UNRANKED = {"gcig": frozenset({"hardt"}), "gcig_raw": frozenset({"hardt"})}
+UNRANKED = dict.fromkeys(("gcig", "gcig_raw", "gcig_members"), frozenset({"hardt"}))
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
+PLACE = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
 COLLAPSED_NOTE = "† and a number: that many folds collapsed, which means an AUC under 0.55."
 DEFINITION_NOTE = (
     "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
@@ -105,6 +127,19 @@ def means(
     """Return unrounded means over folds and seeds, datasets x methods; NaN without any fold."""
     table = finished(frame).pivot_table(index="dataset", columns="method", values=metric, aggfunc="mean")
     return table.reindex(index=list(datasets), columns=list(methods)).astype(float)
+
+
+def fold_values(rows: pd.DataFrame, metric: str) -> pd.Series[Any]:
+    """Return the mean over the fits of each fold, by seed and fold."""
+    return finished(rows).groupby(PLACE)[metric].mean().dropna()
+
+
+def interval(values: pd.Series[Any], *, n_folds: int) -> ResampledTest:
+    """Return the mean of fold values, or of paired differences of two, with its 95 % interval.
+
+    Folds share training rows, for which Nadeau and Bengio's correction widens the interval.
+    """
+    return corrected_resampled_t(values, test_share=1 / n_folds)
 
 
 def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digits: int = 3) -> Entry:

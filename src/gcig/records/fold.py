@@ -16,7 +16,8 @@ class FoldResult(Record):
     ----------
     dataset, method : names; ``variant`` distinguishes settings of one method within an experiment.
     parameters : the parameters of the estimator.
-    fold, seed : the fold, and the seed of the split.
+    fold, seed, repeat : the fold, the seed of the split, and the number of the fit among several on the same
+        rows, which differ in their own seeds.
     evaluation : the measurements; None if the fit failed.
     error : one line if the fit failed, otherwise None.
     worker_died : whether it failed because its worker was killed, for example for want of memory; the same
@@ -39,3 +40,4 @@ class FoldResult(Record):
     predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     worker_died: bool = False
+    repeat: int = 0

@@ -1,0 +1,141 @@
+"""Evidence: fold values, paired differences and ratios of a run's results, with their 95 % intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
+from gcig.experiments.collection import Collected
+from gcig.experiments.paper import FAIRX, PUBLISHED
+from gcig.experiments.settings import (
+    HIGHER_IS_BETTER,
+    PLACE,
+    UNRANKED,
+    finished,
+    interval,
+)
+from gcig.records import Interval, formatting
+
+MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
+MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
+_UNDEFINED = Interval(math.nan)
+_NOTHING = pd.DataFrame(dict.fromkeys(MEASURES, pd.Series(dtype=float)))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The results of a run, as claims look at them."""
+
+    frames: Mapping[str, pd.DataFrame]
+    measured: Mapping[str, Sequence[Mapping[str, Any]]]
+    n_folds: int
+    methods: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Collected) -> Self:
+        """Return the evidence of a collected run."""
+        return cls(found.frames, found.measured, found.request.n_folds, found.request.methods)
+
+    @cached_property
+    def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        """The fold means of every setting, by experiment, dataset, method and variant."""
+        found = {}
+        for experiment, frame in self.frames.items():
+            rows = finished(frame)
+            rows = rows.assign(collapsed=rows["collapsed"].astype(float))
+            for place, own in rows.groupby(["dataset", "method", "variant"]):
+                found[experiment, *place] = own.groupby(PLACE)[list(MEASURES)].mean()
+        return found
+
+    def folds(
+        self, dataset: str, method: str, *, variant: str = "", experiment: str = "comparison"
+    ) -> pd.DataFrame:
+        """Return one row per fold of a setting, with the means over its fits; empty without results."""
+        return self._settings.get((experiment, dataset, method, variant), _NOTHING)
+
+    def mean(self, dataset: str, method: str, metric: str, **place: str) -> float:
+        """Return the mean of a metric over folds and seeds; NaN without results."""
+        return float(self.folds(dataset, method, **place)[metric].mean())
+
+    def difference(self, dataset: str, method: str, minus: str, metric: str) -> Interval:
+        """Return the mean paired difference of two methods over the folds."""
+        ours, theirs = (self.folds(dataset, each)[metric] for each in (method, minus))
+        return self.interval((ours - theirs).dropna())
+
+    def change(self, metric: str, new: pd.DataFrame, old: pd.DataFrame) -> Interval:
+        """Return the relative change of a positive metric, such as -0.5 for half, from paired log ratios."""
+        ours, theirs = (np.log(folds[metric].clip(lower=1e-12)) for folds in (new, old))
+        found = self.interval((ours - theirs).dropna())
+        return Interval(*(math.expm1(value) for value in (found.value, found.low, found.high)))
+
+    def interval(self, values: pd.Series[Any]) -> Interval:
+        """Return a mean over folds with its interval; undefined with fewer than three folds."""
+        if len(values) < MIN_FOLDS:
+            return _UNDEFINED
+        found = interval(values, n_folds=self.n_folds)
+        return Interval(found.difference, found.low, found.high)
+
+    def rivals(self, fairx: str, metric: str) -> list[str]:
+        """Return the methods that a version of FairX is ranked against: all but the other version."""
+        left_out = {FAIRX, PUBLISHED, *UNRANKED.get(metric, ())}
+        return [method for method in self.methods if method not in left_out or method == fairx]
+
+    def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
+        """Return the methods with the best mean, equal up to the digits that the paper prints."""
+        sign = -1 if metric in HIGHER_IS_BETTER else 1
+        values = {method: self.mean(dataset, method, metric) for method in self.rivals(fairx, metric)}
+        rounded = {
+            method: sign * round(value, digits) for method, value in values.items() if not math.isnan(value)
+        }
+        return [method for method, value in rounded.items() if value == min(rounded.values())]
+
+    def points(self, fairx: str, datasets: Sequence[str]) -> pd.DataFrame:
+        """Return one row per method and fold with EO gap, GCIG (raw) and F1, with one version of FairX."""
+        frame = finished(self.frames["comparison"])
+        other = PUBLISHED if fairx == FAIRX else FAIRX
+        kept = frame[(frame["method"] != other) & frame["dataset"].isin(list(datasets))]
+        return kept.groupby(["dataset", "method", *PLACE])[["eo_gap", "gcig_raw", "f1"]].mean().reset_index()
+
+    def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
+        """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+        points = self.points(fairx, datasets).dropna()
+        clusters = points.groupby(["dataset", *PLACE]).ngroup()
+        if clusters.nunique() < MIN_FOLDS:
+            return _UNDEFINED
+        statistic = {
+            "pearson": lambda p: coefficient(p[:, :2]),
+            "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
+            "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
+            "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
+        }[kind]
+        values = points[["eo_gap", "gcig_raw", "f1"]]
+        found = clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
+        return Interval(found.value, found.low, found.high)
+
+
+def shown(found: Interval, digits: int = 3) -> str:
+    """Format a value with its interval.
+
+    >>> shown(Interval(0.25, 0.2, 0.3))
+    '0.250 [0.200, 0.300]'
+    """
+    low, high = formatting.number(found.low, digits), formatting.number(found.high, digits)
+    return f"{formatting.number(found.value, digits)} [{low}, {high}]"
+
+
+def percent(found: Interval) -> str:
+    """Format a relative change with its interval in percent.
+
+    >>> percent(Interval(-0.5, -0.6, -0.4))
+    '\N{MINUS SIGN}50 % [\N{MINUS SIGN}60, \N{MINUS SIGN}40]'
+    """
+    value, low, high = (formatting.number(100 * each, 0) for each in (found.value, found.low, found.high))
+    sign = "+" if found.value > 0 else ""
+    return f"{sign}{value} % [{low}, {high}]"

@@ -1,0 +1,170 @@
+"""Significance of RQ1: wins and championships, ranks over datasets, and tests over the folds of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from gcig.benchmark.statistics import (
+    friedman,
+    holm,
+    nemenyi,
+    nemenyi_critical_difference,
+    smallest_wilcoxon_p,
+    tally,
+)
+from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, printed_means, printed_tally
+from gcig.experiments.settings import (
+    HIGHER_IS_BETTER,
+    LABELS,
+    UNRANKED,
+    fold_values,
+    interval,
+    means,
+    method_label,
+)
+from gcig.records import formatting
+from gcig.report.tables import Entry, Table, Value
+
+COUNTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's table of wins
+_TESTED = ("gcig_raw", "gcig", "gcig_members", "eo_gap", "f1", "auc")
+
+
+def tables(
+    frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], n_folds: int
+) -> dict[str, Table]:
+    """Return wins, ranks with Friedman's and Nemenyi's tests, and corrected t-tests on each dataset."""
+    made: dict[str, Table] = {}
+    if FAIRX not in methods:
+        return made
+    distinct = [method for method in methods if method != PUBLISHED]  # one FairX, as in the paper
+    made["wins"] = _wins(frame, datasets, distinct)
+    if len(distinct) > 2 and len(datasets) > 1:
+        made["ranks"] = _ranks(frame, datasets, distinct)
+    if len(methods) > 1:
+        made["t_tests"] = _t_tests(frame, datasets, methods, n_folds)
+    return made
+
+
+def paired_differences(
+    frame: pd.DataFrame, dataset: str, method: str, metric: str, *, minus: str
+) -> pd.Series[Any]:
+    """Return a method's fold values minus those of another, on the folds that both have."""
+    rows = frame[frame["dataset"] == dataset]
+    ours, theirs = (fold_values(rows[rows["method"] == each], metric) for each in (method, minus))
+    return (ours - theirs).dropna()
+
+
+def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    """Count wins, losses and championships: ours on the paper's datasets and on all, and the paper's."""
+    in_paper = [name for name in PAPER_DATASETS if name in datasets]
+    rows: list[tuple[Value, ...]] = []
+    for metric in COUNTED:
+        lower = metric not in HIGHER_IS_BETTER
+        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
+        ours, ours_on_all = (
+            tally(means(frame, metric, datasets=names, methods=ranked), against=FAIRX, lower_is_better=lower)
+            for names in (in_paper, datasets)
+        )
+        recounted = tally(printed_means(metric), against=FAIRX, lower_is_better=lower)
+        counts = (ours, ours_on_all, printed_tally(metric), recounted)
+        rows += [(LABELS[metric], method_label(m), *(_triple(each, m) for each in counts)) for m in methods]
+    return Table(
+        ("metric", "method", "ours", "ours, all", "paper", "paper, recounted"),
+        rows,
+        caption="Win / loss / champion, counted in datasets",
+        notes=(
+            "A method wins on a dataset if it beats FairX; FairX's own line compares it with the best of the "
+            "others. Means are not rounded. Means equal up to 1e-9 tie, which is neither a win nor a loss; "
+            "championships are shared.",
+            f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
+            "recounted: from the rounded means in the paper's own main table by the same rules. We do not "
+            "rank Hardt in GCIG: its group thresholds are not part of the logit that is explained.",
+        ),
+    )
+
+
+def _triple(counts: pd.DataFrame, method: str) -> str:
+    if method not in counts.index:
+        return "-"
+    row: Any = counts.loc[method]
+    return f"{row['win']} / {row['loss']} / {row['champion']}"
+
+
+def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    n_blocks = 0
+    for metric in _TESTED:
+        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
+        averages = means(frame, metric, datasets=datasets, methods=ranked)
+        lower = metric not in HIGHER_IS_BETTER
+        found = friedman(averages, lower_is_better=lower)
+        n_blocks = found.n_blocks
+        p_values: Any = nemenyi(averages, lower_is_better=lower)
+        entries = [
+            _rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m)
+            if m in ranked
+            else Entry("-")
+            for m in methods
+        ]
+        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value).text})"
+        rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
+    critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
+    return Table(
+        ("metric", "Friedman", *map(method_label, methods)),
+        rows,
+        caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
+        notes=(
+            f"Two of {len(methods)} methods differ at the 5 % level if their mean ranks are "
+            f"{formatting.number(critical, 2)} apart (Nemenyi). Ranks span {len(methods) - 1} units: with "
+            f"{n_blocks} datasets only the largest differences can be shown. The paper has no test.",
+            "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained.",
+            "compas and compas-paper contain the same people, and are therefore not independent datasets.",
+        ),
+        digits=2,
+    )
+
+
+def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
+    others = [method for method in methods if method != FAIRX]
+    rows: list[tuple[Value, ...]] = []
+    for name in datasets:
+        for metric in _TESTED:
+            found = [
+                interval(paired_differences(frame, name, FAIRX, metric, minus=m), n_folds=n_folds)
+                for m in others
+            ]
+            adjusted = holm([test.p_value for test in found])
+            entries = [
+                Entry("missing")
+                if math.isnan(test.difference)
+                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p)).text})", test.difference)
+                for test, p in zip(found, adjusted, strict=True)
+            ]
+            rows.append((name, LABELS[metric], *entries))
+    floor = smallest_wilcoxon_p(n_folds)
+    return Table(
+        ("dataset", "metric", *map(method_label, others)),
+        rows,
+        caption="FairX minus each method: mean difference over folds, corrected resampled t-test",
+        notes=(
+            "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by Holm's "
+            f"rule for {len(others)} comparisons per line. The paper has no test.",
+            f"Limits of {n_folds} folds: a two-sided Wilcoxon test has a p-value of at least {floor:g} "
+            "however large the difference is, and one partition into folds says nothing about another.",
+        ),
+    )
+
+
+def _rank(rank: float, p_value: float, method: str) -> Entry:
+    if math.isnan(rank):
+        return Entry("missing")
+    text = formatting.number(rank, 2)
+    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value).text})", rank)
+
+
+def _p(value: float) -> Entry:
+    return Entry("<0.001" if value < 0.001 else formatting.number(value), value)
