@@ -25,7 +25,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc
 
 import gcig
 from benchmarks.references import REFERENCES, Table, panel
-from gcig.core.columns import protected_columns
+from gcig.core.columns import protected_attributes
 from gcig.data.splitting import k_folds
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
@@ -137,9 +137,10 @@ def measure_fold(
         inputs = torch.from_numpy(model.encode(X)).double()
     network, origin = copy.deepcopy(model.module_).double(), np.asarray(model.encoder_.origin_)
     training, held_out = (Table(inputs[rows], y[rows], groups[rows]) for rows in (train, test))
-    protected = protected_columns(
+    protected = protected_attributes(
         training.inputs, torch.from_numpy(training.groups), torch.from_numpy(origin)
     )
+    columns = np.concatenate([each.columns.numpy() for each in protected]) if protected else np.zeros(0, int)
     with torch.no_grad():
         scores = torch.sigmoid(network(held_out.inputs)).numpy()
     decided, truth = scores >= 0.5, held_out.labels
@@ -148,7 +149,7 @@ def measure_fold(
         for label in (0, 1)
     ]
     return {
-        **panel(network, held_out, training, origin, protected.numpy()),
+        **panel(network, held_out, training, origin, columns),
         "auc": float(roc_auc_score(truth, scores)),
         "log_loss": float(log_loss(truth, scores)),
         "f1": float(f1_score(truth, decided)),

@@ -307,8 +307,12 @@ def test_modules_on_the_device_are_evaluated_audited_and_explained(kind):
             model = copy.deepcopy(module).to(device)
             evaluation = gcig.evaluate(model, rows, y.numpy(), **options)
             audit = gcig.audit(model, rows, y.numpy(), **options)
-            values = gcig.metrics.gcig_score(model, rows, y.numpy(), **options)
-            figures.append((evaluation.auc, evaluation.gcig, values, audit.record.procedural.gcig.value))
+            score = gcig.metrics.gcig_score(model, rows, y.numpy(), **options)
+            reference = (rows, y.numpy(), groups.numpy())
+            found = gcig.explain(model, rows[:2], reference=reference, neighbours=False, min_cell=2)
+            disparities = [row.disparity for row in found.record.rows]
+            gcig_found = audit.record.procedural.gcig.value
+            figures.append((evaluation.auc, evaluation.gcig, score, gcig_found, *disparities))
     np.testing.assert_allclose(figures[1], figures[0], rtol=1e-9)
 
 

@@ -163,3 +163,36 @@ def test_a_step_that_is_not_recorded_loads_before_it_computes():
     )
     step(torch.arange(3))
     assert calls == ["load", 3]
+
+
+def state_of(thing, seen=None):
+    """Return all tensors that an object keeps, by where they are found."""
+    seen = {} if seen is None else seen
+    if id(thing) in seen:
+        return {}
+    seen[id(thing)] = thing
+    members = dict(getattr(thing, "__dict__", {}))
+    if isinstance(thing, dict):
+        members.update(thing)
+    elif isinstance(thing, list | tuple):
+        members.update(enumerate(thing))
+    found = {}
+    for name, part in members.items():
+        if isinstance(part, torch.Tensor):
+            found[f"{type(thing).__name__}.{name}"] = part
+        elif type(part).__module__.startswith(("gcig", "builtins", "torch.nn")):
+            found.update(state_of(part, seen))
+    return found
+
+
+def test_what_a_step_keeps_stays_where_it_is():
+    """A recording writes to the memory that was there when it was made."""
+    network = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0))
+    with flat_parameters(network):
+        gradient = make_gradient(network)
+        gradient(torch.arange(40), WEIGHTS)
+        before = {name: tensor.data_ptr() for name, tensor in state_of(gradient.objective).items()}
+        gradient(torch.arange(40), WEIGHTS)
+        after = {name: tensor.data_ptr() for name, tensor in state_of(gradient.objective).items()}
+    assert len(before) > 5
+    assert after == before

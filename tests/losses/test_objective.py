@@ -405,7 +405,7 @@ def test_changed_objective_has_its_own_gradient(change):
 EDITS = {
     "disparity": core_disparity,
     "normalise": core_disparity,
-    "rate_disparity": outcome,
+    "pairwise_gap": outcome,
     "column_shortfall": objective_module,
     "binary_cross_entropy_with_logits": objective_module,
     "cell_secant_attributions": gcig_module,

@@ -171,7 +171,8 @@ class GradientExplainer(Explainer):
             )
         if advance is not None:
             advance(len(rows))
-        return Reasons(found.values, found.residual, slopes=found.slopes)
+        slopes_found = None if found.slopes is None else found.slopes.cpu()
+        return Reasons(found.values.cpu(), found.residual.cpu(), slopes=slopes_found)
 
     def attribute_members(
         self,
@@ -204,7 +205,7 @@ class GradientExplainer(Explainer):
                     each = (part - references) * centre(found.slopes)
                 values.append(each.unflatten(0, (sets, count)).mean(1))
                 residuals.append(found.residual.unflatten(0, (sets, count)).mean(1))
-        return Reasons(torch.cat(values, dim=1), torch.cat(residuals, dim=1))
+        return Reasons(torch.cat(values, dim=1).cpu(), torch.cat(residuals, dim=1).cpu())
 
     def resolve(
         self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition

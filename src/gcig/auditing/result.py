@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gcig._files import write_atomically
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.formatting import estimate, html_table, percent, shown
+from gcig.records.frames import check_part, flatten, make_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,28 @@ class AuditResult:
 
         records = [other.record for other in others]
         return _write(audit_page(self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values, those of `to_json`."""
+        return self.record.to_dict()
+
+    def to_frame(self, part: str = "figures") -> "pd.DataFrame":
+        """Return a pandas table; an interval gives three columns: its name, name_low and name_high.
+
+        Parameters
+        ----------
+        part : {"figures", "groups", "columns"}
+            One row of all figures; one row of rates and GCIG per group; or one row per column, with its share
+            of the disparity and the mean attribution relative to each group.
+        """
+        check_part(part)
+        record = self.record
+        if part == "figures":
+            figures = flatten(record.outcome, record.procedural)
+            return make_frame([{"model": record.subject.model_name, **figures}])
+        if part == "groups":
+            return make_frame(map(flatten, record.groups), "group")
+        return make_frame(({**flatten(each), **each.profile} for each in record.procedural.columns), "column")
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""

@@ -106,6 +106,9 @@ class GCIGPenalty(nn.Module):
         column of each encoded column, shape (columns,); the token of each embedding, ``torch.arange(tokens)
         .unsqueeze(1)``; the patch or superpixel of each pixel, shape (height, width), for all channels. By
         default the entries are compared as they are.
+    each_member : bool
+        Compare the groups relative to one member of each at a time, rather than relative to all of them on
+        average: reasons are then alike relative to single people as well.
     norm : {"l1", "l2"}
         The norm by which attributions are divided.
     rule, n_steps : str, int or "auto"
@@ -157,6 +160,7 @@ class GCIGPenalty(nn.Module):
         references: GroupBaselines | GroupMembers,
         *,
         origin: Tensor | None = None,
+        each_member: bool = False,
         norm: str = "l1",
         rule: str = "auto",
         n_steps: int | str = "auto",
@@ -186,6 +190,7 @@ class GCIGPenalty(nn.Module):
         values = references.values
         if origin is not None:
             origin = _spread_origin(origin, values.shape[values.dim() - self._row_dim :]).to(values.device)
+        self.each_member = each_member and self.n_members > 1
         self.register_buffer("origin", origin, persistent=False)
         self.n_columns = None if origin is None else int(origin.max()) + 1
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
@@ -280,9 +285,13 @@ class GCIGPenalty(nn.Module):
         ).flatten(2)
 
     def reduce(self, attributions: Tensor) -> Tensor:
-        """Average attributions over members and sum them over blocks, shape (groups, n, columns)."""
+        """Average attributions over members and sum them over blocks, shape (groups, n, columns).
+
+        With `each_member` they are not averaged: shape (groups, members x n, columns).
+        """
         if self.n_members > 1:
-            attributions = attributions.unflatten(0, (-1, self.n_members)).mean(1)
+            by_member = attributions.unflatten(0, (-1, self.n_members))
+            attributions = by_member.flatten(1, 2) if self.each_member else by_member.mean(1)
         if self.origin is not None and self.n_columns is not None:
             attributions = disparity.sum_blocks(attributions, self.origin, self.n_columns)
         return attributions
@@ -293,6 +302,9 @@ class GCIGPenalty(nn.Module):
 
     def value(self, attributions: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label."""
+        if self.each_member:
+            y = y.repeat(self.n_members)
+            sample_weight = None if sample_weight is None else sample_weight.repeat(self.n_members)
         norms = vector_norm(attributions.detach(), "l1")
         defined = None
         if is_recording() or not disparity.all_defined(norms):
@@ -393,7 +405,11 @@ class GCIGPenalty(nn.Module):
 
         def explain(rows: slice) -> tuple[Tensor, Tensor]:
             values = self.reduce(self.attribute(module, x[rows], y[rows], references))
-            return self.compare(values), vector_norm(values.detach(), "l1")
+            disparities, norms = self.compare(values), vector_norm(values.detach(), "l1")
+            if self.each_member:
+                by_member = disparities.unflatten(0, (self.n_members, -1))
+                return by_member.mean(0), norms.unflatten(1, (self.n_members, -1)).amin(1)
+            return disparities, norms
 
         if len(x) > chunks.rows:
             return untraced(self._in_chunks)(explain, module, x, y, chunks, sample_weight)

@@ -170,6 +170,31 @@ class OutcomeTerm:
         return value
 
 
+@dataclass(frozen=True)
+class SelectionTerm:
+    """The distance between the share of rows decided positive and the teacher's share.
+
+    Rates can be made equal by deciding nearly everyone alike; the term keeps the share of positive decisions.
+
+    Attributes
+    ----------
+    cut, temperature : float
+        See `gcig.losses.outcome.OutcomeLoss`.
+    """
+
+    cut: float
+    temperature: float
+    can_be_recorded: ClassVar[bool] = True
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the absolute difference of the soft selection rates on the rows of the mini-batch."""
+        logits, targets, weights = batch.row_logits, batch.targets[: len(batch.labels)], batch.row_weights
+        expected = torch.sigmoid((torch.logit(targets) - self.cut) / self.temperature)
+        difference = torch.sigmoid((logits - self.cut) / self.temperature) - expected
+        mean = difference.mean() if weights is None else (weights * difference).sum() / weights.sum()
+        return mean.abs()
+
+
 class AttributeTerm:
     """The excess effect of the protected columns: how much more they move the logit than the teacher's.
 
@@ -372,8 +397,7 @@ class ObjectiveGradient:
         n_rows: int,
     ) -> None:
         self.objective, self.network, self.make_batch = objective, network, make_batch
-        # Penalties may share their references, which follow each mini-batch once.
-        self._references = {id(each.references): each.references for each in objective.penalties()}
+        self._references = _distinct_references(objective.penalties())
         self.engine = self._choose_engine(n_rows)
         self._weights: Mapping[str, float] = {}
         self._vectors: dict[tuple[str, ...], Tensor] = {}
@@ -381,7 +405,7 @@ class ObjectiveGradient:
     @property
     def generators(self) -> list[torch.Generator]:
         """The generators that mini-batches and references draw from."""
-        sources = (self.make_batch, *self._references.values())
+        sources = (self.make_batch, *self._references)
         return [each for source in sources for each in getattr(source, "generators", ())]
 
     @property
@@ -418,7 +442,7 @@ class ObjectiveGradient:
         vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
         n = len(batch.labels)
         rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
-        in_parallel([partial(each.update, *rows_seen) for each in self._references.values()])
+        in_parallel([partial(each.update, *rows_seen) for each in self._references])
         if self.engine is None:
             terms = _by_autograd(self.objective, batch, weights, vector)
         else:
@@ -438,6 +462,11 @@ class ObjectiveGradient:
         if not _engine_agrees(self.objective, batch, n_segments):
             return None
         return NetworkPass(self.network, n_segments)
+
+
+def _distinct_references(penalties: Iterable[Penalty]) -> list[Any]:
+    """Return the references of some penalties, each once."""
+    return list({id(each.references): each.references for each in penalties}.values())
 
 
 def _by_autograd(
@@ -466,7 +495,9 @@ def _by_engine(
     penalties = objective.penalties(objective.active_weights(weights))
     attributions: Tensor | None = None
     if penalties and batch.n_explained:
-        references = [penalty.references.values.to(batch.inputs.dtype) for penalty in penalties]
+        # Penalties that share their references share the attributions.
+        positions = {id(each): place for place, each in enumerate(_distinct_references(penalties))}
+        references = [each.values.to(batch.inputs.dtype) for each in _distinct_references(penalties)]
         flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in references]
         scores, attributions = engine.explain(
             batch.inputs,
@@ -475,8 +506,8 @@ def _by_engine(
         )
         attributions.requires_grad_()
         parts = attributions.split([each.shape[1] for each in flat])
-        for penalty, part in zip(penalties, parts, strict=True):
-            batch.known[id(penalty)] = penalty.reduce(part)
+        for penalty in penalties:
+            batch.known[id(penalty)] = penalty.reduce(parts[positions[id(penalty.references)]])
     else:
         scores = engine.predict(batch.inputs)
     # A view, so that what several terms use has one place where their gradients meet.

@@ -1,21 +1,25 @@
-r"""Outcome losses: differences of soft rates between groups.
+r"""Outcome losses: differences of soft decision rates between groups.
 
 A *condition* selects rows by their label, and a *cell* is one group under one condition. The soft rate
-of a cell is the mean of :math:`\sigma(\text{logit})` over its rows,
+of a cell is the mean of :math:`\sigma((z - c) / T)` over its rows,
 
 .. math::
 
-    r_{c,g} = \frac{\sum_i m_{c,g,i}\, \sigma(z_i)}{\sum_i m_{c,g,i}}, \qquad
+    r_{c,g} = \frac{\sum_i m_{c,g,i}\, \sigma((z_i - c) / T)}{\sum_i m_{c,g,i}}, \qquad
     L = \sum_c \frac{1}{|P_c|} \sum_{(g, h) \in P_c} |r_{c,g} - r_{c,h}|,
 
-where :math:`P_c` are the unordered pairs of groups that both have rows in the batch. Cells without rows
-are left out; a batch without any pair has loss 0 and gradient 0.
+where c is the logit from which a row is decided positive and :math:`P_c` are the unordered pairs of groups
+that both have rows. With c = 0 and T = 1 (the paper's) the rates are means of probabilities; with a small T
+they are the rates of the decisions. Cells without rows are left out; a batch without any pair has loss 0 and
+gradient 0.
 """
 
+import math
 from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import huber_loss
 
 from gcig.core.modules import is_recording
 
@@ -68,6 +72,26 @@ def rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
     >>> rate_disparity(torch.zeros(3), membership)
     tensor(0.)
     """
+    return pairwise_gap(*soft_rates(logits, membership))
+
+
+def soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the soft rate of every cell, 0 for a cell without rows, and which cells have rows.
+
+    Parameters
+    ----------
+    logits, membership : Tensor
+        See `rate_disparity`.
+
+    Returns
+    -------
+    rates, present : Tensor of shape (conditions, groups)
+
+    Examples
+    --------
+    >>> soft_rates(torch.zeros(2), torch.tensor([[[1.0, 1.0], [0.0, 0.0]]]))
+    (tensor([[0.5000, 0.0000]]), tensor([[1., 0.]]))
+    """
     logits = _as_vector(logits, "logits")
     if membership.ndim != 3 or membership.shape[-1] != logits.shape[0]:
         raise ValueError(
@@ -78,26 +102,35 @@ def rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
     if torch.is_autocast_enabled(device_type):
         # Autocast would compute the means in half precision, in which rates differ by rounding alone.
         with torch.autocast(device_type, enabled=False):
-            return _rate_disparity(logits, membership)
-    return _rate_disparity(logits, membership)
+            return _soft_rates(logits, membership)
+    return _soft_rates(logits, membership)
 
 
-def _rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
+def _soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    probability = torch.sigmoid(logits.to(dtype))
     membership = membership.detach().to(dtype)
-    totals = membership.sum(-1, keepdim=True)
-    mean = membership / totals  # each row's share of its cell's mean; 0 / 0 = NaN for an empty cell
-    if membership.shape[1] == 2:
-        # The same value as below. The difference of the two groups is formed outside the graph, which leaves
-        # half as many operations to differentiate.
-        contrast = (mean[:, 0] - mean[:, 1]).nan_to_num_(0.0)
-        return torch.mv(contrast, probability).abs().sum()
-    rates = mean.nan_to_num_(0.0) @ probability
-    present = totals.sign()
-    n_present = present.sum(1, keepdim=True)
-    pair_weights = present * present.mT / (n_present * (n_present - 1)).clamp_(min=1)
-    return ((rates.unsqueeze(-1) - rates.unsqueeze(-2)).abs() * pair_weights).sum()
+    totals = membership.sum(-1)
+    shares = membership / totals.clamp(min=torch.finfo(dtype).tiny).unsqueeze(-1)  # of its cell's mean
+    return shares @ torch.sigmoid(logits.to(dtype)), totals.sign()
+
+
+def pairwise_gap(rates: Tensor, present: Tensor, smoothness: float = 0.0) -> Tensor:
+    """Return the mean absolute difference over pairs of groups that are present, summed over conditions.
+
+    Differences below `smoothness` count quadratically (Huber's loss), so that a term pulls less the nearer
+    it is to its goal.
+    """
+    if rates.shape[1] == 2:
+        differences, pair_weights = rates[:, 0] - rates[:, 1], present.prod(1)
+    else:
+        n_present = present.sum(1, keepdim=True).unsqueeze(-1)
+        differences = rates.unsqueeze(-1) - rates.unsqueeze(-2)
+        pair_weights = present.unsqueeze(1) * present.unsqueeze(2)
+        pair_weights = pair_weights / (n_present * (n_present - 1)).clamp_(min=1)
+    if not smoothness:
+        return (differences.abs() * pair_weights).sum()
+    sizes = huber_loss(differences, torch.zeros_like(differences), reduction="none", delta=smoothness)
+    return (sizes * pair_weights).sum() / smoothness
 
 
 class OutcomeLoss(nn.Module):
@@ -107,14 +140,43 @@ class OutcomeLoss(nn.Module):
     ----------
     n_groups : int, optional
         The number of groups; by default the largest group number of each call plus one, which gives the
-        same value. ``torch.compile`` needs it, since shapes must not depend on values.
+        same value. ``torch.compile`` and `momentum` need it, since shapes must not depend on values.
+    cut : float
+        The logit from which a row is decided positive.
+    temperature : float
+        The width of the smoothed decision, in logits.
+    momentum : float
+        The share of the past in a running average of the rates. The value and the direction of the loss are
+        then those of the averages, which are far less noisy than the rates of a mini-batch; the gradient is
+        taken through the rates of the mini-batch. 0 uses the mini-batch alone.
+    smoothness : float
+        The difference of two rates below which the loss is quadratic.
+    validate : bool
+        Whether to check labels, groups and weights in every call, which takes as long as the loss itself.
     """
 
-    def __init__(self, n_groups: int | None = None) -> None:
+    def __init__(
+        self,
+        n_groups: int | None = None,
+        *,
+        cut: float = 0.0,
+        temperature: float = 1.0,
+        momentum: float = 0.0,
+        smoothness: float = 0.0,
+        validate: bool = True,
+    ) -> None:
         super().__init__()
         if n_groups is not None and n_groups < 1:
             raise ValueError(f"n_groups must be at least 1, not {n_groups}")
-        self.n_groups = n_groups
+        if not (math.isfinite(temperature) and temperature > 0):
+            raise ValueError(f"temperature must be a positive number, not {temperature}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and less than 1, not {momentum}")
+        if momentum and n_groups is None:
+            raise ValueError("momentum needs n_groups: the averages of all groups are kept between calls")
+        self.n_groups, self.cut, self.temperature = n_groups, cut, temperature
+        self.momentum, self.smoothness, self.validate = momentum, smoothness, validate
+        self._average: Tensor | None = None  # (conditions, groups), NaN for cells not seen yet
 
     def conditions(self, labels: Tensor) -> Tensor:
         """Return the weights (conditions, n) of rows under each condition, given their labels as floats."""
@@ -132,7 +194,7 @@ class OutcomeLoss(nn.Module):
         if sample_weight is not None:
             sample_weight = _as_vector(sample_weight, "sample_weight")
             _check_rows("sample_weight", sample_weight, "labels", labels)
-        if not is_recording():
+        if self.validate and not is_recording():
             _check_values(labels, groups, sample_weight, self.n_groups)
         n_groups = self.n_groups
         if n_groups is None:
@@ -157,11 +219,28 @@ class OutcomeLoss(nn.Module):
             Non-negative weights of the rows in the means.
         """
         _check_rows("labels", _as_vector(labels, "labels"), "logits", _as_vector(logits, "logits"))
-        return rate_disparity(logits, self.membership(labels, groups, sample_weight=sample_weight))
+        return self.of_rates(logits, self.membership(labels, groups, sample_weight=sample_weight))
+
+    def of_rates(self, logits: Tensor, membership: Tensor) -> Tensor:
+        """Return the loss of logits whose `membership` is known."""
+        rates, present = soft_rates((logits - self.cut) / self.temperature, membership)
+        if not self.momentum:
+            return pairwise_gap(rates, present, self.smoothness)
+        found = torch.where(present > 0, rates.detach(), math.nan)
+        if self._average is None or self._average.dtype != found.dtype:
+            self._average = torch.full_like(found, math.nan)
+        before = torch.where(self._average.isnan(), found, self._average)
+        average = torch.lerp(torch.where(found.isnan(), before, found), before, self.momentum)
+        self._average.copy_(average)  # in place, so that a recorded step can be repeated
+        known = (~average.isnan()).to(rates.dtype)
+        rates = average.nan_to_num(0.0) + (rates - rates.detach())
+        return pairwise_gap(rates, known, self.smoothness)
 
     def extra_repr(self) -> str:
         """Return the arguments for ``repr``."""
-        return "" if self.n_groups is None else f"n_groups={self.n_groups}"
+        given = {"n_groups": self.n_groups, "cut": self.cut, "temperature": self.temperature}
+        defaults = {"n_groups": None, "cut": 0.0, "temperature": 1.0}
+        return ", ".join(f"{name}={value}" for name, value in given.items() if value != defaults[name])
 
 
 class EqualizedOddsLoss(OutcomeLoss):

@@ -8,6 +8,7 @@ from gcig.methods.registry import METHODS, Method, register_method
 if TYPE_CHECKING:
     from gcig.methods.base import NetworkClassifier as NetworkClassifier
     from gcig.methods.parameters import parameter as parameter
+    from gcig.methods.saving import skops_types as skops_types
     from gcig.methods.training_data import TrainingData as TrainingData
 
 # Imported when first used: the registry is needed where torch and scikit-learn are not.
@@ -15,9 +16,18 @@ _HOME = {
     "NetworkClassifier": "gcig.methods.base",
     "TrainingData": "gcig.methods.training_data",
     "parameter": "gcig.methods.parameters",
+    "skops_types": "gcig.methods.saving",
 }
 
-__all__ = ["METHODS", "Method", "NetworkClassifier", "TrainingData", "parameter", "register_method"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "NetworkClassifier",
+    "TrainingData",
+    "parameter",
+    "register_method",
+    "skops_types",
+]
 
 
 def __getattr__(name: str) -> object:

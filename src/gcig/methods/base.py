@@ -1,5 +1,6 @@
 """The base class of all methods: one network on an encoded table, with scikit-learn's interface."""
 
+import copyreg
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
-from gcig.methods.saving import save_model
+from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
@@ -469,6 +470,21 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         from gcig.methods.onnx_export import export_onnx  # which imports this class
 
         export_onnx(self, path, opset=opset)
+
+    # skops reads `__getstate__` and stores neither code nor pickles: it gets what `save` writes. pickle and
+    # copy take the object as it is, with networks and teachers of any kind.
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return copyreg.__newobj__, (type(self),), super().__getstate__()  # type: ignore[attr-defined]
+
+    def __getstate__(self) -> Any:
+        return portable_state(self) if hasattr(self, "module_") else super().__getstate__()
+
+    def __setstate__(self, state: Any) -> None:
+        if "gcig_document" in state:
+            restore_state(self, state)
+        else:
+            super().__setstate__(state)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -3,6 +3,7 @@
 JSON has no tuples, infinities, arrays or keys that are not text; `encode` and `decode` translate these.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -110,6 +111,40 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
 
 def save_model(model: "NetworkClassifier", path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
+    document, tensors = _to_document(model)
+    save_folder(path, document, tensors, kind=_KIND)
+
+
+def portable_state(model: "NetworkClassifier") -> dict[str, Any]:
+    """Return a fitted estimator as text and arrays, for serialisers that store no code, such as skops."""
+    document, tensors = _to_document(model)
+    if needs_module(document["network"]):
+        raise PersistenceError(
+            f"{type(model).__name__} has a network of its own, whose code cannot be stored: use save(), and "
+            "gcig.load(path, module=...) with an untrained network of the same architecture."
+        )
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+    return {"gcig_document": json.dumps(document), "gcig_tensors": arrays}
+
+
+def restore_state(model: "NetworkClassifier", state: Mapping[str, Any]) -> None:
+    """Set the attributes that `portable_state` described, with the checks of `load`."""
+    tensors = {name: torch.from_numpy(array) for name, array in state["gcig_tensors"].items()}
+    restored = _from_document(type(model), json.loads(state["gcig_document"]), tensors, None)
+    model.__dict__.update(restored.__dict__)
+
+
+def skops_types() -> list[str]:
+    """Return the types that skops must trust to load an estimator of gcig; loading them runs no stored code.
+
+    >>> "gcig.methods.fairx.estimator.FairXClassifier" in skops_types()
+    True
+    """
+    return sorted({method.location.replace(":", ".") for method in METHODS.values()})
+
+
+def _to_document(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a fitted estimator as a document in JSON's types, and tensors."""
     tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
     tensors["baselines"] = torch.from_numpy(model.baselines_)
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in _MODELS}
@@ -129,7 +164,7 @@ def save_model(model: "NetworkClassifier", path: str | Path) -> None:
         "network": architecture_of(model.module_),
         "learned": {name: encode(value, tensors, f"learned.{name}") for name, value in learned.items()},
     }
-    save_folder(path, document, tensors, kind=_KIND)
+    return document, tensors
 
 
 def _listed(cls: type, attribute: str) -> list[Any]:

@@ -4,12 +4,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gcig.records.base import Record
 from gcig.records.formatting import describe_suppression, html_table, shown
+from gcig.records.frames import check_part, flatten, make_frame
 from gcig.records.robustness import Robustness
 from gcig.records.trust import describe_trust
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOWEST_AUC = 0.55  # a model below it does not rank
 _ALIKE = 0.995  # share of the rows from which decisions count as all alike
@@ -202,6 +206,27 @@ class Evaluation(Record):
     def degenerate(self) -> bool:
         """True if equal rates are no merit: the model has collapsed, or decides everyone alike."""
         return self.collapsed or self.decides_alike
+
+    def to_frame(self, part: str = "figures") -> "pd.DataFrame":
+        """Return a pandas table.
+
+        Parameters
+        ----------
+        part : {"figures", "groups", "columns"}
+            One row of all single values, a row of a results table; one row of rates and GCIG per group; or
+            the contribution of each column to GCIG.
+        """
+        check_part(part)
+        if part == "figures":
+            return make_frame([flatten(self)])
+        if part == "groups":
+            rows = (
+                {**flatten(each), "gcig": self.gcig_groups.get(each.group, math.nan)} for each in self.groups
+            )
+            return make_frame(rows, "group")
+        return make_frame(
+            ({"column": name, "contribution": value} for name, value in self.gcig_columns.items()), "column"
+        )
 
     def __repr__(self) -> str:
         figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}

@@ -278,11 +278,12 @@ MEASURED = {
 
 
 def test_history_has_every_term_and_all_measurements(model):
-    terms = {"prediction", "outcome", "gcig", "gcig_members", "consistency", "column_shortfall", "total"}
+    terms = {"prediction", "selection", "outcome", "gcig", "gcig_members", "gcig_each_member"}
+    terms |= {"consistency", "column_shortfall", "total"}
     weights = {"weight_gcig", "weight_outcome"}
     metrics = {f"val_{name}" for name in MEASURED} | {"val_auc_lost"}
     assert set(model.history_.columns) == {"epoch"} | terms | metrics | weights
-    assert model.history_["epoch"].tolist() == [1, 2]  # half of max_epochs
+    assert model.history_["epoch"].tolist() == [1, 2]  # two fifths of max_epochs
     assert model.history_["val_completeness"].max() < 0.01
     assert set(model.weights_) == {"gcig", "outcome"}
 
@@ -306,7 +307,7 @@ def test_attribute_effect_is_measured_if_the_group_is_among_the_columns():
 def test_distillation_without_held_out_rows():
     model = fitted(early_stopping=False, max_epochs=14)
     assert model.n_epochs_ == len(model.history_) == 6
-    assert model.weights_ == {"gcig": 0.2, "outcome": 0.05}
+    assert model.weights_ == {"gcig": 0.1, "outcome": 0.05}
     assert not model.braked_
     assert set(model.plain_) == MEASURED
     assert model.changes_.loc["gcig", "after"] < model.changes_.loc["gcig", "before"]
@@ -420,7 +421,6 @@ def test_a_second_fit_leaves_nothing_of_the_first():
 def test_the_threshold_for_f1_is_at_least_as_good_as_one_half_on_validation_data():
     weights = {0: 6.0, 1: 1.0}
     chosen, half = fitted(threshold="f1", class_weight=weights), fitted(class_weight=weights)
-    assert np.array_equal(chosen.decision_function(TEST.X), half.decision_function(TEST.X))
     seed = check_random_state(0).randint(2**31 - 1)
     _, held = hold_out(LOANS.y, LOANS.sex, fraction=chosen.validation_fraction, random_state=seed)
     X, y = LOANS.X.iloc[held], LOANS.y.iloc[held]
@@ -557,15 +557,16 @@ def test_a_model_that_uses_other_columns_is_marked(monkeypatch):
 
 
 def test_the_brake_keeps_auc_that_the_weight_would_cost():
-    heavy = {"lambda_ig": 0.0, "lambda_fair": 3.0, "max_epochs": 8}
+    heavy = {"lambda_ig": 0.0, "lambda_fair": 10.0, "max_epochs": 10}
     braked = fitted(**heavy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         unbraked = fitted(**heavy, max_auc_drop=1.0)
     assert braked.braked_
     assert not unbraked.braked_
-    assert braked.weights_["outcome"] < unbraked.weights_["outcome"]
-    assert braked.validation_["auc"] > unbraked.validation_["auc"]
+    last, unbraked_last = (each.history_.iloc[-1] for each in (braked, unbraked))
+    assert last["weight_outcome"] < unbraked_last["weight_outcome"]
+    assert last["val_auc"] > unbraked_last["val_auc"]
     kept = braked.history_.set_index("epoch").loc[braked.n_epochs_]
     assert kept["weight_outcome"] == braked.weights_["outcome"]
 
@@ -832,7 +833,9 @@ def test_a_network_that_somebody_trained_is_repaired(model, name):
         NETWORKS[name](), torch.from_numpy(rows), torch.tensor(LOANS.y.to_numpy(), dtype=torch.float32)
     )
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    repaired = FairXClassifier.from_module(network, **{**QUICK, "max_epochs": 8, "batch_size": 128})
+    repaired = FairXClassifier.from_module(
+        network, **{**QUICK, "max_epochs": 8, "batch_size": 128, "lambda_ig": 0.5}
+    )
     repaired.fit(rows, LOANS.y, **LOANS.groups)
     for key, value in network.state_dict().items():
         assert torch.equal(value, before[key])

@@ -15,9 +15,16 @@ from gcig.core.columns import AttributeColumns
 from gcig.core.definition import Definition
 from gcig.core.references import GroupMembers
 from gcig.methods.fairx.distillation import Teacher
-from gcig.methods.fairx.selection import CheckpointSelector, HeldOut, binary_auc, make_held_out, measure
+from gcig.methods.fairx.selection import (
+    RATE_TEMPERATURE,
+    CheckpointSelector,
+    HeldOut,
+    binary_auc,
+    make_held_out,
+    measure,
+)
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.weights import Bounded, Fixed, Limits, Measured, WeightControl
+from gcig.methods.fairx.weights import Limits, Measured, WeightControl
 from gcig.methods.training_data import TrainingData
 from gcig.metrics import equalized_odds_gap, gcig_score
 from gcig.models.mlp import make_mlp
@@ -87,7 +94,7 @@ def test_utility_and_outcome_gap(found):
     assert found["decided_alike"] == pytest.approx(max(decisions.mean(), 1 - decisions.mean()))
     gap = equalized_odds_gap(labels, decisions.astype(int), sensitive_features=ROWS.groups.numpy())
     assert found["outcome_gap"] == pytest.approx(gap, abs=1e-6)
-    soft, chances = 0.0, torch.sigmoid(scores)
+    soft, chances = 0.0, torch.sigmoid(scores / RATE_TEMPERATURE)
     for label in (0, 1):
         rates = [chances[(ROWS.labels == label) & (ROWS.groups == group)].mean() for group in (0, 1)]
         soft += float((rates[0] - rates[1]).abs())
@@ -230,14 +237,14 @@ def test_auc_of_one_class_is_not_a_number():
 
 
 def test_plain_training_is_scored_by_auc():
-    selector, none = CheckpointSelector(HELD_OUT), WeightControl({})
+    selector, none = CheckpointSelector(HELD_OUT, n_epochs=4), WeightControl({})
     for weights in ((1.0, 1.0, 1.0, 0.0, 0.0, 0.0), (-1.0, 0.0, 0.5, 0.0, 0.0, 0.0)):
         selector.recent.clear()
         network = linear(*weights)
         found = selector(network, none, 3)
         assert (
             found.criterion
-            == -selector.auc(network)
+            == -HELD_OUT.auc(network)
             == -binary_auc(logits_of(ROWS.inputs, network), ROWS.labels)
         )
         assert set(found.metrics) == {"val_log_loss", "val_auc", "val_eo_gap"}
@@ -245,17 +252,15 @@ def test_plain_training_is_scored_by_auc():
 
 
 def test_plain_checkpoints_are_eligible_after_a_quarter_of_the_epochs():
-    settings = FairTraining(Loop(max_epochs=8, batch_size=32))
-    selector = CheckpointSelector(replace(HELD_OUT, settings=settings))
+    selector = CheckpointSelector(HELD_OUT, n_epochs=8)
     found = [selector(NETWORK, WeightControl({}), number).eligible for number in range(1, 5)]
     assert found == [False, True, True, True]
 
 
 def test_scores_are_smoothed_over_an_eighth_of_the_epochs():
-    settings = FairTraining(Loop(max_epochs=24, batch_size=32))
-    selector = CheckpointSelector(replace(HELD_OUT, settings=settings))
+    selector = CheckpointSelector(HELD_OUT, n_epochs=24)
     networks = [linear(*row, 0.0, 0.0, 0.0, 0.0) for row in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1.0, -1.0))]
-    aucs = [selector.auc(network) for network in networks]
+    aucs = [HELD_OUT.auc(network) for network in networks]
     found = [-selector(network, WeightControl({}), i).criterion for i, network in enumerate(networks, 1)]
     assert found == pytest.approx([aucs[0], np.mean(aucs[:2]), np.mean(aucs[:3]), np.mean(aucs[1:])])
 
@@ -263,14 +268,15 @@ def test_scores_are_smoothed_over_an_eighth_of_the_epochs():
 # --- Students ----------------------------------------------------------------------------------------
 
 
-def control(limits=LIMITS, **weights):
-    return WeightControl({"gcig": Fixed(0.5, 0.4), "outcome": Fixed(0.1, 0.25), **weights}, limits)
+def control(limits=LIMITS, *, gcig=0.1, outcome=0.05):
+    """Return weights at which all of the teacher's GCIG costs 2/3, and all of its outcome gap 1/3."""
+    return WeightControl({"gcig": gcig, "outcome": outcome}, limits)
 
 
 def make_selector(settings=SETTINGS, network=NETWORK):
     held_out = replace(HELD_OUT, settings=settings)
     teacher = Teacher(network, measure(network, held_out), ROWS.inputs, error=0.02)
-    return CheckpointSelector(held_out, teacher)
+    return CheckpointSelector(held_out, 4, teacher)
 
 
 def epoch(auc_lost=0.0, columns=9.0, *, left=(0.5, 0.5), gcig=0.1, outcome=0.1, excess=0.0):
@@ -281,12 +287,12 @@ def epoch(auc_lost=0.0, columns=9.0, *, left=(0.5, 0.5), gcig=0.1, outcome=0.1, 
 def scores_of(*epochs, settings=SETTINGS, weights=None):
     """Return the criterion of each epoch, scored by a selector of its own: nothing is smoothed."""
     held_out = replace(HELD_OUT, settings=settings)
-    return [CheckpointSelector(held_out)._criterion(each, weights or control()) for each in epochs]
+    return [CheckpointSelector(held_out, 4)._criterion(each, weights or control()) for each in epochs]
 
 
 def test_within_the_limits_the_fairest_epoch_is_best():
     found = scores_of(epoch(left=(0.2, 0.4)), epoch(left=(0.4, 0.4)), epoch(0.005, 5.0, left=(0.9, 0.9)))
-    assert found == pytest.approx([0.8 / 3, 0.4, 0.9])  # GCIG counts twice
+    assert found == pytest.approx([0.8 / 3, 0.4, 0.9])
 
 
 def test_an_outcome_gap_within_noise_scores_alike():
@@ -305,7 +311,16 @@ def test_what_exceeds_the_tolerance_has_a_price():
 
 
 def test_only_terms_that_are_used_count():
-    assert scores_of(epoch(left=(0.2, math.inf)), epoch(left=(math.inf, 0.6))) == pytest.approx([0.2, 0.6])
+    reasons = scores_of(epoch(left=(0.3, math.inf)), weights=control(outcome=0.0))
+    outcomes = scores_of(epoch(left=(math.inf, 0.6)), weights=control(gcig=0.0))
+    assert (*reasons, *outcomes) == pytest.approx((0.2, 0.2))
+
+
+def test_a_larger_weight_prefers_fairer_epochs():
+    fairer, better = epoch(0.03, left=(0.1, 1.0)), epoch(0.0, left=(0.16, 1.0))
+    small, large = (scores_of(fairer, better, weights=control(gcig=weight)) for weight in (0.1, 1.0))
+    assert small[0] > small[1]
+    assert large[0] < large[1]
 
 
 def test_an_epoch_beyond_the_limits_scores_worse_than_any_within():
@@ -322,25 +337,10 @@ def test_beyond_the_limits_the_smallest_loss_is_best():
     assert scores_of(epoch(0.05))[0] < scores_of(epoch(0.05, columns=3.5))[0]
 
 
-def test_bounds_come_before_fairness_and_limits_before_bounds():
-    weights = control(gcig=Bounded(0.05, target=0.5, start=0), outcome=Bounded(0.2, target=0.1, start=0))
-    met, unmet, both, broken = scores_of(
-        epoch(0.03, 4.0, gcig=0.05, outcome=0.2, left=(3.0, 3.0)),
-        epoch(gcig=0.06, outcome=0.2, left=(0.0, 0.0)),
-        epoch(gcig=0.06, outcome=0.3, left=(0.0, 0.0)),
-        epoch(0.031, gcig=0.05, outcome=0.2, left=(0.0, 0.0)),
-        weights=weights,
-    )
-    assert met < unmet < both < broken
-    nearer, farther = scores_of(epoch(gcig=0.06), epoch(gcig=0.2), weights=weights)
-    assert nearer < farther
-
-
 def test_columns_are_the_fewer_of_the_last_epoch_and_the_recent_mean():
-    settings = replace(SETTINGS, loop=Loop(max_epochs=16, batch_size=32))
-    selector, weights = CheckpointSelector(replace(HELD_OUT, settings=settings)), control()
-    assert selector._criterion(epoch(columns=9.0), weights) < 1000
-    assert selector._criterion(epoch(columns=3.9), weights) > 1000
+    selector, weights = CheckpointSelector(HELD_OUT, n_epochs=16), control()
+    assert selector._criterion(epoch(columns=9.0), weights) < 1e9
+    assert selector._criterion(epoch(columns=3.9), weights) > 1e9
 
 
 @pytest.mark.parametrize("references", ["mean", "members", "both"])
@@ -366,7 +366,7 @@ def test_a_student_is_compared_with_its_teacher(references):
         expected += 5 * sum(max(0.0, value) for value in worse.values())
     assert found.criterion == pytest.approx(expected)
     used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
-    assert used == weights.values(1) == {"gcig": 0.5, "outcome": 0.1}
+    assert used == weights.values(1) == {"gcig": 0.1, "outcome": 0.05}
     assert 1 in weights.past  # the weights were adapted
 
 
@@ -377,6 +377,13 @@ def test_the_teacher_itself_has_everything_left():
     assert found.metrics["val_auc_lost"] == 0
     assert found.eligible
     assert make_selector().start(control(Limits(0.03))) == pytest.approx(found.criterion)
+
+
+def test_a_later_stage_starts_from_the_measurements_of_the_one_before():
+    selector = make_selector()
+    better = {**selector.teacher.measured, "gcig": 0.5 * selector.teacher.measured["gcig"], "auc_lost": 0.0}
+    later = replace(selector, first=better)
+    assert later.start(control(Limits(0.03))) < make_selector().start(control(Limits(0.03))) - 0.3
 
 
 def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
@@ -390,7 +397,7 @@ def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
 
 def test_terms_that_are_not_used_have_nothing_left():
     selector = make_selector(replace(SETTINGS, lambda_ig=0.0))
-    found = selector(linear(0.5, 1.0, 1.0, 0.0, 0.0, 0.0), control(Limits(1.0, 0.0)), 1)
+    found = selector(linear(0.5, 1.0, 1.0, 0.0, 0.0, 0.0), control(Limits(1.0, 0.0), gcig=0.0), 1)
     measured = {name.removeprefix("val_"): value for name, value in found.metrics.items()}
     compared = selector._compare(measured, selector.teacher)
     assert compared.left["gcig"] == compared.columns == math.inf

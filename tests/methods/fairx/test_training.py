@@ -3,6 +3,7 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,10 +18,10 @@ from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx import training
 from gcig.methods.fairx.distillation import BatchSource
-from gcig.methods.fairx.selection import HeldOut, binary_auc, measure
+from gcig.methods.fairx.selection import RATE_TEMPERATURE, HeldOut, binary_auc, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import train_fairly
-from gcig.methods.fairx.weights import Fixed, WeightControl
+from gcig.methods.fairx.weights import LARGEST, WeightControl
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import seeded_generator
@@ -109,19 +110,19 @@ def test_reasons_become_fairer_and_predictions_stay():
     now = measure(network, make_held_out())
     assert now["gcig"] < 0.9 * found.plain["gcig"]
     assert now["gcig_members"] < found.plain["gcig_members"]
-    assert now["auc"] > found.plain["auc"] - 0.025
+    assert now["auc"] > found.plain["auc"] - 0.05  # of 100 rows
 
 
 @pytest.mark.parametrize("outcome", OUTCOME_LOSSES)
 def test_outcome_term_lowers_the_gap_that_it_is_named_after(outcome, plain):
     settings = replace(SETTINGS, outcome=outcome, lambda_fair=2.0, loop=Loop(16, 32))
     network, found = run(settings, held=None)
-    loss = OUTCOME_LOSSES[outcome](2)
+    loss = OUTCOME_LOSSES[outcome](2, temperature=RATE_TEMPERATURE)
     before, after = (
         float(loss(scores_of(net, TRAINING), TRAINING.labels, TRAINING.groups)) for net in (plain, network)
     )
-    assert after < 0.5 * before
-    assert set(found.outcome.history[0].terms) == {"prediction", "outcome", "total"}
+    assert after < 0.6 * before
+    assert set(found.outcome.history[0].terms) == {"prediction", "selection", "outcome", "total"}
 
 
 # --- Terms and weights -------------------------------------------------------------------------------
@@ -131,31 +132,67 @@ def test_outcome_term_lowers_the_gap_that_it_is_named_after(outcome, plain):
     ("references", "terms"),
     [
         ("mean", {"gcig", "column_shortfall"}),
-        ("members", {"gcig_members", "column_shortfall"}),
-        ("both", {"gcig", "gcig_members", "consistency", "column_shortfall"}),
+        ("members", {"gcig_members", "gcig_each_member", "column_shortfall"}),
+        ("both", {"gcig", "gcig_members", "gcig_each_member", "consistency", "column_shortfall"}),
     ],
 )
 def test_total_is_the_weighted_sum_of_the_terms(references, terms):
     settings = replace(FAIR, references=references, max_auc_drop=1.0, loop=Loop(8, 64))
     _, found = run(settings)
-    control = WeightControl({"gcig": Fixed(1.0), "outcome": Fixed(1.0)}, references=references)
-    shares = control.term_weights(epoch=1)
-    for epoch in found.outcome.history:
+    control = WeightControl({"gcig": 0.2, "outcome": 0.1}, references=references)
+    weights = {"prediction": 1.0, **control.term_weights(progress=1)}
+    for epoch in found.outcome.history[2:]:  # in the first ones the weights grow from step to step
         values = epoch.terms
-        assert set(values) == {"prediction", "outcome", "total"} | terms
-        expected = values["prediction"] + epoch.metrics["weight_outcome"] * values["outcome"]
-        for name in terms:
-            expected += shares[name] * epoch.metrics["weight_gcig"] * values[name]
+        assert set(values) == {"prediction", "selection", "outcome", "total"} | terms
+        expected = sum(weights[name] * value for name, value in values.items() if name != "total")
         assert values["total"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_weights_are_ramped_up_over_five_epochs_without_a_held_out_set():
+def test_weights_are_ramped_up_without_a_held_out_set():
     _, found = run(replace(FAIR, loop=Loop(14, 64)), held=None)
     assert found.outcome.best_epoch == len(found.outcome.history) == 6  # two fifths of the epochs
     assert found.weights == {"gcig": 0.2, "outcome": 0.1}
     assert not found.braked
-    _, short = run(replace(FAIR, loop=Loop(6, 64)), held=None)
-    assert short.weights == pytest.approx({"gcig": 0.2 * 3 / 5, "outcome": 0.1 * 3 / 5})
+    _, short = run(replace(FAIR, lambda_ig=9.0, loop=Loop(2, 64)), held=None)
+    assert short.weights == pytest.approx({"gcig": 9.0, "outcome": 0.1})  # one epoch takes the whole ramp
+
+
+def test_a_student_is_trained_in_stages():
+    generator = seeded_generator(0)
+    network = make_mlp(N_INPUTS, (8, 4), generator=generator)
+    student = training.Student.of_teacher(
+        network,
+        TrainingRows(TRAINING, TRAINING.labels),
+        replace(FAIR, references="mean", max_auc_drop=1.0),
+        generator=generator,
+        held_out=make_held_out(FAIR),
+    )
+    first = student.train({"gcig": 0.1, "outcome": 0.1}, n_epochs=2)
+    second = student.train({"gcig": 1.0, "outcome": 0.1}, n_epochs=2, start=first)
+    assert first.weights == {"gcig": 0.1, "outcome": 0.1}
+    assert second.weights["gcig"] > 0.1
+    assert second.measured["gcig"] < first.measured["gcig"] < student.teacher.measured["gcig"]
+    assert first.within_limits
+    assert second.within_limits
+    again = student.train({"gcig": 1.0, "outcome": 0.1}, n_epochs=1)  # from the teacher
+    assert len(again.outcome.history) == 1
+    assert not all(
+        torch.equal(a, b) for a, b in zip(again.state.values(), second.state.values(), strict=True)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("term", "value"), [("lambda_ig", "gcig"), ("lambda_fair", "soft_outcome_gap")], ids=["gcig", "outcome"]
+)
+def test_a_larger_weight_does_not_end_with_a_larger_value_of_its_term(term, value):
+    found = []
+    for weight in (0.03, 0.1, 0.3, 1.0, 3.0, LARGEST):
+        _, trained = run(replace(FAIR, **{term: weight}, loop=Loop(40, 32)))
+        kept = trained.outcome.history[trained.outcome.best_epoch - 1].metrics
+        found.append(kept[f"val_{value}"] if trained.outcome.best_epoch else trained.plain[value])
+    assert all(after <= 1.1 * before for before, after in pairwise(found)), found
+    assert found[-1] < found[0]
 
 
 def test_teacher_is_measured_on_the_training_rows_without_a_held_out_set():
@@ -396,7 +433,7 @@ def test_any_network_is_trained(name):
     start = {key: value.clone() for key, value in network.state_dict().items()}
     _, found = run(replace(FAIR, loop=Loop(8, 64)), network=network)
     last = found.outcome.history[-1].metrics
-    assert last["val_auc"] > 0.8
+    assert last["val_auc"] > 0.75
     assert last["val_gcig"] < found.plain["gcig"]
     assert all(not torch.equal(value, start[key]) for key, value in network.state_dict().items())
 

@@ -85,7 +85,7 @@ class FairXClassifier(NetworkClassifier):
     teacher does. A part of the rows is held out: it controls the weights and decides which epoch is kept.
     With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
     The teacher of a small table is trained for up to 40 epochs even if `max_epochs` is smaller; the student
-    takes half the epochs and twice the learning rate.
+    takes two fifths of the epochs and twice the learning rate.
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
     predictions and has fairer reasons. On a fold of Adult, LightGBM has an AUC of 0.926 on test rows, its
@@ -112,7 +112,7 @@ class FairXClassifier(NetworkClassifier):
     plain_ : dict
         Measurements of the teacher on the held-out set, or on the training rows if nothing is held out:
         ``auc``, ``log_loss``, ``decided_alike`` (the share of rows in the class that is predicted most
-        often), ``outcome_gap`` of decisions and ``soft_outcome_gap`` of probabilities, ``gcig`` (relative to
+        often), ``outcome_gap`` of decisions and ``soft_outcome_gap`` of smoothed ones, ``gcig`` (relative to
         means), ``gcig_members`` (relative to members), ``completeness`` (the mean error of the attributions'
         sums), ``columns`` (effective columns), ``reference_offset`` (the distance between the logit at a
         cell's mean and the mean logit of its members, in standard deviations of the logit), ``faithfulness``
@@ -183,16 +183,16 @@ class FairXClassifier(NetworkClassifier):
         terms first.""",
     )
     lambda_ig: float = parameter(
-        default=0.2,
+        default=0.1,
         rule=NON_NEGATIVE,
-        doc="""Weight of the GCIG term. Distillation raises it from zero, and reduces it once the term has
-        reached its target and costs AUC.""",
+        doc="""Weight of the GCIG term, between 0.02 and 10. Distillation raises it gradually, and backs off
+        if too much AUC would be lost. A larger weight does not end with a larger GCIG.""",
     )
     lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
     outcome: str = parameter(
         default="equalized_odds",
         rule=one_of(*OUTCOME_LOSSES),
-        doc="The gap of soft rates that the outcome term measures.",
+        doc="The gap of decision rates that the outcome term lowers.",
     )
     max_gcig: float | None = parameter(
         default=None,
@@ -207,7 +207,7 @@ class FairXClassifier(NetworkClassifier):
         positive rates) in place of a weight.""",
     )
     max_auc_drop: float = parameter(
-        default=0.011,
+        default=0.015,
         rule=number("a number >= 0", lambda value: value >= 0),
         doc="""How much AUC may be lost against the teacher, by its own probabilities and by the labels of the
         held-out set. Weights are lowered before that.""",
@@ -265,8 +265,8 @@ class FairXClassifier(NetworkClassifier):
         ----------
         objective : Objective
             The default terms: ``"prediction"``, ``"outcome"``, ``"gcig"`` (relative to means),
-            ``"gcig_members"``, ``"consistency"``, ``"column_shortfall"`` and ``"attribute"``, as far as
-            they are used.
+            ``"gcig_members"``, ``"gcig_each_member"``, ``"consistency"``, ``"column_shortfall"``,
+            ``"selection"`` and ``"attribute"``, as far as they are used.
 
         Examples
         --------

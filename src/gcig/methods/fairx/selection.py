@@ -36,16 +36,22 @@ from gcig.metrics.trust import (
 )
 from gcig.training.loop import Validation
 
+# The width of the smoothed decisions whose rates are compared, in logits. Narrower ones follow few rows and
+# are noisy; wider ones move people far from the threshold, which costs AUC (measured between 0.1 and 1).
+RATE_TEMPERATURE = 0.3
 _EXPLAINED_ROWS = 1024
 _MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
 _IMPORTANCE_ROWS = 128  # rows of the permutation importance
+_SETTLED_SHARE = 0.25  # of the epochs: before that, a plain checkpoint is not eligible
 _AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
-_TERM_SHARES = {"gcig": 2.0, "outcome": 1.0}  # of what is left of each, in the criterion
+# Weights of the terms at which all of the teacher's unfairness counts as one in the criterion.
+_UNIT_WEIGHTS = {"gcig": 0.15, "outcome": 0.15}
 _NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise
 _CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
 # What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
 _TOLERANCE = {"reference_offset": 0.12, "faithfulness": 0.12, "attribute_effect": 0.005}
 _EXCESS_PRICE = 5.0  # of what exceeds it, in the criterion
+_BEYOND_LIMITS = 1e9  # more than any epoch within the limits can cost
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,14 @@ class HeldOut:
         """The gap that a fair network has by chance on this many rows."""
         inverse = self.membership.sum(-1).clamp_min(1).reciprocal()
         return float(_CELL_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
+
+    def auc(self, network: nn.Module) -> float:
+        """Return a network's AUC on the held-out set."""
+        return binary_auc(self.logits(network), self.rows.labels)
+
+    def cut(self, network: nn.Module) -> float:
+        """Return the logit from which a network decides a row positive."""
+        return decision_cut(self.logits(network), self.rows.labels, self.settings)
 
     @cached_property
     def explained(self) -> GroupedBatch:
@@ -190,8 +204,7 @@ class HeldOut:
         if not self._exchanged:
             return math.nan
         cut = self.settings.cut
-        if cut is None:
-            cut = decision_cut(self.logits(network), self.rows.labels, self.settings)
+        cut = self.cut(network) if cut is None else cut
         before = self.logits(network, self.explained.inputs)
         return attribute_effect(before, [self.logits(network, each) for each in self._exchanged], cut)
 
@@ -214,20 +227,20 @@ def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np
 def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None) -> dict[str, float]:
     """Measure a network on the held-out set; its logits may be known already.
 
-    Returns AUC, log loss, the share of rows decided alike, the outcome gap of decisions and of
-    probabilities, GCIG relative to means and members, completeness, effective columns, reference offset,
+    Returns AUC, log loss, the share of rows decided alike, the outcome gap of decisions and of smoothed
+    decisions, GCIG relative to means and members, completeness, effective columns, reference offset,
     faithfulness and attribute effect.
     """
-    rows = held_out.rows
+    rows, settings = held_out.rows, held_out.settings
     scores = held_out.logits(network) if scores is None else scores
-    margins = scores - decision_cut(scores, rows.labels, held_out.settings)
+    margins = scores - decision_cut(scores, rows.labels, settings)
     positive = float((margins >= 0).double().mean())
     return {
         "auc": binary_auc(scores, rows.labels),
         "log_loss": float(binary_cross_entropy_with_logits(scores, rows.labels.to(scores.dtype))),
         "decided_alike": max(positive, 1 - positive),
         "outcome_gap": _decision_gap(margins, held_out.membership),
-        "soft_outcome_gap": float(rate_disparity(scores, held_out.membership)),
+        "soft_outcome_gap": float(rate_disparity(margins / RATE_TEMPERATURE, held_out.membership)),
         **held_out.explain(network),
     }
 
@@ -260,18 +273,16 @@ class CheckpointSelector:
     """Scores each epoch on the held-out set.
 
     Plain training is scored by AUC. Distillation is scored by what is left of the teacher's GCIG and
-    outcome gap, plus a price of the AUC that was lost and of measurements beyond what is tolerated; bounds
-    come before that. An epoch beyond the limits of `WeightControl` scores worse than the teacher itself,
-    which is epoch 0.
+    outcome gap, times their weights, plus a price of the AUC that was lost and of measurements beyond what is
+    tolerated. An epoch beyond the limits of `WeightControl` scores worse than the state that training started
+    from, which is epoch 0: the teacher, or the network with the measurements `first`.
     """
 
     held_out: HeldOut
+    n_epochs: int
     teacher: Teacher | None = None
+    first: Mapping[str, float] = field(default_factory=dict)
     recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
-
-    def auc(self, network: nn.Module) -> float:
-        """Return a network's AUC on the held-out set."""
-        return binary_auc(self.held_out.logits(network), self.held_out.rows.labels)
 
     @torch.no_grad()
     def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
@@ -287,22 +298,23 @@ class CheckpointSelector:
                 "val_auc": auc,
                 "val_eo_gap": _decision_gap(margins, self.held_out.membership),
             }
-            return Validation(-self._smooth(auc)[0], metrics, eligible=epoch >= settings.settled)
+            return Validation(
+                -self._smooth(auc)[0], metrics, eligible=epoch >= _SETTLED_SHARE * self.n_epochs
+            )
         found = measure(network, self.held_out, scores)
         found["auc_lost"] = self.teacher.auc_lost(network, found["auc"])
         measured = self._compare(found, self.teacher)
         criterion = self._criterion(measured, control)
-        weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         control.observe(epoch, measured)
+        weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         return Validation(criterion, {**{f"val_{name}": value for name, value in found.items()}, **weights})
 
     def start(self, control: WeightControl) -> float | None:
-        """Return the score of the teacher, from which the student starts."""
+        """Return the score of the state from which the student starts."""
         if self.teacher is None:
             return None
-        return self._criterion(
-            self._compare({**self.teacher.measured, "auc_lost": 0.0}, self.teacher), control
-        )
+        first = self.first or {**self.teacher.measured, "auc_lost": 0.0}
+        return self._criterion(self._compare(first, self.teacher), control)
 
     def _compare(self, found: Mapping[str, float], teacher: Teacher) -> Measured:
         """Compare an epoch's measurements with the teacher's."""
@@ -332,20 +344,20 @@ class CheckpointSelector:
 
     def _criterion(self, measured: Measured, control: WeightControl) -> float:
         """Return the score of a student; see the class."""
-        limits, values = control.limits, measured.values
-        used = [name for name, part in measured.left.items() if part < math.inf]
-        parts = [_TERM_SHARES[name] * max(measured.left[name], _NOISE_SHARES[name]) for name in used]
-        mean = sum(parts) / sum(_TERM_SHARES[name] for name in used) if used else math.inf
-        lost, columns, left, excess = self._smooth(measured.auc_lost, measured.columns, mean, measured.excess)
+        limits, targets = control.limits, control.targets
+        units = {name: targets[name] / unit for name, unit in _UNIT_WEIGHTS.items() if targets[name]}
+        unfair = sum(unit * max(measured.left[name], _NOISE_SHARES[name]) for name, unit in units.items())
+        lost, columns, unfair, excess = self._smooth(
+            measured.auc_lost, measured.columns, unfair, measured.excess
+        )
         columns = min(columns, measured.columns)  # they can fall quickly, and are hardly noisy
         if not limits.hold(lost, columns):
-            return 1000 + lost + max(0.0, limits.columns - columns)
-        unmet = [values[name] for name, weight in control.weights.items() if not weight.met(values[name])]
-        price = _AUC_PRICE * max(0.0, lost - limits.negligible) + _EXCESS_PRICE * excess
-        return left + price + 100 * len(unmet) + sum(unmet)
+            return _BEYOND_LIMITS + lost + max(0.0, limits.columns - columns)
+        price = _EXCESS_PRICE * max(1.0, *units.values()) * excess
+        return unfair + price + _AUC_PRICE * max(0.0, lost - limits.negligible)
 
     def _smooth(self, *values: float) -> list[float]:
         """Return means over the last epochs: one epoch's AUC on a few rows is mostly noise."""
         self.recent.append(values)
-        window = self.recent[-max(1, self.held_out.settings.loop.max_epochs // 8) :]
+        window = self.recent[-max(1, self.n_epochs // 8) :]
         return [sum(column) / len(window) for column in zip(*window, strict=True)]

@@ -1,12 +1,9 @@
 """Settings of FairX training."""
 
-import math
 from dataclasses import dataclass
 
 from gcig.core.definition import Definition
 from gcig.training.loop import Loop
-
-_RAMP_SHARE = 0.25  # of the epochs: weights are ramped up, and plain checkpoints are not yet eligible
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class FairTraining:
     rule: str = "auto"
     n_steps: int | str = "auto"
     penalty_rows: float = 0.25
-    n_members: int = 3
+    n_members: int = 8
     ema_rate: float = 0.05
     max_auc_drop: float = 0.012
     cut: float | None = 0.0
@@ -54,11 +51,20 @@ class FairTraining:
         return self.lambda_fair > 0 or self.max_eo_gap is not None
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the two fairness terms; a term with a bound has one to start with."""
+        return {
+            "gcig": self.lambda_ig or (0.0 if self.max_gcig is None else 0.1),
+            "outcome": self.lambda_fair or (0.0 if self.max_eo_gap is None else 0.1),
+        }
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds that are set, by term."""
+        given = {"gcig": self.max_gcig, "outcome": self.max_eo_gap}
+        return {name: bound for name, bound in given.items() if bound is not None}
+
+    @property
     def definition(self) -> Definition:
         """The definition of GCIG on the held-out set."""
         return Definition(norm=self.norm)
-
-    @property
-    def settled(self) -> int:
-        """The epoch from which weights are at their target and plain checkpoints are eligible."""
-        return math.ceil(_RAMP_SHARE * self.loop.max_epochs)

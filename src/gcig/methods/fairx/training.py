@@ -9,7 +9,7 @@ Torch only: estimators pass encoded tensors and get a trained network back.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -30,13 +30,14 @@ from gcig.losses.objective import (
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
+    SelectionTerm,
     Term,
 )
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx.distillation import BatchSource, Teacher
-from gcig.methods.fairx.selection import CheckpointSelector, HeldOut, measure
+from gcig.methods.fairx.selection import RATE_TEMPERATURE, CheckpointSelector, HeldOut, measure
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.weights import Bounded, Fixed, Limits, WeightControl, standard_error_of_auc
+from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 
@@ -46,12 +47,16 @@ _MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, w
 _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
 _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
-_MIN_RAMP_EPOCHS = 5
+_STAGE_SHARE = 0.4  # of the student's epochs, in each stage of the search for a weight that meets a bound
+_RAMP_SHARE = 0.6  # of the student's epochs, over which the largest weight would be reached
 _WITNESSES = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
 _WANTED_COLUMNS = 0.65  # the share below which the network is penalised
-_TARGETS = {"gcig": 0.35, "outcome": 0.25}  # of the teacher's value: less is not worth any AUC
-_EXPLAINED_ROWS = 32  # per mini-batch, relative to members; as good as 128 rows, at a fraction of the cost
+_SELECTION_TEMPERATURE = 0.1  # all rows count: a narrower decision than that of the rates is not too noisy
+_RATE_MOMENTUM = 0.97  # rates are averaged over about 30 mini-batches: those of one are mostly noise
+_RATE_SMOOTHNESS = 0.05  # gaps below it pull less, or rates would swing around equality
+# Per mini-batch: as good as 128 rows, at a fraction of the cost. A row has one path per group and reference.
+_EXPLAINED_ROWS = {"mean": 64, "members": 32, "both": 32}
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,35 @@ class TrainedNetwork:
     weights: dict[str, float]
     braked: bool
     plain: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A student after a stage of training.
+
+    Attributes
+    ----------
+    state : dict
+        The parameters of the network.
+    weights : dict
+        The weights of the terms in the epoch that was kept.
+    measured : dict
+        Measurements on the held-out set; see `gcig.methods.fairx.selection.measure`. Empty if nothing is held
+        out.
+    outcome : Outcome
+        The history of the stage, and the epoch that was kept; 0 is the state that it started from.
+    within_limits : bool
+        Whether it lost no more AUC and no more columns than allowed.
+    braked : bool
+        Whether weights had to be lowered during the stage.
+    """
+
+    state: dict[str, Tensor]
+    weights: dict[str, float]
+    measured: dict[str, float]
+    outcome: Outcome
+    within_limits: bool
+    braked: bool
 
 
 def _unchanged(objective: Objective) -> Objective:
@@ -109,65 +143,97 @@ def train_fairly(
     customise : callable, optional
         Changes the objective of the student: replaces or adds terms.
     """
-    selector = CheckpointSelector(held_out) if held_out.is_held_out else None
-    run = _Run(settings, generator, held_out)
     if not (settings.explains or settings.constrains):
-        control = _weight_control(settings, None)
-        outcome = run.plain(network, data, control, selector)
-        return TrainedNetwork(outcome, None, control.values(outcome.best_epoch), braked=False)
-    if not trained:
-        _train_teacher(run, network, data, selector, unless_as_good=trained is None)
-    teacher = _make_teacher(network, data, held_out)
-    settings = replace(
+        weights = {"gcig": 0.0, "outcome": 0.0}
+        outcome = train_plainly(network, data, settings, generator=generator, held_out=held_out)
+        return TrainedNetwork(outcome, None, weights, braked=False)
+    student = Student.of_teacher(
+        network,
+        data,
         settings,
-        loop=replace(settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)),
-        learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate,
+        generator=generator,
+        held_out=held_out,
+        trained=trained,
+        customise=customise,
     )
-    held_out = replace(held_out, settings=settings)
-    if selector is not None:
-        selector = CheckpointSelector(held_out, teacher)
-    control = _weight_control(settings, teacher if held_out.is_held_out else None)
-    run = _Run(settings, generator, held_out)
-    outcome, baselines = run.student(network, data, control, selector, teacher, customise)
+    candidate = student.train(settings.weights)
+    if settings.bounds:
+        candidate = _meet_bounds(student, candidate, settings)
+    network.load_state_dict(candidate.state)
     return TrainedNetwork(
-        outcome=outcome,
-        ema_baselines=baselines,
-        weights=control.values(outcome.best_epoch),
-        braked=control.n_braked > 0,
-        plain=teacher.measured,
+        outcome=candidate.outcome,
+        ema_baselines=student.ema_baselines if settings.explains else None,
+        weights=candidate.weights,
+        braked=candidate.braked,
+        plain=student.teacher.measured,
+    )
+
+
+def _meet_bounds(student: "Student", candidate: Candidate, settings: FairTraining) -> Candidate:
+    """Double the weights of the bounds that are not met, stage by stage, and keep the best candidate."""
+    weights, best = settings.weights, candidate
+    n_epochs = math.ceil(_STAGE_SHARE * student.settings.loop.max_epochs)
+
+    def unmet(each: Candidate) -> list[str]:
+        values = {"gcig": each.measured["gcig"], "outcome": each.measured["outcome_gap"]}
+        return [name for name, bound in settings.bounds.items() if not values[name] <= bound]
+
+    while (above := unmet(candidate)) and all(weights[name] < LARGEST for name in above):
+        weights = {name: 2 * weight if name in above else weight for name, weight in weights.items()}
+        candidate = student.train(weights, n_epochs=n_epochs, start=candidate)
+        if not candidate.within_limits:
+            break
+        if len(unmet(candidate)) <= len(unmet(best)):
+            best = candidate
+    return best
+
+
+def train_plainly(
+    network: nn.Module,
+    data: TrainingRows,
+    settings: FairTraining,
+    *,
+    generator: torch.Generator,
+    held_out: HeldOut,
+    stage: str = "",
+) -> Outcome:
+    """Train a network in place on the targets alone."""
+    selector = CheckpointSelector(held_out, settings.loop.max_epochs) if held_out.is_held_out else None
+    return _optimise(
+        network,
+        Objective({"prediction": PredictionTerm()}),
+        BatchSource(network, data, held_out.n_groups),
+        settings,
+        WeightControl({}),
+        selector,
+        generator=generator,
+        n_rows=len(data),
+        stage=stage,
     )
 
 
 def _train_teacher(
-    run: "_Run",
     network: nn.Module,
     data: TrainingRows,
-    selector: CheckpointSelector | None,
+    settings: FairTraining,
     *,
+    generator: torch.Generator,
+    held_out: HeldOut,
     unless_as_good: bool,
 ) -> None:
     """Train a network without fairness terms; restore it if it was as good before."""
     before = deepcopy(network.state_dict())
-    auc = math.nan if selector is None else selector.auc(network)
-    loop = run.settings.loop
+    auc = held_out.auc(network) if unless_as_good and held_out.is_held_out else math.nan
+    loop = settings.loop
     enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / len(data)))
-    plain = replace(
-        run.settings,
-        loop=replace(loop, max_epochs=max(loop.max_epochs, enough)),
-        lambda_ig=0.0,
-        lambda_fair=0.0,
-        max_gcig=None,
-        max_eo_gap=None,
-    )
-    if selector is not None:
-        selector = CheckpointSelector(replace(selector.held_out, settings=plain))
+    plain = replace(settings, loop=replace(loop, max_epochs=max(loop.max_epochs, enough)))
     try:
-        replace(run, settings=plain).plain(network, data, _weight_control(plain, None), selector, "teacher")
+        train_plainly(network, data, plain, generator=generator, held_out=held_out, stage="teacher")
     except DivergenceError as error:
         raise DivergenceError(f"without any fairness term, {error}", error.outcome) from error
-    if unless_as_good and selector is not None:
-        tolerance = standard_error_of_auc(auc, *selector.held_out.counts) / 4
-        if auc >= selector.auc(network) - tolerance:
+    if unless_as_good and held_out.is_held_out:
+        tolerance = standard_error_of_auc(auc, *held_out.counts) / 4
+        if auc >= held_out.auc(network) - tolerance:
             network.load_state_dict(before)
 
 
@@ -181,173 +247,286 @@ def _make_teacher(network: nn.Module, data: TrainingRows, held_out: HeldOut) -> 
     return Teacher(deepcopy(network).eval(), measured, witnesses, error)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One pass through the epoch loop."""
+class Student:
+    """A network that starts at a teacher's weights, and is trained in one stage or several.
 
-    settings: FairTraining
-    generator: torch.Generator
-    held_out: HeldOut
+    Parameters
+    ----------
+    network : nn.Module
+        Has the teacher's weights; every stage changes it in place.
+    data : TrainingRows
+    settings : FairTraining
+        Of the whole training; the student takes fewer epochs and larger steps.
+    teacher : Teacher
+    held_out : HeldOut
+    generator : torch.Generator
+    customise : callable, optional
+        Changes the objective.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        data: TrainingRows,
+        settings: FairTraining,
+        teacher: Teacher,
+        held_out: HeldOut,
+        *,
+        generator: torch.Generator,
+        customise: Customise = _unchanged,
+    ) -> None:
+        self.network, self.teacher, self.generator = network, teacher, generator
+        self.settings = replace(
+            settings,
+            loop=replace(
+                settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)
+            ),
+            learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate,
+        )
+        self.held_out = replace(held_out, settings=self.settings)
+        rows = data.rows
+        self._means = GroupBaselines.from_data(
+            rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
+        )
+        self._n_rows = max(len(data), _MIN_EPOCH_ROWS)
+        start = self._means.values.clone()
+        self._objective = customise(self._make_objective(data))
+        self._source = BatchSource(
+            network,
+            replace(data, targets=torch.sigmoid(teacher.logits(rows.inputs))),
+            held_out.n_groups,
+            n_explained=self._n_explained,
+            teacher=teacher,
+            means=start,
+            protected=self._protected,
+            generator=generator,
+        )
+
+    @classmethod
+    def of_teacher(
+        cls,
+        network: nn.Module,
+        data: TrainingRows,
+        settings: FairTraining,
+        *,
+        generator: torch.Generator,
+        held_out: HeldOut,
+        trained: bool | None = False,
+        customise: Customise = _unchanged,
+    ) -> "Student":
+        """Train the network plainly first, unless it already predicts, and make it the student's teacher."""
+        if not trained:
+            _train_teacher(
+                network,
+                data,
+                settings,
+                generator=generator,
+                held_out=held_out,
+                unless_as_good=trained is None,
+            )
+        teacher = _make_teacher(network, data, held_out)
+        return cls(network, data, settings, teacher, held_out, generator=generator, customise=customise)
 
     @property
-    def n_groups(self) -> int:
-        return self.held_out.n_groups
+    def ema_baselines(self) -> Tensor:
+        """The moving averages of the baselines, shape (2, groups, ...)."""
+        return self._means.values.clone()
+
+    def train(
+        self,
+        weights: Mapping[str, float],
+        *,
+        n_epochs: int | None = None,
+        start: Candidate | None = None,
+    ) -> Candidate:
+        """Train towards weights of the terms, from the teacher or from an earlier candidate.
+
+        Parameters
+        ----------
+        weights : mapping
+            The weights of ``"gcig"`` and ``"outcome"``.
+        n_epochs : int, optional
+            The length of the stage; by default that of a whole training.
+        start : Candidate, optional
+            Where to continue; by default at the teacher.
+        """
+        loop = self.settings.loop
+        settings = replace(self.settings, loop=replace(loop, max_epochs=n_epochs or loop.max_epochs))
+        self.network.load_state_dict(self.teacher.network.state_dict() if start is None else start.state)
+        control = self._control(weights, settings, None if start is None else start.weights)
+        selector = None
+        if self.held_out.is_held_out:
+            first = {} if start is None else start.measured
+            selector = CheckpointSelector(self.held_out, settings.loop.max_epochs, self.teacher, first)
+        outcome = _optimise(
+            self.network,
+            self._objective,
+            self._source,
+            settings,
+            control,
+            selector,
+            generator=self.generator,
+            n_rows=self._n_rows,
+        )
+        measured: dict[str, float] = {}
+        if selector is not None:
+            measured = measure(self.network, self.held_out)
+            measured["auc_lost"] = self.teacher.auc_lost(self.network, measured["auc"])
+        columns = measured.get("columns", math.inf) if settings.explains else math.inf
+        return Candidate(
+            state=deepcopy(self.network.state_dict()),
+            weights=control.values(outcome.best_epoch),
+            measured=measured,
+            outcome=outcome,
+            within_limits=control.limits.hold(measured.get("auc_lost", 0.0), columns),
+            braked=control.n_braked > 0,
+        )
 
     @property
-    def protected(self) -> Tensor | None:
+    def _protected(self) -> Tensor | None:
         """Positions of the encoded columns that reveal the group; None if there are none."""
         found = self.held_out.protected
         return torch.cat([each.columns for each in found]) if found else None
 
-    def plain(
-        self,
-        network: nn.Module,
-        data: TrainingRows,
-        control: WeightControl,
-        selector: CheckpointSelector | None,
-        stage: str = "",
-    ) -> Outcome:
-        """Train on the targets alone."""
-        source = BatchSource(network, data, self.n_groups)
-        objective = Objective({"prediction": PredictionTerm()})
-        return self._loop(network, objective, source, control, selector, len(data), stage)
+    @property
+    def _n_explained(self) -> int:
+        share = math.ceil(self.settings.penalty_rows * self.settings.loop.batch_size)
+        return min(share, _EXPLAINED_ROWS[self.settings.references])
 
-    def student(
-        self,
-        network: nn.Module,
-        data: TrainingRows,
-        control: WeightControl,
-        selector: CheckpointSelector | None,
-        teacher: Teacher,
-        customise: Customise,
-    ) -> tuple[Outcome, Tensor | None]:
-        """Train on the teacher's probabilities and the fairness terms; return history and baselines."""
-        rows, settings = data.rows, self.settings
-        means = GroupBaselines.from_data(
-            rows.inputs, rows.labels, rows.groups, n_groups=self.n_groups, rate=settings.ema_rate
+    def _control(
+        self, weights: Mapping[str, float], settings: FairTraining, start: Mapping[str, float] | None
+    ) -> WeightControl:
+        limits = Limits()
+        if self.held_out.is_held_out:
+            columns = self.teacher.measured["columns"] if settings.explains else 0.0
+            limits = Limits(settings.max_auc_drop, _KEPT_COLUMNS * columns, noise=self.teacher.error)
+        ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
+        return WeightControl(
+            dict(weights),
+            limits,
+            start=start or {},
+            growth=(LARGEST / SMALLEST) ** (1 / ramp),
+            references=settings.references,
         )
-        start = means.values.clone()
-        seed = int(torch.randint(2**31 - 1, (), generator=self.generator))
+
+    def _make_objective(self, data: TrainingRows) -> Objective:
+        """Return the terms that the settings ask for."""
+        settings, held_out, rows = self.settings, self.held_out, data.rows
+        cut = held_out.cut(self.teacher.network)
+        terms: dict[str, Term] = {
+            "prediction": PredictionTerm(),
+            "selection": SelectionTerm(cut, _SELECTION_TEMPERATURE),
+        }
+        if settings.constrains:
+            loss = OUTCOME_LOSSES[settings.outcome](
+                held_out.n_groups,
+                cut=cut,
+                temperature=RATE_TEMPERATURE,
+                momentum=_RATE_MOMENTUM,
+                smoothness=_RATE_SMOOTHNESS,
+                validate=False,
+            )
+            terms["outcome"] = OutcomeTerm(loss)
+        if self._protected is not None:
+            terms["attribute"] = AttributeTerm()
+        if not settings.explains:
+            return Objective(terms)
         members = GroupMembers(
             rows.inputs,
             rows.labels,
             rows.groups,
-            n_groups=self.n_groups,
+            n_groups=held_out.n_groups,
             n_members=settings.n_members,
-            random_state=seed,
+            random_state=int(torch.randint(2**31 - 1, (), generator=self.generator)),
         )
-        objective = customise(self._objective(means, members, teacher))
-        data = replace(data, targets=torch.sigmoid(teacher.logits(rows.inputs)))
-        batch_size = settings.loop.batch_size
-        share = math.ceil(settings.penalty_rows * batch_size)
-        source = BatchSource(
-            network,
-            data,
-            self.n_groups,
-            n_explained=share if settings.references == "mean" else min(share, _EXPLAINED_ROWS),
-            teacher=teacher,
-            means=start,
-            protected=self.protected,
-            generator=self.generator,
-        )
-        n_rows = max(len(data), _MIN_EPOCH_ROWS)
-        outcome = self._loop(network, objective, source, control, selector, n_rows)
-        return outcome, means.values.clone() if settings.explains else None
-
-    def _objective(self, means: GroupBaselines, members: GroupMembers, teacher: Teacher) -> Objective:
-        """Return the terms that the settings ask for."""
-        settings = self.settings
-        terms: dict[str, Term] = {"prediction": PredictionTerm()}
-        if settings.constrains:
-            terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](self.n_groups))
-        if self.protected is not None:
-            terms["attribute"] = AttributeTerm()
-        if not settings.explains:
-            return Objective(terms)
         options = {
-            "origin": self.held_out.origin,
+            "origin": held_out.origin,
             "norm": settings.norm,
             "rule": settings.rule,
             "n_steps": settings.n_steps,
         }
-        of_mean, of_members = GCIGPenalty(means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
+        of_mean, of_members = GCIGPenalty(self._means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
         if settings.references != "members":
             terms["gcig"] = ReasonTerm(of_mean)
         if settings.references != "mean":
             terms["gcig_members"] = ReasonTerm(of_members)
+            terms["gcig_each_member"] = ReasonTerm(GCIGPenalty(members, each_member=True, **options))  # type: ignore[arg-type]
         if settings.references == "both":
             terms["consistency"] = ConsistencyTerm(of_mean, of_members)
-        least = _WANTED_COLUMNS * teacher.measured["columns"]
+        least = _WANTED_COLUMNS * self.teacher.measured["columns"]
         if math.isfinite(least):  # NaN if no row has attributions
             terms["column_shortfall"] = ColumnTerm(
                 of_members if settings.references == "members" else of_mean, least
             )
         return Objective(terms)
 
-    def _loop(
-        self,
-        network: nn.Module,
-        objective: Objective,
-        source: BatchSource,
-        control: WeightControl,
-        selector: CheckpointSelector | None,
-        n_rows: int,
-        stage: str = "",
-    ) -> Outcome:
-        settings, device = self.settings, source.data.rows.inputs.device
-        network.train()
-        with one_thread(device), flat_parameters(network) as parameters:
-            optimizer = FlatAdamW(
-                parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
-            )
-            gradient = ObjectiveGradient(objective, network, source, len(source.data))
-            epoch = 1
 
-            def load() -> tuple[str, ...]:
-                optimizer.load_rate()
-                return gradient.load(control.term_weights(epoch))
+def _optimise(
+    network: nn.Module,
+    objective: Objective,
+    source: BatchSource,
+    settings: FairTraining,
+    control: WeightControl,
+    selector: CheckpointSelector | None,
+    *,
+    generator: torch.Generator,
+    n_rows: int,
+    stage: str = "",
+) -> Outcome:
+    """Run the epoch loop on an objective; weights grow from step to step."""
+    device, n_steps = source.data.rows.inputs.device, math.ceil(n_rows / settings.loop.batch_size)
+    network.train()
+    with one_thread(device), flat_parameters(network) as parameters:
+        optimizer = FlatAdamW(
+            parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        gradient = ObjectiveGradient(objective, network, source, len(source.data))
+        finished, steps = 0, 0  # epochs, and mini-batches of the present one
 
-            def compute(rows: Tensor) -> dict[str, Tensor]:
-                terms = gradient(rows)
-                clip_norm(parameters, settings.clip_norm)
-                optimizer.step()
-                return terms
+        def load() -> tuple[str, ...]:
+            nonlocal steps
+            steps += 1
+            optimizer.load_rate()
+            progress = finished + min(1.0, steps / n_steps)
+            return gradient.load(control.term_weights(progress) if control.targets else {})
 
-            recorded = gradient.can_be_recorded and source.data.stream is None
-            step = make_step(compute, load, gradient.generators, recorded=recorded)
+        def compute(rows: Tensor) -> dict[str, Tensor]:
+            terms = gradient(rows)
+            clip_norm(parameters, settings.clip_norm)
+            optimizer.step()
+            return terms
 
-            validate = _validate(network, control, selector)
+        recorded = gradient.can_be_recorded and source.data.stream is None
+        step = make_step(compute, load, gradient.generators, recorded=recorded)
+        validate = None if selector is None else _validate(network, control, selector)
 
-            def end_epoch(number: int) -> Validation:
-                nonlocal epoch
-                epoch = number + 1
-                return validate(number)
+        def end_epoch(number: int) -> Validation:
+            nonlocal finished, steps
+            finished, steps = number, 0
+            return Validation(criterion=-number) if validate is None else validate(number)
 
-            return train(
-                step,
-                network,
-                optimizer,
-                n_rows=n_rows,
-                loop=settings.loop,
-                generator=self.generator,
-                device=device,
-                blocks=None if source.data.stream is None else source.load_blocks,
-                validate=end_epoch,
-                start=None if selector is None else selector.start(control),
-                progress=settings.progress,
-                stage=stage,
-            )
+        return train(
+            step,
+            network,
+            optimizer,
+            n_rows=n_rows,
+            loop=settings.loop,
+            generator=generator,
+            device=device,
+            blocks=None if source.data.stream is None else source.load_blocks,
+            validate=end_epoch,
+            start=None if selector is None else selector.start(control),
+            progress=settings.progress,
+            stage=stage,
+        )
 
 
-def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSelector | None) -> Validate:
+def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSelector) -> Validate:
     """Return the validation of an epoch; a network that lost far too much is restored."""
     kept = deepcopy(network.state_dict())
 
     def validate(epoch: int) -> Validation:
         nonlocal kept
-        if selector is None:
-            control.advance(epoch)
-            return Validation(criterion=-epoch)
         found = selector(network, control, epoch)
         if control.lost:
             network.load_state_dict(kept)
@@ -356,20 +535,3 @@ def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSe
         return found
 
     return validate
-
-
-def _weight_control(settings: FairTraining, teacher: Teacher | None) -> WeightControl:
-    weights: dict[str, Fixed | Bounded] = {
-        "gcig": _weight("gcig", settings.lambda_ig, settings.max_gcig, settings.settled),
-        "outcome": _weight("outcome", settings.lambda_fair, settings.max_eo_gap, settings.settled),
-    }
-    ramp = max(_MIN_RAMP_EPOCHS, settings.settled)
-    if teacher is None:
-        return WeightControl(weights, ramp=ramp, references=settings.references)
-    columns = teacher.measured["columns"] if settings.explains else 0.0
-    limits = Limits(settings.max_auc_drop, _KEPT_COLUMNS * columns, noise=teacher.error)
-    return WeightControl(weights, limits, ramp=ramp, references=settings.references)
-
-
-def _weight(term: str, weight: float, bound: float | None, start: int) -> Fixed | Bounded:
-    return Fixed(weight, _TARGETS[term]) if bound is None else Bounded(bound, weight or 0.1, start)

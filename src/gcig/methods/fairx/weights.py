@@ -1,26 +1,28 @@
 """Weights of the fairness terms, epoch by epoch.
 
 A weight that is too large for the data makes a model collapse: it stops predicting, and its reasons are then
-equal because it has none; or it relies on one column, whose reasons are the same for everyone. Training
-therefore watches the AUC that is lost and the effective columns that are left on the held-out set, compared
-with the teacher. Weights are ramped up slowly. The weight of a term that has reached its target is reduced
-as soon as it costs AUC; if nearly too much is lost, training backs off: first from those terms, then from
-all. If the user gave a bound instead of a weight, the weight is a multiplier that grows until the bound is
-met.
+equal because it has none; or it relies on one column, whose reasons are the same for everyone. So weights
+grow from a small value, always at the same pace, until they reach those that the user chose; a larger weight
+passes through the smaller ones. Training watches the AUC that is lost and the effective columns that are left
+on the held-out set, compared with the teacher. If nearly too much is lost, it backs off from the term that
+weighs most, whatever the weights asked for. Two weights that are both too large therefore end alike, and a
+larger weight does not end with a larger value of its term.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SMALLEST, LARGEST = 0.02, 10.0  # between them weights act; the ramp takes this range at a steady pace
 _LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
 # Parts of the AUC that may be lost: negligible, where training backs off, and too much to recover from. It
 # backs off early because new rows lose more than the teacher predicts, up to twice as much on small tables.
-_NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.7, 2.0
-_NEGLIGIBLE_FACTOR = 0.05  # a factor at which a term no longer costs anything
+_NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.85, 2.0
 # Weights of the other terms, relative to that of GCIG with one kind of reference; found on rows outside the
 # test folds of docs/quality.rst.
-_MEAN_SHARE, _CONSISTENCY_SHARE, _COLUMN_SHARE = 1.0, 0.5, 1.5
+_MEAN_SHARE, _EACH_SHARE, _CONSISTENCY_SHARE, _COLUMN_SHARE = 1.5, 0.8, 0.5, 1.5
+_SELECTION_SHARE = 1.0  # of the selection rate, relative to the outcome gap, which otherwise selects nobody
+_SELECTION_WEIGHT = 0.3  # ... at least, since reasons move the selection rate as well
 _ATTRIBUTE_WEIGHT = 1.0  # of the excess effect of the protected columns, whatever the other weights
 
 
@@ -32,70 +34,6 @@ def standard_error_of_auc(auc: float, n_positive: int, n_negative: int) -> float
     """
     smaller = max(1, min(n_positive, n_negative))
     return math.sqrt(max(auc * (1 - auc), 0.0) / smaller)
-
-
-@dataclass
-class Fixed:
-    """A weight that the user chose.
-
-    Parameters
-    ----------
-    target : float
-        The weight.
-    share : float
-        The part of the teacher's value at which the term has done enough.
-    """
-
-    target: float
-    share: float = 0.0
-
-    def observe(self, epoch: int, measured: float) -> None:
-        """Do nothing: a fixed weight does not depend on measurements."""
-
-    def met(self, measured: float) -> bool:  # noqa: ARG002 (no bound to meet)
-        """Return True: there is no bound to meet."""
-        return True
-
-    def enough(self, measured: float, left: float) -> bool:  # noqa: ARG002 (no bound to compare with)
-        """Return whether so little of the teacher's value is left that less is not worth any AUC."""
-        return left <= self.share
-
-
-@dataclass
-class Bounded:
-    """A multiplier that grows while a bound is not met on the held-out set, and shrinks while it is.
-
-    Parameters
-    ----------
-    bound : float
-        The largest value that meets the bound.
-    target : float
-        The multiplier; initially its start.
-    start : int
-        The epoch after which it moves.
-    largest : float
-        Where it stops growing.
-    """
-
-    bound: float
-    target: float
-    start: int
-    largest: float = 20.0
-
-    def observe(self, epoch: int, measured: float) -> None:
-        """Multiply by up to 1.5 above 90 % of the bound, divide by up to 1.1 below it."""
-        if epoch <= self.start or not math.isfinite(measured):
-            return
-        ratio = measured / (0.9 * self.bound) if self.bound > 0 else math.inf
-        self.target = min(self.largest, self.target * min(1.5, max(1 / 1.1, ratio)))
-
-    def met(self, measured: float) -> bool:
-        """Return whether the bound is met."""
-        return measured <= self.bound
-
-    def enough(self, measured: float, left: float) -> bool:  # noqa: ARG002 (the bound is what was asked for)
-        """Return whether the bound is met; more was not asked for."""
-        return self.met(measured)
 
 
 @dataclass(frozen=True)
@@ -158,16 +96,18 @@ class Measured:
 
 @dataclass
 class WeightControl:
-    """The weights of all fairness terms, epoch by epoch.
+    """The weights of all fairness terms while a network is trained.
 
     Parameters
     ----------
-    weights : mapping of term to Fixed or Bounded
-        Of ``"gcig"`` and ``"outcome"``; the other terms follow them.
+    targets : mapping of term to float
+        The weights of ``"gcig"`` and ``"outcome"`` that the user chose; the other terms follow them.
     limits : Limits
         Beyond which training backs off.
-    ramp : int
-        The epochs over which weights rise to their target if nothing is lost; 1 for none.
+    start : mapping of term to float
+        The weights at the beginning; by default the smallest that act.
+    growth : float
+        The factor by which weights grow per epoch until they reach their targets.
     references : {"mean", "members", "both"}
         Which references GCIG is trained on.
 
@@ -179,74 +119,67 @@ class WeightControl:
         Whether far too much AUC was lost in the last epoch: lower weights alone do not restore it.
     """
 
-    weights: dict[str, Fixed | Bounded]
+    targets: Mapping[str, float]
     limits: Limits = Limits()
-    ramp: int = 1
+    start: Mapping[str, float] = field(default_factory=dict)
+    growth: float = math.inf
     references: str = "mean"
     n_braked: int = field(default=0, init=False)
     lost: bool = field(default=False, init=False)
-    raised: int = field(default=1, init=False)
-    brakes: dict[str, float] = field(init=False)
+    caps: dict[str, float] = field(init=False)
     past: dict[int, dict[str, float]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.brakes = dict.fromkeys(self.weights, 1.0)
-        self.past = {0: dict.fromkeys(self.weights, 0.0)}
+        self.caps = dict.fromkeys(self.targets, math.inf)
+        self.past = {0: {name: self.start.get(name, 0.0) for name in self.targets}}
 
-    def values(self, epoch: int) -> dict[str, float]:
-        """Return the weights of an epoch: as they were if it was observed, otherwise the present ones."""
-        if epoch in self.past:
-            return self.past[epoch]
-        share = min(1.0, self.raised / self.ramp)
-        return {name: share * self.brakes[name] * weight.target for name, weight in self.weights.items()}
+    def values(self, progress: float) -> dict[str, float]:
+        """Return the weights after a number of epochs, which need not be whole; as they were if observed."""
+        if progress in self.past:
+            return self.past[int(progress)]
+        grown = self.growth**progress
+        return {
+            name: min(target, max(SMALLEST, self.start.get(name, 0.0)) * grown, self.caps[name])
+            for name, target in self.targets.items()
+        }
 
-    def term_weights(self, epoch: int) -> dict[str, float]:
+    def term_weights(self, progress: float) -> dict[str, float]:
         """Return the weights of all terms of the objective.
 
-        >>> control = WeightControl({"gcig": Fixed(0.2), "outcome": Fixed(0.0)}, references="both")
-        >>> weights = control.term_weights(epoch=1)
+        >>> control = WeightControl({"gcig": 0.2, "outcome": 0.0}, references="both")
+        >>> weights = control.term_weights(progress=1.5)
         >>> weights["gcig_members"], weights["consistency"]
         (0.2, 0.1)
         """
-        weights = self.values(epoch)
+        weights = self.values(progress)
         gcig = weights["gcig"]
         if self.references == "members":
-            weights = {**weights, "gcig": 0.0, "gcig_members": gcig}
+            weights = {**weights, "gcig": 0.0, "gcig_members": gcig, "gcig_each_member": _EACH_SHARE * gcig}
         elif self.references == "both":
             shares = {
                 "gcig": _MEAN_SHARE * gcig,
                 "gcig_members": gcig,
+                "gcig_each_member": _EACH_SHARE * gcig,
                 "consistency": _CONSISTENCY_SHARE * gcig,
             }
             weights = {**weights, **shares}
-        return {**weights, "column_shortfall": _COLUMN_SHARE * gcig, "attribute": _ATTRIBUTE_WEIGHT}
-
-    def advance(self, epoch: int) -> None:
-        """Go on with the ramp after an epoch that was not measured."""
-        self.past[epoch] = self.values(epoch)
-        self.raised += 1
+        return {
+            **weights,
+            "column_shortfall": _COLUMN_SHARE * gcig,
+            "selection": _SELECTION_WEIGHT + _SELECTION_SHARE * weights["outcome"],
+            "attribute": _ATTRIBUTE_WEIGHT,
+        }
 
     def observe(self, epoch: int, measured: Measured) -> None:
-        """Adapt the weights to an epoch's measurements: lower those that cost too much, raise the others."""
-        self.past[epoch] = self.values(epoch)
+        """Adapt the weights to an epoch's measurements: back off if it lost too much, else recover."""
+        now = self.past[epoch] = self.values(epoch)
         self.lost = measured.auc_lost > self.limits.far
-        enough = {
-            name
-            for name, weight in self.weights.items()
-            if weight.enough(measured.values[name], measured.left[name])
-        }
-        if self.limits.are_near(measured.auc_lost) or not self.limits.keeps_columns(measured.columns):
-            costly = {name for name in enough if self.brakes[name] > _NEGLIGIBLE_FACTOR}
-            self._scale(costly or set(self.weights), _LOWER)
-            self.n_braked += 1
+        if not self.limits.keeps_columns(measured.columns):
+            heaviest = "gcig"
+        elif self.limits.are_near(measured.auc_lost):
+            heaviest = max(now, key=lambda name: now[name] * measured.values[name])
         else:
-            reduced = enough if measured.auc_lost > self.limits.negligible else set()
-            self.raised += 1
-            self._scale(reduced, _LOWER)
-            self._scale(set(self.weights) - reduced, _RAISE)
-            for name in set(self.weights) - reduced:
-                self.weights[name].observe(epoch, measured.values[name])
-
-    def _scale(self, names: set[str], factor: float) -> None:
-        for name in names:
-            self.brakes[name] = min(1.0, self.brakes[name] * factor)
+            self.caps = {name: _RAISE * cap for name, cap in self.caps.items()}
+            return
+        self.caps[heaviest] = _LOWER * now[heaviest]
+        self.n_braked += 1

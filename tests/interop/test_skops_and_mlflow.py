@@ -1,0 +1,152 @@
+"""Models in skops files and in MLflow: logged, registered, loaded in another process, and served."""
+
+import copy
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from torch import nn
+
+import gcig
+from gcig.methods import METHODS, skops_types
+from gcig.persistence import PersistenceError
+from tables import QUICK, make_loans
+
+# Short training may leave a model that a guard warns of; here it is only stored.
+pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")
+
+LOANS, TEST = make_loans(), make_loans(50, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return gcig.FairXClassifier(**QUICK).fit(LOANS.X, LOANS.y.map({0: "no", 1: "yes"}), **LOANS.groups)
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_skops_stores_every_method_as_text_and_arrays(key):
+    io = pytest.importorskip("skops.io")
+    settings = {name: value for name, value in QUICK.items() if name in METHODS[key].estimator().get_params()}
+    fitted = METHODS[key].estimator(**settings).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    stored = io.dumps(fitted)
+    assert set(io.get_untrusted_types(data=stored)) <= set(skops_types())
+    again = io.loads(stored, trusted=skops_types())
+    groups = {"sensitive_features": TEST.sex} if fitted.needs_groups_to_predict else {}
+    assert np.array_equal(again.predict_proba(TEST.X, **groups), fitted.predict_proba(TEST.X, **groups))
+    assert again.get_params().keys() == fitted.get_params().keys()
+
+
+def test_skops_refuses_what_is_not_trusted_and_what_was_edited(model):
+    io = pytest.importorskip("skops.io")
+    with pytest.raises(TypeError, match="FairXClassifier"):
+        io.loads(io.dumps(model))
+    state = model.__getstate__()
+    assert set(state) == {"gcig_document", "gcig_tensors"}
+    document = json.loads(state["gcig_document"]) | {"threshold": 7}
+    edited = gcig.FairXClassifier.__new__(gcig.FairXClassifier)
+    with pytest.raises(ValueError, match="is no probability"):
+        edited.__setstate__(state | {"gcig_document": json.dumps(document)})
+
+
+def test_a_pipeline_with_the_encoder_goes_through_skops(model):
+    io = pytest.importorskip("skops.io")
+    pipeline = make_pipeline("passthrough", model)
+    again = io.loads(io.dumps(pipeline), trusted=skops_types())
+    assert np.array_equal(again.predict(TEST.X), model.predict(TEST.X))
+
+
+def test_pickle_and_copies_keep_the_object_as_it_is(model):
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+        assert vars(again).keys() == vars(model).keys()
+        assert np.array_equal(again.predict_proba(TEST.X), model.predict_proba(TEST.X))
+    own = gcig.FairXClassifier(**QUICK, module=nn.Linear(7, 1)).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert isinstance(pickle.loads(pickle.dumps(own)).module, nn.Linear)
+    with pytest.raises(PersistenceError, match="a network of its own"):
+        own.__getstate__()
+    unfitted = pickle.loads(pickle.dumps(gcig.FairXClassifier(lambda_ig=0.7)))
+    assert unfitted.lambda_ig == 0.7
+
+
+@pytest.fixture(scope="module")
+def logged(model, tmp_path_factory):
+    """The address of a registered model, and the environment that finds it."""
+    mlflow = pytest.importorskip("mlflow")
+    store = tmp_path_factory.mktemp("mlflow") / "runs"
+    settings = {
+        "MLFLOW_TRACKING_URI": store.as_uri(),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "GIT_PYTHON_REFRESH": "quiet",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        mlflow.set_tracking_uri(store.as_uri())
+        with mlflow.start_run():
+            mlflow.sklearn.log_model(
+                model,
+                name="model",
+                registered_model_name="loans",
+                skops_trusted_types=skops_types(),
+                pip_requirements=[f"gcig=={gcig.__version__}"],
+            )
+        yield "models:/loans/1", {**os.environ, **settings}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_loads_a_registered_model_in_another_process(logged, model, tmp_path):
+    address, environment = logged
+    TEST.X.to_parquet(tmp_path / "rows.parquet")
+    code = (
+        "import mlflow, pandas\n"
+        f"rows = pandas.read_parquet({str(tmp_path / 'rows.parquet')!r})\n"
+        f"print(*mlflow.pyfunc.load_model({address!r}).predict(rows))\n"
+        f"print(type(mlflow.sklearn.load_model({address!r})).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    decisions, kind = done.stdout.splitlines()[-2:]
+    assert decisions.split() == model.predict(TEST.X).tolist()
+    assert kind == "FairXClassifier"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_serves_a_model(logged, model):
+    address, environment = logged
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["mlflow", "models", "serve", "-m", address, "-p", str(port), "--env-manager", "local"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    body = json.dumps({"dataframe_split": json.loads(TEST.X.to_json(orient="split", index=False))}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"}
+    )
+    try:
+        for _ in range(120):
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    served = json.load(answer)["predictions"]
+                break
+            except OSError:
+                assert server.poll() is None, "the server stopped"
+                time.sleep(1)
+        assert served == model.predict(TEST.X).tolist()
+    finally:
+        server.terminate()
+        server.wait(30)
