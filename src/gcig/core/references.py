@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from gcig.core.modules import is_recording
+from gcig.core.processes import joined
 
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
@@ -33,7 +34,7 @@ def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
 
 
 class CellSums(NamedTuple):
-    """Sums and counts of rows by cell; ``+`` adds those of several processes."""
+    """Sums and counts of rows by cell; ``+`` adds those of several parts."""
 
     sums: Tensor  # (labels, groups, ...)
     counts: Tensor  # (labels, groups)
@@ -161,11 +162,12 @@ class GroupBaselines(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
-        """Update the averages with one mini-batch, and return its sums, which several processes can add."""
+        """Update the averages with one mini-batch, and return its sums, those of all joined processes."""
         with torch.autocast(x.device.type, enabled=False):  # means need full precision
             sums = cell_sums(
                 x.to(self.values.dtype), y, groups, n_groups=self.n_groups, n_labels=len(self.values)
             )
+        sums = CellSums(joined(sums.sums), joined(sums.counts))
         self.update_from(sums)
         return sums
 

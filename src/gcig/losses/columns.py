@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from gcig.core.processes import joined_mean
+
 
 def column_shortfall(attributions: Tensor, least: float) -> Tensor:
     """Return by how much log effective columns fall short of log `least`; zero if there are enough.
@@ -27,7 +29,7 @@ def column_shortfall(attributions: Tensor, least: float) -> Tensor:
     sizes = attributions.abs()
     tiny = torch.finfo(sizes.dtype).tiny
     shares = sizes / sizes.sum(-1, keepdim=True).clamp_min(tiny**0.5)
-    mean = shares.mean((0, 1))
+    mean = joined_mean(shares, (0, 1))
     mean = (mean / mean.sum().clamp_min(tiny)).clamp_min(tiny)  # the slope of entropy at 0 is infinite
     short: Tensor = math.log(least) - torch.special.entr(mean).sum()
     return short.clamp_min(0)

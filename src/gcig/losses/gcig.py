@@ -22,6 +22,7 @@ from gcig.core.modules import Score, is_recording, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
 from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
+from gcig.core.processes import anywhere, joined
 from gcig.core.quadrature import quadrature
 from gcig.core.references import GroupBaselines, GroupMembers, indicator
 from gcig.engine.node_pass import is_piecewise_linear, node_attributions
@@ -70,7 +71,7 @@ def label_members(
 
 def weigh_members(members: Tensor, share: float) -> Tensor:
     """Return each row's weight in the sum of the means of (n, means), each mean counted `share` times."""
-    inverse = members.sum(0).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
+    inverse = joined(members.sum(0)).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
     # An empty mean has a huge inverse; multiplied by `share` first it could overflow, and infinity times no
     # row is NaN.
     weights = torch.mv(members, inverse)
@@ -237,7 +238,7 @@ class GCIGPenalty(nn.Module):
         self._check(x, y)
         y, every = y.long(), self.definition.every
         if attributions is not None:
-            return self.value(attributions, y, sample_weight)
+            return joined(self.value(attributions, y, sample_weight))
         if groups is not None:
             self.references.update(x, y, groups.long())
         if every > 1 and not untraced(self._is_due)():
@@ -250,7 +251,7 @@ class GCIGPenalty(nn.Module):
             return x.new_zeros(())
         x, references = x.detach(), self._compared_references().to(x.dtype)
         fused = fused_penalty(self, module, x, y, references, sample_weight)
-        loss = self.readable(module, x, y, references, sample_weight) if fused is None else fused
+        loss = joined(self.readable(module, x, y, references, sample_weight) if fused is None else fused)
         return loss * every if every > 1 else loss
 
     def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
@@ -370,7 +371,7 @@ class GCIGPenalty(nn.Module):
     def over_defined_rows(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
         """Return a penalty over defined rows, in a second pass if the first one finds undefined rows."""
         penalty, norms = compute(None)
-        if disparity.all_defined(norms):
+        if not anywhere(not disparity.all_defined(norms), norms):
             return penalty
         defined = disparity.defined_rows(norms)
         self.n_undefined += (~defined).sum()

@@ -24,6 +24,7 @@ from gcig.core.disparity import all_defined, defined_rows
 from gcig.core.memory import plan_chunks
 from gcig.core.modules import is_recording, logits, untraced
 from gcig.core.numerics import vector_norm
+from gcig.core.processes import Group, joined, joined_group, joined_mean, joining
 from gcig.engine.cuda_graph import in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
@@ -84,6 +85,33 @@ class MiniBatch:
     def row_weights(self) -> Tensor | None:
         """The weights of the rows alone, shape (n,)."""
         return None if self.weights is None else self.weights[: len(self.labels)]
+
+    def own_part(self, group: Group | None) -> "MiniBatch":
+        """Return the part of one of several processes: every k-th row and synthetic point, pairs together."""
+        if group is None:
+            return self
+        n, device = len(self.labels), self.inputs.device
+        pairs = torch.zeros(2, 0, dtype=torch.int64, device=device) if self.pairs is None else self.pairs
+        copies = torch.zeros(len(self.inputs), dtype=torch.bool, device=device)
+        copies[pairs[1]] = True
+        rows = torch.arange(group.rank, n, group.size, device=device)
+        extra = n + (~copies[n:]).nonzero().flatten()[group.rank :: group.size]
+        own_pairs = pairs[0] % group.size == group.rank
+        points = torch.cat([rows, extra, pairs[1][own_pairs]])
+        of_rows = (pairs[0][own_pairs] - group.rank) // group.size
+        positions = torch.arange(len(of_rows), device=device) + len(rows) + len(extra)
+        return replace(
+            self,
+            inputs=self.inputs[points],
+            labels=self.labels[rows],
+            groups=self.groups[rows],
+            targets=self.targets[points],
+            weights=None if self.weights is None else self.weights[points],
+            pairs=None if self.pairs is None else torch.stack([of_rows, positions]),
+            pair_limits=None if self.pair_limits is None else self.pair_limits[own_pairs],
+            n_explained=len(range(group.rank, self.n_explained, group.size)),
+            known={},
+        )
 
     def attributions(self, penalty: "Penalty") -> Tensor:
         """Return the attributions (groups, explained, columns) of a penalty; computed once for all terms."""
@@ -152,7 +180,11 @@ class PredictionTerm:
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the weighted mean cross-entropy."""
-        return binary_cross_entropy_with_logits(batch.logits, batch.targets, weight=batch.weights)
+        return joined_mean(
+            binary_cross_entropy_with_logits(
+                batch.logits, batch.targets, weight=batch.weights, reduction="none"
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -191,8 +223,9 @@ class SelectionTerm:
         logits, targets, weights = batch.row_logits, batch.targets[: len(batch.labels)], batch.row_weights
         expected = torch.sigmoid((torch.logit(targets) - self.cut) / self.temperature)
         difference = torch.sigmoid((logits - self.cut) / self.temperature) - expected
-        mean = difference.mean() if weights is None else (weights * difference).sum() / weights.sum()
-        return mean.abs()
+        if weights is None:
+            return joined_mean(difference).abs()
+        return (joined((weights * difference).sum()) / joined(weights.sum())).abs()
 
 
 class AttributeTerm:
@@ -210,7 +243,7 @@ class AttributeTerm:
             return batch.logits.new_zeros(())
         rows, copies = batch.logits.index_select(0, batch.pairs.flatten()).view_as(batch.pairs)
         excess: Tensor = ((rows - copies).abs() - batch.pair_limits).clamp_min(0)
-        return excess.mean()
+        return joined_mean(excess)
 
 
 @dataclass(frozen=True)
@@ -260,7 +293,7 @@ class ConsistencyTerm:
         """Return the mean distance."""
         point = self.mean.normalise(batch.attributions(self.mean))
         people = self.members.normalise(batch.attributions(self.members).detach())
-        return vector_norm(point - people, "l2").mean()
+        return joined_mean(vector_norm(point - people, "l2"))
 
 
 @dataclass(frozen=True)
@@ -438,7 +471,7 @@ class ObjectiveGradient:
         """
         if weights is not None:
             self.load(weights)
-        batch, weights = self.make_batch(rows), self._weights
+        batch, weights = self.make_batch(rows).own_part(joined_group()), self._weights
         vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
         n = len(batch.labels)
         rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
@@ -488,7 +521,8 @@ def _by_engine(
     vector: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
-    if len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm:
+    plain = len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm
+    if plain and joined_group() is None:
         # Plain training: the gradient of the cross-entropy by hand costs less than the smallest graph.
         loss = engine.train_on_cross_entropy(batch.inputs, batch.targets, batch.weights)
         return {"prediction": loss, "total": loss}
@@ -632,7 +666,8 @@ def _penalty_agrees(penalty: Any, module: nn.Module, x: Tensor, y: Tensor, basel
         agrees: bool = known[1]
         return agrees
     n_undefined = penalty.n_undefined.clone()
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+    as_usual = torch.autocast(x.device.type, enabled=False)
+    with torch.inference_mode(False), torch.enable_grad(), as_usual, joining(None):
         # Clones, since tensors of inference mode cannot be part of a graph.
         few = x[:_CHECKED_ROWS].double().clone(), y[:_CHECKED_ROWS].clone(), baselines.double().clone()
         copy = deepcopy(getattr(module, "_orig_mod", module)).double()

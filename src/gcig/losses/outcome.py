@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
 from gcig.core.modules import is_recording
+from gcig.core.processes import joined
 
 
 def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor:
@@ -109,9 +110,9 @@ def soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
 def _soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(logits.dtype, torch.float32)
     membership = membership.detach().to(dtype)
-    totals = membership.sum(-1)
+    totals = joined(membership.sum(-1))
     shares = membership / totals.clamp(min=torch.finfo(dtype).tiny).unsqueeze(-1)  # of its cell's mean
-    return shares @ torch.sigmoid(logits.to(dtype)), totals.sign()
+    return joined(shares @ torch.sigmoid(logits.to(dtype))), totals.sign()
 
 
 def pairwise_gap(rates: Tensor, present: Tensor, smoothness: float = 0.0) -> Tensor:

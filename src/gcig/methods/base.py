@@ -34,6 +34,7 @@ from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
+from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.random_layers import own_random_numbers
 from gcig.training.runtime import own_modes, resolve_device, seeded_generator
@@ -281,7 +282,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
         summary = summarise(rows, self.encoder_, fitted=continuing)
         network = copy_to_continue(self, summary.classes) if continuing else None
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         data, sums = encode_rows(
             rows,
             summary,
@@ -305,7 +306,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
         data = training_data(
             table,
             encoded,

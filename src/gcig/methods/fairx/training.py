@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.batch import TrainingRows
+from gcig.core.processes import joining
 from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
@@ -38,6 +39,7 @@ from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.methods.fairx.selection import RATE_TEMPERATURE, CheckpointSelector, HeldOut, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
+from gcig.training.distributed import add_gradients, current_group
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 
@@ -475,6 +477,7 @@ def _optimise(
 ) -> Outcome:
     """Run the epoch loop on an objective; weights grow from step to step."""
     device, n_steps = source.data.rows.inputs.device, math.ceil(n_rows / settings.loop.batch_size)
+    group = current_group()
     network.train()
     with one_thread(device), flat_parameters(network) as parameters:
         optimizer = FlatAdamW(
@@ -491,12 +494,14 @@ def _optimise(
             return gradient.load(control.term_weights(progress) if control.targets else {})
 
         def compute(rows: Tensor) -> dict[str, Tensor]:
-            terms = gradient(rows)
+            with joining(group):
+                terms = gradient(rows)
+            add_gradients(parameters, group)
             clip_norm(parameters, settings.clip_norm)
             optimizer.step()
             return terms
 
-        recorded = gradient.can_be_recorded and source.data.stream is None
+        recorded = gradient.can_be_recorded and source.data.stream is None and group is None
         step = make_step(compute, load, gradient.generators, recorded=recorded)
         validate = None if selector is None else _validate(network, control, selector)
 
