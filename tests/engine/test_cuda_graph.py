@@ -25,6 +25,7 @@ from gcig.losses.objective import (
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
+    SelectionTerm,
 )
 from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.models.mlp import make_mlp
@@ -54,13 +55,16 @@ def make_gradient(network):
     members = GroupMembers(inputs, labels, groups, n_members=2)
     origin = torch.tensor([0, 0, 1, 2, 3, 4])
     of_mean, of_members = GCIGPenalty(means, origin=origin), GCIGPenalty(members, origin=origin)
+    outcome_loss = gcig.EqualizedOddsLoss(2, cut=0.1, temperature=0.3, momentum=0.9, smoothness=0.05)
     objective = Objective(
         {
             "prediction": PredictionTerm(),
-            "outcome": OutcomeTerm(gcig.EqualizedOddsLoss(2)),
+            "selection": SelectionTerm(0.1, 0.3),
+            "outcome": OutcomeTerm(outcome_loss),
             "attribute": AttributeTerm(),
             "gcig": ReasonTerm(of_mean),
             "gcig_members": ReasonTerm(of_members),
+            "gcig_each_member": ReasonTerm(GCIGPenalty(members, origin=origin, each_member=True)),
             "consistency": ConsistencyTerm(of_mean, of_members),
             "column_shortfall": ColumnTerm(of_mean, 4.5),
         }
@@ -80,10 +84,12 @@ def make_gradient(network):
 
 
 WEIGHTS = {
+    "selection": 0.2,
     "outcome": 0.5,
     "attribute": 1.0,
     "gcig": 0.3,
     "gcig_members": 0.3,
+    "gcig_each_member": 0.1,
     "consistency": 0.2,
     "column_shortfall": 0.4,
 }
@@ -99,7 +105,9 @@ def recording(monkeypatch):
     monkeypatch.setattr("gcig.core.references.one_hot", one_hot)
 
 
-def test_the_step_of_fairx_reads_no_value(recording):
+@pytest.mark.parametrize("in_branches", [False, True])
+def test_the_step_of_fairx_reads_no_value(in_branches, recording, monkeypatch):
+    monkeypatch.setattr(objectives, "forks", lambda: in_branches)
     network = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0))
     rows = torch.arange(40)
     with flat_parameters(network):
@@ -113,6 +121,23 @@ def test_the_step_of_fairx_reads_no_value(recording):
             gradient(rows)
 
 
+def test_terms_in_branches_pull_what_they_pull_together(monkeypatch):
+    found = []
+    for in_branches in (False, True):
+        network = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0))
+        with flat_parameters(network) as (flat,):
+            gradient = make_gradient(network)
+            monkeypatch.setattr(objectives, "forks", lambda value=in_branches: value)
+            terms = [gradient(torch.arange(40), WEIGHTS) for _ in range(2)]
+            few = gradient(torch.arange(40), {"outcome": 1.0})
+            found.append((flat.grad.clone(), [*terms, few]))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=1e-6)
+    for one, other in zip(found[1][1], found[0][1], strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("with_zero", [False, True], ids=["defined rows", "undefined rows"])
 def test_recorded_operations_compute_the_same(with_zero, monkeypatch):
     found = []
@@ -121,7 +146,7 @@ def test_recorded_operations_compute_the_same(with_zero, monkeypatch):
         with flat_parameters(network) as (flat,):
             gradient = make_gradient(network)
             if with_zero:  # a row that equals its references has no attributions
-                means = next(iter(gradient._references.values()))
+                means = gradient._references[0]
                 rows = gradient.make_batch.data.rows
                 means.rate = 0.0
                 rows.inputs[3] = means.values[rows.labels[3], 0]

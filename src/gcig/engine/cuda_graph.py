@@ -33,10 +33,10 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """Return the results of tasks that do not depend on each other; in a recording they are branches.
 
     A chain of small kernels leaves nearly all of a GPU idle, and a GPU runs the branches of a graph at the
-    same time. The caller must keep what the tasks use until their backward pass has been recorded, too, since
-    memory that is freed is used again in the order of one branch.
+    same time. A task must contain the backward pass of its own operations, and the caller must keep what the
+    tasks use until they are done: memory that is freed is used again in the order of one branch.
     """
-    if not _fork.active or len(tasks) < 2:
+    if not forks() or len(tasks) < 2:
         return [task() for task in tasks]
     branches = _fork.branches
     while len(branches) < len(tasks):
@@ -49,6 +49,11 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     for branch in branches[: len(tasks)]:
         current.wait_stream(branch)
     return results
+
+
+def forks() -> bool:
+    """Return whether this thread records a step, or prepares for it: tasks are then run in parallel."""
+    return _fork.active
 
 
 @contextmanager

@@ -10,11 +10,11 @@ precision.
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from gcig.core.memory import plan_chunks
 from gcig.core.modules import is_recording, logits, untraced
 from gcig.core.numerics import vector_norm
 from gcig.core.processes import Group, joined, joined_group, joined_mean, joining
-from gcig.engine.cuda_graph import in_parallel
+from gcig.engine.cuda_graph import forks, in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
 from gcig.losses.columns import column_shortfall
@@ -391,8 +391,7 @@ class Objective:
         `vector` may hold the active weights as a tensor, if a recording must not contain their values.
         """
         weights = self.active_weights(weights)
-        found = in_parallel([partial(self.terms[name], batch) for name in weights])
-        values = dict(zip(weights, found, strict=True))
+        values = {name: self.terms[name](batch) for name in weights}
         for name, value in values.items():
             if value.dim():
                 raise ValueError(f"term {name!r} must return a scalar, not shape {tuple(value.shape)}")
@@ -526,33 +525,98 @@ def _by_engine(
         # Plain training: the gradient of the cross-entropy by hand costs less than the smallest graph.
         loss = engine.train_on_cross_entropy(batch.inputs, batch.targets, batch.weights)
         return {"prediction": loss, "total": loss}
-    penalties = objective.penalties(objective.active_weights(weights))
-    attributions: Tensor | None = None
-    if penalties and batch.n_explained:
-        # Penalties that share their references share the attributions.
-        positions = {id(each): place for place, each in enumerate(_distinct_references(penalties))}
-        references = [each.values.to(batch.inputs.dtype) for each in _distinct_references(penalties)]
-        flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in references]
+    leaves = _Leaves.compute(engine, batch, objective.penalties(objective.active_weights(weights)))
+    if forks():
+        terms, gradients = _pull_in_branches(objective, batch, weights, vector, leaves)
+    else:
+        terms, gradients = _pull_together(objective, batch, weights, vector, leaves)
+    engine.pull(*gradients)
+    return terms
+
+
+class _Leaves(NamedTuple):
+    """What the engine computes: logits, and attributions relative to the references of some penalties.
+
+    Penalties that share their references share the attributions.
+    """
+
+    scores: Tensor
+    attributions: Tensor | None
+    references: Sequence[Any]
+    sizes: Sequence[int]
+
+    @classmethod
+    def compute(cls, engine: NetworkPass, batch: MiniBatch, penalties: Sequence[Penalty]) -> "_Leaves":
+        if not (penalties and batch.n_explained):
+            return cls(engine.predict(batch.inputs), None, (), ())
+        references = _distinct_references(penalties)
+        values = [each.values.to(batch.inputs.dtype) for each in references]
+        flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in values]
         scores, attributions = engine.explain(
             batch.inputs,
             batch.labels[: batch.n_explained],
             flat[0] if len(flat) == 1 else torch.cat(flat, dim=1),
         )
-        attributions.requires_grad_()
-        parts = attributions.split([each.shape[1] for each in flat])
+        return cls(scores, attributions, references, [each.shape[1] for each in flat])
+
+    def give(self, batch: MiniBatch, penalties: Iterable[Penalty]) -> list[Tensor]:
+        """Let a mini-batch know them as leaves of a new graph, and return the leaves."""
+        scores = batch.__dict__["logits"] = self.scores.detach().requires_grad_()
+        if self.attributions is None:
+            return [scores]
+        attributions = self.attributions.detach().requires_grad_()
+        parts = dict(zip(map(id, self.references), attributions.split(self.sizes), strict=True))
         for penalty in penalties:
-            batch.known[id(penalty)] = penalty.reduce(parts[positions[id(penalty.references)]])
-    else:
-        scores = engine.predict(batch.inputs)
-    # A view, so that what several terms use has one place where their gradients meet.
-    batch.__dict__["logits"] = scores.requires_grad_().view_as(scores)
+            batch.known[id(penalty)] = penalty.reduce(parts[id(penalty.references)])
+        return [scores, attributions]
+
+
+_Pulled = tuple[dict[str, Tensor], Sequence[Tensor]]
+
+
+def _pull_together(
+    objective: Objective,
+    batch: MiniBatch,
+    weights: Mapping[str, float],
+    vector: Tensor | None,
+    leaves: _Leaves,
+) -> _Pulled:
+    """Return the terms, and the gradients of the leaves from one graph of all terms."""
+    own = leaves.give(batch, objective.penalties(objective.active_weights(weights)))
     terms = objective(batch, weights, vector)
-    leaves = [scores] if attributions is None else [scores, attributions]
-    gradients = torch.autograd.grad(terms["total"], leaves, allow_unused=True, materialize_grads=True)
-    if attributions is not None:
-        attributions.requires_grad_(False)
-    engine.pull(*gradients)
-    return terms
+    return terms, torch.autograd.grad(terms["total"], own, allow_unused=True, materialize_grads=True)
+
+
+def _pull_in_branches(
+    objective: Objective,
+    batch: MiniBatch,
+    weights: Mapping[str, float],
+    vector: Tensor | None,
+    leaves: _Leaves,
+) -> _Pulled:
+    """Return the same as `_pull_together`, from one graph per term: a branch of the recording each."""
+    active = objective.active_weights(weights)
+    if vector is None:
+        vector = leaves.scores.new_tensor(list(active.values()))
+
+    def pull(name: str, weight: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+        term, copy = objective.terms[name], replace(batch, known={})
+        own = leaves.give(copy, getattr(term, "penalties", ()))
+        value = term(copy)
+        if not value.requires_grad:
+            return value, [None] * len(own)
+        return value.detach(), torch.autograd.grad(value, own, weight, allow_unused=True)
+
+    pulled = in_parallel(
+        [partial(pull, name, weight) for name, weight in zip(active, vector.unbind(), strict=True)]
+    )
+    values = torch.stack([value for value, _ in pulled])
+    total = torch.dot(values, vector)
+    sums = []
+    for like, *parts in zip(leaves[:2], *(gradients for _, gradients in pulled), strict=False):
+        present = [part for part in parts if part is not None]
+        sums.append(torch.stack(present).sum(0) if present else torch.zeros_like(like))
+    return {**dict(zip(active, values.unbind(), strict=True)), "total": total}, sums
 
 
 def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> bool:
