@@ -28,7 +28,8 @@ def opened_arrow(path: Path, kind: str) -> Iterator[Any]:
         ) from error
     with explained_arrow_errors(path, kind):
         local = path.absolute()  # Arrow would take a name such as s3:/table for an address
-        with pq.ParquetFile(local) if kind == "Parquet" else _FeatherFile(local) as file:
+        # Buffered row groups would stay in memory until the last one is read.
+        with pq.ParquetFile(local, pre_buffer=False) if kind == "Parquet" else _FeatherFile(local) as file:
             yield file
 
 
