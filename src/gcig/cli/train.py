@@ -114,6 +114,8 @@ def train(
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
     and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
     held-out rows exceed a limit or the model collapsed, and 3 if a limited figure is undefined on them.
+
+    Several processes or GPUs train one model together: torchrun --nproc-per-node N -m gcig train ...
     """
     import numpy as np
 
@@ -124,6 +126,8 @@ def train(
     from gcig.records.audit import SMALLEST_CELL
     from gcig.training.runtime import resolve_device
 
+    is_first = _join_processes()
+    quiet = quiet or not is_first
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
     check_absent(out, save_test, overwrite=overwrite)
@@ -149,7 +153,8 @@ def train(
         f"stratified by {table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
     min_cell = min_cell or SMALLEST_CELL
-    _warn_of_small_cells(table, rows[1], min_cell)
+    if is_first:
+        _warn_of_small_cells(table, rows[1], min_cell)
     trained = _train_and_measure(
         table,
         rows,
@@ -160,6 +165,8 @@ def train(
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
     )
+    if not is_first:
+        return ExitCode.OK
     chosen = trained[-1]
     # The estimators were trained on 0 and 1; predictions should use the values of the table.
     chosen.estimator.classes_ = np.asarray(table.classes)
@@ -185,6 +192,21 @@ def train(
             group_names=options["group_names"],
         )
     return code
+
+
+def _join_processes() -> bool:
+    """Train with all processes if torchrun started several, and return whether this one prints and saves."""
+    import os
+    import warnings
+
+    from gcig.training.distributed import all_processes, is_started_by_torchrun
+
+    if not is_started_by_torchrun() or os.environ["WORLD_SIZE"] == "1":
+        return True
+    group = click.get_current_context().with_resource(all_processes())
+    if group.rank > 0:
+        warnings.simplefilter("ignore")
+    return group.rank == 0
 
 
 def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

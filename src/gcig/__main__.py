@@ -1,0 +1,8 @@
+"""The command `gcig` as ``python -m gcig``, for launchers such as torchrun."""
+
+import sys
+
+from gcig.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
