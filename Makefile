@@ -54,8 +54,9 @@ paper: $(READY)   ## reproduce the paper (an hour), and publish it as results/pa
 	$(BIN)/gcig reproduce --out run/
 	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst
 
-wheel: $(READY)   ## build the sdist and the wheel
-	$(BIN)/python -m build --no-isolation
+wheel: $(READY)   ## build the sdist and the wheel, twice, and check what they contain
+	rm -rf dist
+	$(BIN)/python scripts/release.py build
 
 clean:            ## remove everything that the other targets create
 	rm -rf $(VENV) dist build out docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
