@@ -64,7 +64,8 @@ def run_action(folder, tmp_path, **inputs):
 @pytest.mark.slow
 def test_the_action_passes_fails_and_reports(folder, tmp_path):
     inputs = {"model": "model", "data": "test.csv", "target": "approved", "sensitive": "sex\n"}
-    more = {"arguments": "--positive\nyes\n--min-cell=1\n--max-rows-explained=40\n", "max-gcig": "5", "report": "page one.html"}
+    options = "--positive\nyes\n--min-cell=1\n--max-rows-explained=40\n"
+    more = {"arguments": options, "max-gcig": "5", "report": "page one.html"}
     done, summary, output = run_action(folder, tmp_path, **inputs, **more)
     assert done.returncode == 0, done.stderr
     assert "passed: GCIG" in done.stdout
