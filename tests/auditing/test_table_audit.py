@@ -180,26 +180,57 @@ class TestRecord:
     def test_rows_are_positions_unless_asked_for(self) -> None:
         hidden = example_audit().record.procedural.rows
         assert len(hidden) == 20
-        assert all(row.reasons == {} and row.group is None and math.isnan(row.score) for row in hidden)
+        assert all(row.explanation is None for row in hidden)
         shown = self.record.procedural.rows
         assert shown[0].disparity == max(row.disparity for row in shown)
-        assert set(shown[0].reasons) == {"group 0", "group 1", "group 2"}
+        found = shown[0].explanation
+        assert set(found.references) == {"group 0", "group 1", "group 2"}
+        assert found.group is None  # not shown unless asked for
 
     def test_reasons_of_a_row_are_complete(self) -> None:
         """Under two references, the sums differ by the difference of the references' logits."""
         table = make_numeric_loans(n_groups=3)
         X, y = table[["income", "debt", "age", "noise"]], table["approved"]
         model = LogisticRegression().fit(X, y)
-        row = self.record.procedural.rows[5]
-        score = model.predict_proba(X.iloc[[row.position]])[0, 1]
-        assert row.score == pytest.approx(score)
+        options = {"include_rows": True, "include_protected": True, "identifiers": range(1000, 1600)}
+        found = audit(model, X, y, sensitive_features=table["sex"], **options, **QUICK).record
+        row = found.procedural.rows[5].explanation
+        assert row.row == str(1000 + row.position)
+        assert row.score == pytest.approx(model.predict_proba(X.iloc[[row.position]])[0, 1])
+        assert row.decision == model.predict(X.iloc[[row.position]])[0]
         assert row.label == y[row.position]
         assert row.group == table["sex"][row.position]
+        entries = {each.column: each.value for each in row.columns}
+        assert entries == {name: f"{value:.6g}" for name, value in X.iloc[row.position].items()}
         cell = X[(y == row.label) & (table["sex"] == "group 1")].mean()
         logit = (
             model.decision_function(X.iloc[[row.position]])[0] - model.decision_function(cell.to_frame().T)[0]
         )
-        assert sum(row.reasons["group 1"].values()) == pytest.approx(logit)
+        assert sum(each.attributions["group 1"] for each in row.columns) == pytest.approx(logit)
+        assert row.disparity == pytest.approx(found.procedural.rows[5].disparity)
+
+    def test_quantiles_of_the_difference_per_column(self) -> None:
+        """The differences of a linear model, computed row by row."""
+        table = make_numeric_loans(2000)
+        X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
+        model = LogisticRegression().fit(X, y)
+        found = audit(model, X, y, sensitive_features=sex, **QUICK).record.procedural
+        means = [X[sex == g].groupby(y[sex == g]).mean().loc[y].to_numpy() for g in ("group 0", "group 1")]
+        units = [model.coef_ * (X.to_numpy() - mean) for mean in means]
+        units = [each / np.abs(each).sum(axis=1, keepdims=True) for each in units]
+        expected = np.quantile(units[1] - units[0], [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+        for column in found.columns:
+            own = expected[:, list(X.columns).index(column.column)]
+            np.testing.assert_allclose(column.quantiles, own, rtol=0.05, atol=0.002)
+
+    def test_rows_of_suppressed_cells_are_not_described(self) -> None:
+        table = make_numeric_loans()
+        sex = table["sex"].copy()
+        sex[:12] = "few"
+        X, y = table[["income", "debt", "age", "noise"]], table["approved"]
+        model = LogisticRegression().fit(X, y)
+        found = audit(model, X, y, sensitive_features=sex, include_rows=True, **QUICK).record
+        assert not {row.position for row in found.procedural.rows} & set(range(12))
 
     def test_intervals_enclose_their_estimates(self) -> None:
         found = self.record.procedural

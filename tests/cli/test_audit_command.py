@@ -53,7 +53,7 @@ def test_json_is_exactly_the_record(audit):
     record = AuditRecord.from_json(out)
     assert record.subject.n_rows == 160
     assert record.subject.definition["columns"] == "original"
-    assert all(row.label is None and not row.reasons for row in record.procedural.rows)
+    assert all(row.explanation is None for row in record.procedural.rows)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +191,45 @@ def test_a_wrong_argument_gets_one_line(shell, model, held_out_csv, arguments, w
     assert err.count("\n") == 1
     assert words in err
     assert "Traceback" not in err
+
+
+def test_against_an_earlier_audit_and_the_history_of_both(audit, shell, tmp_path):
+    folder = tmp_path / "audits"
+    folder.mkdir()
+    (folder / "first.json").write_text(audit("--json")[1])
+    code, out, _ = audit("--json", "--against", folder / "first.json")
+    assert code == 0
+    change = AuditRecord.from_json(out).change
+    assert change.headline.startswith("Nothing changed")
+    (folder / "second.json").write_text(out)
+    code, out, _ = shell("report", folder)
+    assert code == 0
+    assert "2 audits" in (folder / "history.html").read_text()
+    code, _, err = audit("--against", tmp_path / "none.json")
+    assert (code, "does not exist: name the JSON of an audit" in err) == (2, True)
+
+
+def test_the_favourable_class_may_be_the_negative_one(audit, tmp_path):
+    usual = AuditRecord.from_json(audit("--json")[1])
+    turned = AuditRecord.from_json(audit("--json", "--favourable", "no")[1])
+    assert (usual.subject.favourable, turned.subject.favourable) == ("yes", "no")
+    rates = [group.selection_rate.value for group in usual.groups]
+    assert usual.outcome.selection_rate_ratio.value == pytest.approx(min(rates) / max(rates))
+    refused = [1 - rate for rate in rates]
+    assert turned.outcome.selection_rate_ratio.value == pytest.approx(min(refused) / max(refused))
+    assert [group.favourable_rate.value for group in turned.groups] == pytest.approx(refused)
+    assert any("gets the favourable decision, 'no'" in line for line in turned.verdict.findings)
+    for before, after in zip(usual.procedural.columns, turned.procedural.columns, strict=True):
+        assert before.towards != after.towards
+        assert before.quantiles == pytest.approx([-q for q in reversed(after.quantiles)], abs=0.02)
+    code, _, err = audit("--favourable", "maybe")
+    assert (code, "--favourable is 'maybe', but the classes are" in err) == (2, True)
+
+
+def test_rows_are_found_by_identifier_and_protected_entries_stay_out(audit, tmp_path):
+    page = tmp_path / "page.html"
+    code, _, _ = audit("--include-rows", "--id-column", "id", "--html", page, "--quiet")
+    assert code == 0
+    text = page.read_text()
+    assert 'data-identifier="L0' in text
+    assert ">group</th>" not in text.partition("Rows with the largest disparity")[2]

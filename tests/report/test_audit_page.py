@@ -1,10 +1,12 @@
+import re
 from dataclasses import replace
 
 import pytest
 
-from gcig.records import AuditRecord, Interval
+from gcig.records import AuditRecord, Interval, Verdict
+from gcig.report import charts
 from gcig.report.audit_page import audit_page
-from support.audit_records import HOSTILE, example, hostile, undefined
+from support.audit_records import HOSTILE, example, explained, hostile, undefined
 from support.pages import Page
 
 
@@ -73,6 +75,7 @@ def test_rows_have_reasons_only_if_the_record_has_them(read):
     assert not plain.all("article")
     assert "37" in plain.texts
     assert ">50K" in read.texts
+    assert "id 3" in read.texts
     assert "include_rows=True" in plain.text
     assert "treat it as personal data" in read.text
     assert "treat it as personal data" not in plain.text
@@ -152,3 +155,59 @@ def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
     own = replace(found, gcig=Interval(0.05), excess=Interval(found.gcig.value - found.noise_floor.value))
     assert "The hollow mark" not in Page(audit_page(record)).text
     assert "The hollow mark" in Page(audit_page(replace(record, procedural=own))).text
+
+
+def test_a_group_has_one_colour_and_mark_on_the_whole_page():
+    """Also if the first group is suppressed, so that some charts lack it."""
+    record = example(groups=("few", "Female", "Male"))
+    found = record.procedural
+    groups = tuple(replace(g, n_rows=None) if g.group == "few" else g for g in record.groups)
+    counts = {g: c for g, c in found.histogram_counts.items() if g != "few"}
+    two = ("Female", "Male")
+    rows = tuple(
+        replace(row, explanation=explained(i, two, ("age", "race"))) for i, row in enumerate(found.rows)
+    )
+    found = replace(found, histogram_counts=counts, compared_groups=two, rows=rows)
+    text = audit_page(replace(record, groups=groups, procedural=found))
+    for chart in re.findall(r"<svg.*?</svg>", text, flags=re.S):
+        title = re.search("<title>(.*?)</title>", chart)[1]
+        if title.startswith("Reasons compared with"):
+            colour = {"Female": "g1", "Male": "g2"}[title.split()[-1]]
+            assert set(re.findall(r'class="(g\d)"', chart)) == {colour}
+        elif title == "Disparity of the rows of each group":
+            assert set(re.findall(r'class="(g\d)"', chart)) == {"g1", "g2"}
+
+
+def test_small_groups_do_not_flatten_the_histograms_of_the_others():
+    counts = {"large": (100, 200, 300, 200), "small": (0, 20, 0, 0)}
+    chart = charts.disparity_histogram((0.0, 0.1, 0.2, 0.3, 0.4), counts)
+    heights = [float(h) for h in re.findall(r'<rect[^>]* height="([\d.]+)"', chart)]
+    assert max(heights[:4]) == max(heights[4:]) == 58.0
+    assert "highest bar: 38 %" in chart
+
+
+def test_an_exceeded_limit_sets_the_status():
+    clear = replace(example(), verdict=Verdict("clear", "No material dependence was found."))
+    text = Page(audit_page(clear, max_gcig=0.1)).text
+    assert "Limit exceeded" in text
+    assert "GCIG is 0.164, above the limit of 0.100." in text
+    assert "No disparity found" not in text
+    within = Page(audit_page(clear, max_gcig=0.17)).text
+    assert "Limit exceeded" not in within
+    assert "Limit exceeded" in Page(audit_page(clear, max_gcig=0.17, conservative=True)).text
+
+
+def test_one_interval_of_gcig_is_shown_the_one_that_limits_are_compared_with():
+    record = example()
+    assert record.procedural.interval.high == pytest.approx(0.176)
+    text = Page(audit_page(record)).text
+    assert "0.154 to 0.176" in text
+    assert "0.158 to 0.170" not in text.replace("GCIG is 0.164 (0.158 to 0.170), where", "")
+
+
+def test_words_follow_the_favourable_class():
+    record = example()
+    bad = replace(record, subject=replace(record.subject, favourable="no default", positive="default"))
+    text = Page(audit_page(bad)).text
+    assert "favourable outcome: no default (the model predicts default)" in text
+    assert "favourable decisions" in text

@@ -162,7 +162,14 @@ def test_the_row_explorer_shows_one_row_at_a_time(visit):
     assert shown() == ["row-2470"]
     browser.find_element("css selector", "a[href='#row-848']").click()
     assert shown() == ["row-848"]
-    assert select.first_selected_option.text.startswith("Row 848")
+    assert select.first_selected_option.text.startswith("id 1")
+    search = browser.find_element("css selector", ".picker input")
+    search.send_keys("ID 4\n")
+    assert shown() == ["row-3281"]
+    search.clear()
+    search.send_keys("nobody\n")
+    assert shown() == ["row-3281"]
+    assert "not among the 8 rows" in browser.find_element("css selector", ".found").text
     assert browser.get_log("browser") == []
 
 

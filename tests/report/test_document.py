@@ -134,7 +134,7 @@ def test_tables_carry_their_sort_keys():
 @pytest.mark.parametrize("status", ["clear", "concern", "inconclusive"])
 def test_verdicts_have_a_word_besides_the_colour(status):
     read = Page(page("T", [], lead=[VerdictBlock(status, "h")]))
-    words = {"clear": "No disparity found", "concern": "Concern", "inconclusive": "Not enough evidence"}
+    words = {"clear": "No disparity found", "concern": "Concern", "inconclusive": "Not certain"}
     assert words[status] in read.texts
 
 

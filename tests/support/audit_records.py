@@ -6,6 +6,7 @@ from dataclasses import replace
 from gcig.records import (
     AuditRecord,
     ColumnAudit,
+    ColumnReason,
     GcigAudit,
     GroupAudit,
     Interval,
@@ -15,6 +16,7 @@ from gcig.records import (
     Robustness,
     RobustnessFigure,
     RowAudit,
+    RowExplanation,
     StabilityCheck,
     Subject,
     Verdict,
@@ -59,6 +61,44 @@ def robustness(*, paired=True, agrees=True):
     )
 
 
+def explained(r, groups, columns):
+    """Return the explanation of the row with number r."""
+    values = {
+        g: [
+            math.sin(3 * r + j) * 0.8**j + 0.3 * (i - (len(groups) - 1) / 2) * 0.7**j
+            for j in range(len(columns))
+        ]
+        for i, g in enumerate(groups)
+    }
+    reasons = tuple(
+        ColumnReason(
+            c,
+            f"entry {j}",
+            {g: values[g][j] for g in groups},
+            max(values[g][j] for g in groups) - min(values[g][j] for g in groups),
+            1 / len(columns),
+        )
+        for j, c in enumerate(columns)
+    )
+    score = 0.81 - 0.05 * r
+    logit = math.log(score / (1 - score))
+    return RowExplanation(
+        row=f"id {r}",
+        position=37 + 811 * r,
+        score=score,
+        logit=logit,
+        decision=">50K" if score >= 0.5 else "<=50K",
+        favourable=score >= 0.5,
+        margin=logit,
+        label=(">50K", "<=50K")[r % 2],
+        label_source="given",
+        group=groups[r % len(groups)],
+        references={g: logit - sum(values[g]) for g in groups},
+        disparity=0.92 - 0.03 * r,
+        columns=reasons,
+    )
+
+
 def example(
     groups=("Female", "Male"), columns=None, *, n_rows_listed=8, include_rows=True, name="credit-model"
 ):
@@ -79,6 +119,7 @@ def example(
             },
             towards=groups[-1] if j % 2 else groups[0],
             difference=0.12 * 0.8**j * max(k - 1, 1),
+            quantiles=tuple(0.12 * 0.8**j * (-1) ** j + q * 0.8**j for q in (-0.1, -0.04, 0.0, 0.05, 0.12)),
         )
         for j, column in enumerate(columns)
     )
@@ -91,18 +132,7 @@ def example(
         RowAudit(
             position=37 + 811 * r,
             disparity=0.92 - 0.03 * r,
-            label=(">50K", "<=50K")[r % 2] if include_rows else None,
-            group=groups[r % k] if include_rows else None,
-            score=0.81 - 0.05 * r if include_rows else math.nan,
-            reasons={
-                g: {
-                    c: math.sin(3 * r + j) * 0.8**j + 0.3 * (i - (k - 1) / 2) * 0.7**j
-                    for j, c in enumerate(columns)
-                }
-                for i, g in enumerate(groups)
-            }
-            if include_rows
-            else {},
+            explanation=explained(r, groups, columns) if include_rows else None,
         )
         for r in range(n_rows_listed)
     )
@@ -118,6 +148,7 @@ def example(
             n_columns=len(columns),
             sensitive=("sex",),
             positive="income over 50,000",
+            favourable="income over 50,000",
             threshold=0.5,
             definition={"norm": "l1", "columns": "original", "label_weights": "empirical", "eps": 1e-12},
             versions={"gcig": "0.1.0", "python": "3.11"},
@@ -155,6 +186,7 @@ def example(
                 n_rows=14695 + 15832 * i,
                 base_rate=around(0.11 + 0.2 * i / max(k - 1, 1), 0.01),
                 selection_rate=around(0.08 + 0.17 * i / max(k - 1, 1), 0.01),
+                favourable_rate=around(0.08 + 0.17 * i / max(k - 1, 1), 0.01),
                 tpr=around(0.55 + 0.07 * i / max(k - 1, 1), 0.02),
                 fpr=around(0.02 + 0.066 * i / max(k - 1, 1), 0.008),
                 ppv=around(0.76 - 0.02 * i, 0.02),
@@ -215,6 +247,7 @@ def hostile():
         reference=HOSTILE[0],
         sensitive=HOSTILE[:2],
         positive=HOSTILE[4],
+        favourable=HOSTILE[4],
         definition={HOSTILE[0]: HOSTILE[1]},
         versions={HOSTILE[1]: HOSTILE[0]},
         created=HOSTILE[0],
@@ -224,7 +257,13 @@ def hostile():
     found = replace(
         found,
         labels=(LabelAudit(HOSTILE[0], 20, NAN), LabelAudit(HOSTILE[1], None, NAN)),
-        rows=tuple(replace(row, label=HOSTILE[0]) for row in found.rows),
+        rows=tuple(
+            replace(
+                row,
+                explanation=replace(row.explanation, label=HOSTILE[0], row=HOSTILE[1], decision=HOSTILE[4]),
+            )
+            for row in found.rows
+        ),
         stability=(StabilityCheck(HOSTILE[0], HOSTILE[1], math.nan, used=True),),
     )
     return replace(record, subject=subject, verdict=verdict, procedural=found)
@@ -233,7 +272,7 @@ def hostile():
 def undefined():
     """Return a record whose numbers are all undefined, with one suppressed group."""
     record = example(groups=("only",), columns=("x",), include_rows=False)
-    lost = GroupAudit("tiny", None, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN)
+    lost = GroupAudit("tiny", None, *[NAN] * 9)
     outcome = OutcomeAudit(NAN, NAN, NAN, NAN, NAN, NAN, math.nan, NAN, NAN, NAN, NAN, collapsed=True)
     found = GcigAudit(NAN, NAN, NAN, NAN, math.nan, "not enough", 45222, math.nan, math.nan)
     verdict = Verdict("inconclusive", "There is not enough evidence.")

@@ -18,14 +18,14 @@ from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import reference_source
 from gcig.auditing.subject import describe_subject, hash_model, resolve_model
-from gcig.auditing.table_audit import assemble_record, proxy_columns
+from gcig.auditing.table_audit import assemble_record, proxy_columns, with_change
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles
 from gcig.metrics.evaluation import check_robustness
-from gcig.metrics.sample import Reference, reference_table
-from gcig.records.audit import SMALLEST_CELL
+from gcig.metrics.sample import Reference, check_favourable, reference_table
+from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
 ROWS_AT_ONCE = 65_536
 IN_MEMORY_ROWS = 100_000
@@ -52,6 +52,10 @@ def audit_file(
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,
+    favourable: str | None = None,
+    id_column: str | None = None,
+    include_protected: bool = False,
+    against: AuditRecord | AuditResult | str | Path | None = None,
     score: Score | None = None,
     preprocess: Any = None,
     name: str | None = None,
@@ -85,6 +89,8 @@ def audit_file(
         Columns that are not inputs; needed only if the model does not know its columns.
     keep_sensitive : bool
         Whether the protected columns are inputs as well; likewise.
+    id_column : str, optional
+        The column of identifiers, by which a reader of the page finds rows.
     separator, decimal, encoding : str, optional
         The format of a CSV file; detected by default.
     kinds : mapping of column to kind, optional
@@ -153,6 +159,7 @@ def audit_file(
         max_rows_explained=max_rows_explained,
         progress=progress,
         robustness=robustness,
+        include_protected=include_protected,
     )
     mark = stream.find_decimal(roles.columns, rows_at_once)
     whole = stream.n_rows <= in_memory_rows
@@ -170,7 +177,8 @@ def audit_file(
             )
             _check_positive(positive, adapted.classes)
             given, names = reference_source(adapted, reference)
-            source = FileSource(stream, roles, schema, adapted, mark, rows, names)
+            source = FileSource(stream, roles, schema, adapted, mark, rows, names, id_column)
+            options = replace(options, favourable=check_favourable(favourable, source.classes))
             try:
                 compared = None
                 if other is not None:
@@ -197,11 +205,12 @@ def audit_file(
         data_sha256=hash_file(path),
         reference_given=reference is not None,
         threshold=threshold,
+        favourable=options.favourable,
     )
     first = next(source.frames())
     groups = check_groups(roles.protected(first), n_rows=len(first), names=source.group_names)
     proxies = proxy_columns(first[list(roles.inputs)], groups)
-    return AuditResult(assemble_record(subject, findings, min_cell, proxies))
+    return AuditResult(with_change(assemble_record(subject, findings, min_cell, proxies), against))
 
 
 def columns_of(model: Any) -> Sequence[Any] | None:

@@ -110,6 +110,7 @@ class FileSource:
     decimal: str
     rows_at_once: int
     names: tuple[str, ...] | None = None  # of the groups, if the model or a reference knows them
+    id_column: str | None = None
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -152,8 +153,9 @@ class FileSource:
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Yield the rows as tables."""
+        names = [*self.roles.columns, *([self.id_column] if self.id_column else [])]
         return self.stream.batches(
-            self.roles.columns,
+            list(dict.fromkeys(names)),
             texts=self.schema.texts,
             decimal=self.decimal,
             rows=self.rows_at_once,
@@ -172,6 +174,7 @@ class FileSource:
             labels=target_codes(frame[self.roles.target], classes, self.roles.positive),
             groups=groups.codes,
             start=start,
+            identifiers=frame[self.id_column].map(level_name).tolist() if self.id_column else None,
         )
 
 

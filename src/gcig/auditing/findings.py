@@ -10,21 +10,25 @@ from gcig._validation import InputError
 from gcig.adapters import AdaptedModel
 from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
 from gcig.auditing.first_pass import FirstPass, first_pass
-from gcig.auditing.gcig_figures import UNDEFINED, GcigFigures
+from gcig.auditing.gcig_figures import GcigFigures
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
+from gcig.auditing.row_descriptions import describe_rows
 from gcig.auditing.row_list import RowList
 from gcig.auditing.sources import Source, iterate
 from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws
 from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.rates import Codes
 from gcig.metrics.reason_sums import ReasonSums
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.robustness import conclude, measure_panel
+from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust_figures import measure_trust
 from gcig.records import Robustness
-from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit
+from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit, RowAudit
 from gcig.records.formatting import count
+from gcig.records.interval import UNDEFINED
 
 _NOT_COMPARED = GcigAudit(
     gcig=UNDEFINED,
@@ -53,6 +57,8 @@ class Options:
     max_rows_explained: int | None = None
     progress: bool = False
     robustness: bool = False
+    favourable: int = 1
+    include_protected: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +139,13 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
             adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
         )
         definition = comparison.definition
-        rows = RowList(comparison, first.probe, n_groups=len(names), include_rows=options.include_rows)
+        rows = RowList(
+            comparison,
+            first.probe,
+            n_groups=len(names),
+            include_rows=options.include_rows,
+            favourable=options.favourable,
+        )
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
         _second_pass(source, first, options, sums, rows, outcome)
         figures = _compare_with_chance(sums, source, first, options, streams)
@@ -147,8 +159,11 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
             threshold=adapted.threshold if options.threshold is None else options.threshold,
             n_bootstrap=options.n_bootstrap,
         )
+        measured = figures.record(published.sum(axis=0))
+        spread = dict(zip(comparison.columns, rows.quantiles(options.min_cell), strict=True))
         procedural = replace(
-            figures.record(published.sum(axis=0)),
+            measured,
+            columns=tuple(replace(each, quantiles=spread[each.column]) for each in measured.columns),
             gcig_members=trust.gcig_members,
             members_noise=trust.members_noise,
             reference_offset=trust.reference_offset,
@@ -160,7 +175,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),
-            rows=rows.records(names, figures.groups, figures.classes, first.sample),
+            rows=_rows(rows, figures, first, source, options, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
             ),
@@ -168,13 +183,47 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
         of_groups = figures.of_groups(n_rows.sum(axis=1))
     n_rows = outcome.confusion.n_rows.sum(axis=1)
     return Findings(
-        outcome=audit_outcome(outcome, options.n_bootstrap, streams.outcome, min_cell=options.min_cell),
-        groups=audit_groups(outcome, names, of_groups, min_cell=options.min_cell),
+        outcome=audit_outcome(
+            outcome,
+            options.n_bootstrap,
+            streams.outcome,
+            min_cell=options.min_cell,
+            favourable=options.favourable,
+        ),
+        groups=audit_groups(
+            outcome, names, of_groups, min_cell=options.min_cell, favourable=options.favourable
+        ),
         procedural=procedural,
         suppressed_cells=outcome.confusion.suppressed_cells(names, options.min_cell),
         definition=adapted.explainer.describe(definition),
         n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
         robustness=_measure_robustness(audited, other, options),
+    )
+
+
+def _rows(
+    rows: RowList, figures: GcigFigures, first: FirstPass, source: Source, options: Options, sizes: Codes
+) -> tuple[RowAudit, ...]:
+    """Return the rows with the largest disparity: positions, or descriptions if they were asked for."""
+    listed = rows.listed(first.sample)
+    if not options.include_rows:
+        return tuple(RowAudit(row.position, row.disparity) for row in listed)
+    adapted = rows.comparison.adapted
+    describer = RowDescriber(
+        rows.comparison,
+        groups=figures.groups,
+        classes=figures.classes,
+        favourable=options.favourable,
+        threshold=adapted.threshold if options.threshold is None else options.threshold,
+    )
+    return describe_rows(
+        listed,
+        source,
+        describer,
+        cell_sizes=sizes,
+        min_cell=options.min_cell,
+        threshold=options.threshold,
+        include_protected=options.include_protected,
     )
 
 
@@ -273,4 +322,5 @@ def _compare_with_chance(
         groups=tuple(source.group_names[g] for g in first.compared),
         classes=(str(source.classes[0]), str(source.classes[1])),
         min_cell=options.min_cell,
+        favourable=options.favourable,
     )

@@ -9,11 +9,8 @@ from gcig.auditing.alternatives import NullDistribution
 from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import ReasonSums, label_means
-from gcig.metrics.reasons import MATERIAL
-from gcig.records.audit import ColumnAudit, GcigAudit, LabelAudit, PairAudit
+from gcig.records.audit import MATERIAL, ColumnAudit, GcigAudit, LabelAudit, PairAudit
 from gcig.records.interval import UNDEFINED, Interval
-
-__all__ = ["ALPHA", "MATERIAL", "UNDEFINED", "GcigFigures", "judge_evidence"]
 
 ALPHA = 0.05  # level of the test against shuffled groups
 
@@ -49,6 +46,7 @@ class GcigFigures:
         from the audited rows, and then so is the excess over it: otherwise fewer rows would look fairer.
     groups : names of the compared groups.
     classes : names of the labels.
+    favourable : the label that is favourable for a person.
     min_cell : figures over fewer rows are suppressed.
     """
 
@@ -60,6 +58,7 @@ class GcigFigures:
     groups: tuple[str, ...]
     classes: tuple[str, str]
     min_cell: int
+    favourable: int = 1
 
     def record(self, n_of_label: Codes) -> GcigAudit:
         """Return everything except single rows and stability; ``n_of_label`` counts the published rows."""
@@ -147,13 +146,14 @@ class GcigFigures:
         weight = np.broadcast_to(sums.total.sum(axis=0)[:, 1], (*sums.profile.shape[1:], 2))
         profile = sums.combine(np.stack([np.moveaxis(sums.profile, 0, -1), weight], axis=-1))
         order = np.argsort(-np.nan_to_num(values), kind="stable")
+        sign = 1 if self.favourable else -1
         return tuple(
             ColumnAudit(
                 column=sums.comparison.columns[j],
                 share=float(quotient(values[j], np.asarray(sums.gcig))),
                 contribution=interval(float(values[j]), drawn[:, j]),
                 profile=dict(zip(self.groups, profile[:, j].tolist(), strict=True)),
-                towards=self.groups[int(np.argmax(np.nan_to_num(profile[:, j])))],
+                towards=self.groups[int(np.argmax(sign * np.nan_to_num(profile[:, j])))],
                 difference=float(np.ptp(profile[:, j])),
             )
             for j in order.tolist()

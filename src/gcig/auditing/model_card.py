@@ -23,12 +23,11 @@ def model_card(record: AuditRecord) -> str:
         _table(
             ("figure", "value", "95 % interval"),
             [
-                ("GCIG", found.gcig),
-                ("GCIG, references estimated again", found.gcig_resampled),
+                ("GCIG", found.interval),
                 ("GCIG with shuffled groups (noise floor)", found.noise_floor),
                 ("GCIG beyond chance", found.excess),
                 ("equalized odds gap", outcome.eo_gap),
-                ("selection rate ratio (four fifths)", outcome.selection_rate_ratio),
+                ("ratio of favourable decisions (four fifths)", outcome.selection_rate_ratio),
                 ("AUC", outcome.auc),
                 ("balanced accuracy", outcome.balanced_accuracy),
                 ("F1", outcome.f1),
@@ -39,7 +38,7 @@ def model_card(record: AuditRecord) -> str:
         *_robustness(record),
         "### Groups",
         _rows(
-            ("group", "rows", "base rate", "selection rate", "TPR", "FPR", "PPV", "calibration"),
+            ("group", "rows", "base rate", "favourable decisions", "TPR", "FPR", "PPV", "calibration"),
             [
                 (
                     g.group,
@@ -51,7 +50,7 @@ def model_card(record: AuditRecord) -> str:
         ),
         "### Columns behind the difference in reasons",
         _rows(
-            ("column", "share", "favours the positive class most against"),
+            ("column", "share", "most favourable compared with"),
             [(c.column, number(c.share), c.towards) for c in found.columns[:_COLUMNS]],
         ),
         "### Cautions",
@@ -66,6 +65,7 @@ def model_card(record: AuditRecord) -> str:
                 ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
                 ("Protected attributes", ", ".join(subject.sensitive)),
                 ("Positive class", subject.positive),
+                ("Favourable class", subject.favourable),
                 ("Explained by", subject.explanation),
                 ("References", subject.reference),
                 ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
@@ -110,7 +110,7 @@ def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _rates(group: GroupAudit) -> tuple[Interval, ...]:
-    return group.base_rate, group.selection_rate, group.tpr, group.fpr, group.ppv, group.calibration
+    return group.base_rate, group.favourable_rate, group.tpr, group.fpr, group.ppv, group.calibration
 
 
 def _text(text: str) -> str:

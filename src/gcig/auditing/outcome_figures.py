@@ -18,6 +18,7 @@ from gcig.metrics.rates import (
     Mask,
     base_rates,
     combine,
+    favourable_rates,
     gap,
     label_rates,
     precisions,
@@ -33,7 +34,7 @@ _UNDEFINED = Interval(math.nan)
 
 
 def audit_outcome(
-    sums: OutcomeSums, n_draws: int, rng: np.random.Generator, *, min_cell: int
+    sums: OutcomeSums, n_draws: int, rng: np.random.Generator, *, min_cell: int, favourable: int = 1
 ) -> OutcomeAudit:
     """Measure utility over all rows, and differences over the groups that are large enough for each rate."""
     confusion = sums.confusion
@@ -48,7 +49,7 @@ def audit_outcome(
 
     fpr_gap, tpr_gap = label_gap(0), label_gap(1)
     auc = sums.ranking().auc
-    selection_ratio = measure(lambda counts: ratio(selection_rates(counts), large))
+    selection_ratio = measure(lambda counts: ratio(favourable_rates(counts, favourable), large))
     return OutcomeAudit(
         accuracy=measure(lambda counts: accuracy(counts.sum(axis=-3))),
         balanced_accuracy=measure(lambda counts: balanced_accuracy(counts.sum(axis=-3))),
@@ -60,35 +61,42 @@ def audit_outcome(
         delta_tpr=measure(tpr_gap),
         delta_fpr=measure(fpr_gap),
         demographic_parity_difference=measure(lambda counts: gap(selection_rates(counts), large)),
-        selection_rate_ratio=_widen(selection_ratio, confusion, large),
+        selection_rate_ratio=_widen(selection_ratio, confusion, large, favourable),
         collapsed=has_collapsed(auc.value),
         decides_alike=decides_alike(float(confusion.pooled[:, 1].sum() / confusion.pooled.sum())),
     )
 
 
-def _widen(found: Interval, confusion: Confusion, kept: Mask) -> Interval:
+def _widen(found: Interval, confusion: Confusion, kept: Mask, favourable: int) -> Interval:
     """Widen the interval of a ratio of 0: resampled rows of a group with rate 0 never show another rate."""
     if found.value != 0 or math.isnan(found.high):
         return found
-    rates = selection_rates(confusion.counts)
+    rates = favourable_rates(confusion.counts, favourable)
     none = np.flatnonzero(kept & (rates == 0))
     highest = max(Interval.of_rate(0.0, float(confusion.group_sizes[g])).high for g in none)
     return Interval(0.0, 0.0, min(1.0, max(found.high, highest / float(rates[kept].max()))))
 
 
 def audit_groups(
-    sums: OutcomeSums, names: tuple[str, ...], gcig: tuple[Interval, ...], *, min_cell: int
+    sums: OutcomeSums,
+    names: tuple[str, ...],
+    gcig: tuple[Interval, ...],
+    *,
+    min_cell: int,
+    favourable: int = 1,
 ) -> tuple[GroupAudit, ...]:
     """Measure the rates of every group; groups and cells under ``min_cell`` rows are suppressed."""
-    return tuple(_group(sums, g, name, gcig[g], min_cell) for g, name in enumerate(names))
+    return tuple(_group(sums, g, name, gcig[g], min_cell, favourable) for g, name in enumerate(names))
 
 
-def _group(sums: OutcomeSums, g: int, name: str, gcig: Interval, min_cell: int) -> GroupAudit:
+def _group(
+    sums: OutcomeSums, g: int, name: str, gcig: Interval, min_cell: int, favourable: int
+) -> GroupAudit:
     confusion = sums.confusion
     n = int(confusion.n_rows[g].sum())
     if n < min_cell:
         u = _UNDEFINED
-        return GroupAudit(name, None, u, u, u, u, u, u, u, u)
+        return GroupAudit(name, None, u, u, u, u, u, u, u, u, u)
     size = float(confusion.group_sizes[g])
 
     def rate(values: Floats, rows: float, effective: float) -> Interval:
@@ -102,6 +110,7 @@ def _group(sums: OutcomeSums, g: int, name: str, gcig: Interval, min_cell: int) 
         n_rows=n,
         base_rate=rate(base_rates(confusion.counts), n, size),
         selection_rate=rate(selection_rates(confusion.counts), n, size),
+        favourable_rate=rate(favourable_rates(confusion.counts, favourable), n, size),
         tpr=rate(confusion.rates[1], int(confusion.n_rows[g, 1]), float(confusion.sizes[1, g])),
         fpr=rate(confusion.rates[0], int(confusion.n_rows[g, 0]), float(confusion.sizes[0, g])),
         ppv=rate(precisions(confusion.counts), selected, selected * size / max(n, 1)),

@@ -128,16 +128,18 @@ def check_limits(
         Whether to compare the upper limit of the 95 % interval rather than the estimate. For GCIG it is the
         interval in which the references are estimated again.
     """
-    found, gap = record.procedural, record.outcome.eo_gap
-    limits = {"gcig": (found.gcig, found.gcig_resampled, max_gcig), "eo_gap": (gap, gap, max_eo_gap)}
+    limits = {
+        "gcig": (record.procedural.interval, max_gcig),
+        "eo_gap": (record.outcome.eo_gap, max_eo_gap),
+    }
     checks = []
-    for figure, (measured, wide, limit) in limits.items():
+    for figure, (measured, limit) in limits.items():
         if limit is None:
             continue
         if not limit >= 0:
             raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
-        upper = math.nan if math.isnan(wide.high) else max(measured.high, wide.high)
-        checks.append(LimitCheck(figure, upper if conservative else measured.value, limit, conservative))
+        value = measured.high if conservative else measured.value
+        checks.append(LimitCheck(figure, value, limit, conservative))
     if not checks:
         raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
     return CheckResult(tuple(checks), record.outcome.collapsed, record.outcome.decides_alike)
@@ -256,6 +258,8 @@ class AuditResult:
         lines += [f"- {line}" for line in record.verdict.findings]
         lines += [f"! {line}" for line in record.verdict.cautions]
         lines += [f"* {name}: {value}. {reading}" for name, value, reading in trust_lines(record)]
+        if record.change is not None:
+            lines += [f"> {line}" for line in (record.change.headline, *record.change.notes)]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -269,7 +273,7 @@ class AuditResult:
         record = self.record
         found, outcome = record.procedural, record.outcome
         figures = (
-            ("GCIG", estimate(found.gcig)),
+            ("GCIG", estimate(found.interval)),
             ("noise floor", estimate(found.noise_floor)),
             ("evidence", found.evidence),
             ("equalized odds gap", estimate(outcome.eo_gap)),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 
 from gcig._validation import Groups, InputError, check_features, check_groups
@@ -19,11 +18,10 @@ from gcig.auditing.explain_result import ExplainResult
 from gcig.auditing.neighbours import Neighbourhood
 from gcig.auditing.sources import TableSource
 from gcig.auditing.subject import describe_reference, resolve_model
-from gcig.core.columns import protected_attributes
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.reasons import Comparison
-from gcig.metrics.row_reasons import RowDescriber
+from gcig.metrics.row_reasons import RowDescriber, known_protected, revealing_columns
 from gcig.metrics.sample import (
     EncodedRows,
     Reference,
@@ -239,20 +237,10 @@ class _References:
 
 def _protected(model: Any, known: _References, groups: Groups | None) -> frozenset[str]:
     """Return the columns that are the protected attribute or reveal it: their entries are not shown."""
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
-    names = {*getattr(last, "protected_columns_", ()), *(groups.attribute.split(" & ") if groups else ())}
+    names = {*known_protected(model), *(groups.attribute.split(" & ") if groups else ())}
     if known.source is not None:
         batch = known.source.batch
-        names |= set(known.source.attributes)
-        if getattr(batch.table, "ndim", 2) == 2:
-            table = check_features(batch.table)
-            codes = np.stack([pd.factorize(table[name])[0] for name in table], axis=1).astype(np.float64)
-            found = protected_attributes(
-                torch.from_numpy(codes),
-                torch.from_numpy(batch.groups.astype(np.int64)),
-                torch.arange(codes.shape[1]),
-            )
-            names |= {str(table.columns[j]) for each in found for j in each.columns.tolist()}
+        names |= {*known.source.attributes, *revealing_columns(batch.table, batch.groups)}
     return frozenset(names)
 
 

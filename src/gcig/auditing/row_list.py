@@ -7,15 +7,17 @@ import numpy as np
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows
-from gcig.records.audit import RowAudit
 
 _N_BINS = 24
 _TOP_ROWS = 20
 _DESCRIBED_ROWS = 50  # with include_rows: so many of the largest disparity, and so many at random
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+# Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
+_EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
 
 
 @dataclass(frozen=True, eq=False)
-class _Row:
+class ListedRow:
     """A row and its reasons: ``values`` (groups, columns) are attributions, ``inputs`` (p,) is encoded."""
 
     position: int
@@ -27,7 +29,7 @@ class _Row:
 
 
 class RowList:
-    """Histogram of the disparity per group, and the rows with the largest disparity.
+    """Histogram of the disparity per group, differences per column, and the rows with the largest disparity.
 
     Parameters
     ----------
@@ -35,23 +37,33 @@ class RowList:
     probe : rows that determine the bins of the histogram.
     n_groups : the number of groups of the rows, compared or not.
     include_rows : whether rows are described, rather than only located.
+    favourable : the label that is favourable for a person.
 
     Attributes
     ----------
     edges : (bins + 1,) edges of the histogram; the last bin is open.
     histogram : (groups, bins) counts of rows.
+    differences : (columns, bins) counts of the differences of normalised attributions.
     """
 
     def __init__(
-        self, comparison: Comparison, probe: EncodedRows, *, n_groups: int, include_rows: bool
+        self,
+        comparison: Comparison,
+        probe: EncodedRows,
+        *,
+        n_groups: int,
+        include_rows: bool,
+        favourable: int = 1,
     ) -> None:
         self.comparison, self.include_rows = comparison, include_rows
+        self.sign = 1 if favourable else -1
         spread = [found.disparity for _, found, _ in comparison.explain_all(probe) if found is not None]
         top = float(np.quantile(np.concatenate(spread), 0.995)) if spread else 0.0
         self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
+        self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
         self._n_top = _DESCRIBED_ROWS if include_rows else _TOP_ROWS
-        self._top: list[_Row] = []
+        self._top: list[ListedRow] = []
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
         """Add explained rows of one label."""
@@ -61,10 +73,32 @@ class RowList:
         flat = rows.groups * _N_BINS + np.clip(bins, 0, _N_BINS - 1)
         counted = np.bincount(flat[found.defined], minlength=self.histogram.size)
         self.histogram += counted.reshape(self.histogram.shape)
+        self._add_differences(found.normalised[:, found.defined])
         few = np.flatnonzero(found.defined)
         if len(few) > self._n_top:
             few = few[np.argpartition(-found.disparity[few], self._n_top - 1)[: self._n_top]]
-        self._top = _sorted([*self._top, *_described(rows, found, label, few)])[: self._n_top]
+        self._top = _sorted([*self._top, *_listed(rows, found, label, few)])[: self._n_top]
+
+    def _add_differences(self, normalised: Floats) -> None:
+        """Count differences between the groups, from normalised attributions (groups, m, columns)."""
+        if len(normalised) == 2:
+            apart = self.sign * (normalised[1] - normalised[0])
+        else:
+            apart = np.ptp(normalised, axis=0)
+        bins = np.clip(np.searchsorted(_EDGES, apart, side="right") - 1, 0, len(_EDGES) - 2)
+        size = self.differences.shape[1]
+        flat = np.arange(apart.shape[1]) * size + bins
+        self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
+
+    def quantiles(self, min_cell: int) -> list[tuple[float, ...]]:
+        """Return quantiles of the difference of each column over rows; empty for fewer than ``min_cell``."""
+        total = self.differences.sum(axis=1, keepdims=True)
+        if not len(total) or int(total[0, 0]) < min_cell:
+            return [()] * len(total)
+        reached = np.cumsum(self.differences, axis=1) / total
+        middles = (_EDGES[:-1] + _EDGES[1:]) / 2
+        places = [(reached < share).sum(axis=1) for share in _QUANTILES]
+        return [tuple(float(middles[place]) for place in of_column) for of_column in np.stack(places, axis=1)]
 
     def counts(self, names: tuple[str, ...], n_rows: Codes, min_cell: int) -> dict[str, tuple[int, ...]]:
         """Return the counts of each group; a bin, or a group, under ``min_cell`` rows counts as empty."""
@@ -74,57 +108,27 @@ class RowList:
             if n_rows[g] >= min_cell
         }
 
-    def records(
-        self,
-        names: tuple[str, ...],
-        compared: tuple[str, ...],
-        classes: tuple[str, str],
-        others: EncodedRows,
-    ) -> tuple[RowAudit, ...]:
-        """Return the rows by decreasing disparity.
+    def listed(self, others: EncodedRows) -> list[ListedRow]:
+        """Return the rows by decreasing disparity; if rows are described, some of ``others`` as well.
 
-        Parameters
-        ----------
-        names : names of all groups.
-        compared : names of the compared groups.
-        classes : names of the labels.
-        others : audited rows in random order, of which some are described as well.
+        ``others`` are audited rows in random order.
         """
         if not self.include_rows:
-            return tuple(RowAudit(row.position, row.disparity) for row in self._top)
+            return self._top
         explained = self.comparison.explain_all(others[:_DESCRIBED_ROWS])
         more = [
             row
             for part, found, label in explained
             if found is not None
-            for row in _described(part, found, label, np.flatnonzero(found.defined))
+            for row in _listed(part, found, label, np.flatnonzero(found.defined))
         ]
-        rows = _sorted(list({row.position: row for row in [*more, *self._top]}.values()))
-        if not rows:
-            return ()
-        adapted = self.comparison.adapted
-        logits = np.asarray(adapted.logits(np.stack([row.inputs for row in rows])), np.float64)
-        scores = 1 / (1 + np.exp(-logits)) if adapted.probabilistic else logits
-        return tuple(
-            RowAudit(
-                row.position,
-                row.disparity,
-                label=classes[row.label],
-                group=names[row.group],
-                score=float(score),
-                reasons={
-                    group: dict(zip(self.comparison.columns, row.values[g].tolist(), strict=True))
-                    for g, group in enumerate(compared)
-                },
-            )
-            for row, score in zip(rows, scores.tolist(), strict=True)
-        )
+        return _sorted(list({row.position: row for row in [*more, *self._top]}.values()))
 
 
-def _described(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[_Row]:
+def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
     """Return some of the explained rows one by one."""
     return [
-        _Row(
+        ListedRow(
             int(rows.positions[i]),
             float(found.disparity[i]),
             label,
@@ -136,6 +140,6 @@ def _described(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> 
     ]
 
 
-def _sorted(rows: list[_Row]) -> list[_Row]:
+def _sorted(rows: list[ListedRow]) -> list[ListedRow]:
     """Sort rows by decreasing disparity; ties stay in the order of the table."""
     return sorted(rows, key=lambda row: (-row.disparity, row.position))

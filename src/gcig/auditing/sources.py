@@ -1,6 +1,6 @@
 """The rows of an audit in batches: a table in memory is one batch, a file is many."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig._progress import progress
-from gcig._validation import check_groups, check_sample_weight
+from gcig._tables import level_name
+from gcig._validation import InputError, check_groups, check_sample_weight
 from gcig.adapters import AdaptedModel, Outputs
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.sample import EncodedRows, Reference, Rows, check_sample_labels
@@ -25,6 +26,7 @@ class Batch:
     labels, groups : (m,) codes.
     weights : (m,) or None.
     start : position of the first row in the whole table.
+    identifiers : (m,) names of the rows, or None.
     """
 
     table: Any
@@ -34,6 +36,7 @@ class Batch:
     groups: Codes
     weights: Floats | None = None
     start: int = 0
+    identifiers: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -95,13 +98,20 @@ class TableSource:
         sensitive_features: Any,
         sample_weight: ArrayLike | None = None,
         names: tuple[str, ...] | None = None,
+        identifiers: Sequence[Any] | None = None,
     ) -> "TableSource":
         """Check and encode a table; ``names`` are the groups that a model or a reference knows."""
         inputs = adapted.encode(X, sensitive_features)
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
         weights = check_sample_weight(sample_weight, len(inputs))
-        batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights)
+        if identifiers is not None and len(identifiers) != len(inputs):
+            raise InputError(
+                f"has {len(identifiers)} names for {len(inputs)} rows. Pass one per row.",
+                argument="identifiers",
+            )
+        named = None if identifiers is None else [level_name(each) for each in identifiers]
+        batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights, identifiers=named)
         return cls(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
 
     @property
@@ -130,3 +140,21 @@ def iterate(source: Source, task: str, *, shown: bool) -> Iterator[Batch]:
         for batch in source.batches():
             yield batch
             advance(len(batch))
+
+
+def take_rows(source: Source, positions: Sequence[int]) -> list[Batch]:
+    """Return the rows at some positions, in their order in the table, as parts of the batches they are in."""
+    wanted, found = np.sort(np.asarray(positions, dtype=np.int64)), []
+    for batch in source.batches():
+        own = wanted[(wanted >= batch.start) & (wanted < batch.start + len(batch))] - batch.start
+        if len(own):
+            table, sensitive = (
+                each.iloc[own] if hasattr(each, "iloc") else None if each is None else np.asarray(each)[own]
+                for each in (batch.table, batch.sensitive)
+            )
+            names = None if batch.identifiers is None else [batch.identifiers[i] for i in own.tolist()]
+            inputs, labels, groups = batch.inputs[own], batch.labels[own], batch.groups[own]
+            found.append(
+                Batch(table, sensitive, inputs, labels, groups, start=batch.start, identifiers=names)
+            )
+    return found

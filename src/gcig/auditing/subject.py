@@ -39,6 +39,7 @@ def describe_subject(
     data_sha256: str | None,
     reference_given: bool,
     threshold: float | None,
+    favourable: int = 1,
 ) -> Subject:
     """Describe what was audited."""
     return Subject(
@@ -52,6 +53,7 @@ def describe_subject(
         n_columns=len(adapted.original_names),
         sensitive=source.attributes,
         positive=str(source.classes[1]),
+        favourable=str(source.classes[favourable]),
         threshold=float(adapted.threshold if threshold is None else threshold),
         definition=findings.definition,
         versions={

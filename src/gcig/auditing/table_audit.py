@@ -1,7 +1,9 @@
 """Audits of tables in memory."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import Groups, InputWarning, check_features, check_lengths, find_proxy_columns
 from gcig.adapters import adapt
+from gcig.auditing.audit_change import compare_audits
 from gcig.auditing.findings import Audited, Findings, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import TableSource, reference_source
@@ -17,7 +20,7 @@ from gcig.auditing.verdict import write_verdict
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.evaluation import check_robustness
-from gcig.metrics.sample import Reference, reference_table
+from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord, Subject, Verdict
 
 
@@ -40,6 +43,10 @@ def audit(
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,
+    favourable: Any = None,
+    identifiers: Sequence[Any] | None = None,
+    include_protected: bool = False,
+    against: AuditRecord | AuditResult | str | Path | None = None,
     score: Score | None = None,
     preprocess: Any = None,
     name: str | None = None,
@@ -70,7 +77,8 @@ def audit(
         Groups and (label, group) cells with fewer rows are suppressed: their rates are neither published
         nor part of a gap, and groups with fewer reference rows of a label are not compared by GCIG.
     include_rows : bool
-        Whether the result contains attributions of single rows; otherwise rows are positions only.
+        Whether the result contains entries, decision and reasons of single rows, which is personal data;
+        otherwise rows are positions only.
     n_bootstrap : int
         Draws of the intervals.
     n_shuffles : int, optional
@@ -88,6 +96,15 @@ def audit(
         conclusion: ``result.record.robustness``.
     other : any, optional
         A second model, or its path, to compare with under every reference.
+    favourable : optional
+        The class that is favourable for a person; by default the second one. Words, directions and the
+        four-fifths ratio follow it.
+    identifiers : sequence of n names, optional
+        Names of the rows, by which a reader of the page finds them; by default positions.
+    include_protected : bool
+        With ``include_rows``, whether groups and entries of columns that reveal them are shown.
+    against : AuditResult, AuditRecord or path, optional
+        An earlier audit. The result says what changed since then, and whether that is more than chance.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
     preprocess : callable or transformer, optional
@@ -128,9 +145,12 @@ def audit(
         max_rows_explained=max_rows_explained,
         progress=progress,
         robustness=robustness,
+        include_protected=include_protected,
     )
     given, names = reference_source(adapted, reference)
-    source = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names)
+    source = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
+    good = check_favourable(favourable, source.classes)
+    options = replace(options, favourable=good)
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
@@ -156,9 +176,11 @@ def audit(
         data_sha256=hash_table(X, source.batch.labels, source.batch.groups),
         reference_given=reference is not None,
         threshold=threshold,
+        favourable=good,
     )
     groups = Groups(source.batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
-    return AuditResult(assemble_record(subject, findings, min_cell, proxy_columns(X, groups)))
+    record = assemble_record(subject, findings, min_cell, proxy_columns(X, groups))
+    return AuditResult(with_change(record, against))
 
 
 def proxy_columns(X: Any, groups: Groups) -> tuple[str, ...]:
@@ -182,3 +204,13 @@ def assemble_record(
         robustness=findings.robustness,
     )
     return replace(record, verdict=write_verdict(record))
+
+
+def with_change(record: AuditRecord, against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord:
+    """Add what changed since an earlier audit, if one is given."""
+    if against is None:
+        return record
+    if isinstance(against, str | Path):
+        against = AuditResult.from_json(against)
+    earlier = against.record if isinstance(against, AuditResult) else against
+    return replace(record, change=compare_audits(earlier, record))

@@ -5,9 +5,8 @@ The statuses are decided first, on fields of the record. The sentences are writt
 
 import math
 
-from gcig.auditing.gcig_figures import MATERIAL
 from gcig.records import Robustness
-from gcig.records.audit import AuditRecord, GcigAudit, OutcomeAudit, Verdict
+from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
@@ -27,7 +26,7 @@ def write_verdict(record: AuditRecord) -> Verdict:
     reasons = reasons_status(record.procedural, record.robustness)
     return Verdict(
         status=max(reasons, decisions, key=_SEVERITY.index),
-        headline=_headline(reasons, decisions),
+        headline=_headline(reasons, decisions, found=record.procedural),
         findings=(*_reason_findings(record), *_outcome_findings(record), _utility_finding(record.outcome)),
         cautions=tuple(_cautions(record)),
         reasons=reasons,
@@ -87,9 +86,19 @@ _DECISIONS = {
 }
 
 
-def _headline(reasons: str, decisions: str) -> str:
+_PERHAPS_SMALL = "The model's reasons depend on the group, but whether by a material amount is not certain"
+_ONLY_MEANS = "Whether the model's reasons depend on the group is not certain: it depends on the reference"
+
+
+def _headline(reasons: str, decisions: str, found: GcigAudit) -> str:
+    """Put the two statuses into one sentence that the findings below it do not contradict."""
     joint = ", and " if reasons == decisions else ", but " if "clear" in (reasons, decisions) else "; "
-    return f"{_REASONS[reasons]}{joint}{_DECISIONS[decisions]}."
+    words = _REASONS[reasons]
+    if reasons == "inconclusive" and found.evidence == "disparity":
+        words = _PERHAPS_SMALL
+    elif reasons == "inconclusive" and found.evidence == "none":
+        words = _ONLY_MEANS
+    return f"{words}{joint}{_DECISIONS[decisions]}."
 
 
 def _reason_findings(record: AuditRecord) -> list[str]:
@@ -97,7 +106,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
     if math.isnan(found.gcig.value):
         return [_why_undefined(record)]
     measured = (
-        f"The reasons for a person's score change by {estimate(found.gcig)} on average (GCIG) between "
+        f"The reasons for a person's score change by {estimate(found.interval)} on average (GCIG) between "
         "comparing the person with the typical member of one group and with that of another."
     )
     if math.isnan(found.p_value):
@@ -122,8 +131,8 @@ def _reason_findings(record: AuditRecord) -> list[str]:
         first = found.columns[0]
         lines.append(
             f"The column that contributes most to the difference is {first.column!r} "
-            f"({percent(first.share)}): it favours the positive class more if a person is compared with "
-            f"group {first.towards!r}."
+            f"({percent(first.share)}): it speaks more for the favourable outcome, "
+            f"{record.subject.favourable!r}, if a person is compared with group {first.towards!r}."
         )
     lines += _reference_findings(record)
     if len(found.pairs) > 1:
@@ -183,12 +192,14 @@ def _evidence(found: GcigAudit) -> str:
 
 def _outcome_findings(record: AuditRecord) -> list[str]:
     lines, found = [], record.outcome
-    rates = {g.group: g.selection_rate.value for g in record.groups if not math.isnan(g.selection_rate.value)}
+    rates = {g.group: g.favourable_rate.value for g in record.groups}
+    rates = {group: rate for group, rate in rates.items() if not math.isnan(rate)}
     if len(rates) > 1 and not math.isnan(found.selection_rate_ratio.value):
         low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         kept = "meets" if found.selection_rate_ratio.value >= FOUR_FIFTHS else "is below"
         lines.append(
-            f"Group {low!r} gets the positive decision in {percent(rates[low], 1)} of cases, group {high!r} "
+            f"Group {low!r} gets the favourable decision, {record.subject.favourable!r}, in "
+            f"{percent(rates[low], 1)} of cases, group {high!r} "
             f"in {percent(rates[high], 1)}: a ratio of {estimate(found.selection_rate_ratio)}, which {kept} "
             "four fifths."
         )

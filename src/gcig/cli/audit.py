@@ -16,6 +16,7 @@ from gcig.cli.options import (
     IntRange,
     column_options,
     config_option,
+    favourable_option,
     file_argument,
     group_names_option,
     json_option,
@@ -81,12 +82,25 @@ if TYPE_CHECKING:
     metavar="MODEL",
     help="A second model to compare with under every reference; implies --robustness.",
 )
+@favourable_option
+@click.option(
+    "--against",
+    type=PATH,
+    metavar="FILE",
+    help="The JSON of an earlier audit: say what changed, and whether that is more than chance.",
+)
 @click.option("--html", type=PATH, metavar="FILE", help="Write the report as an HTML page.")
 @click.option("--markdown", type=PATH, metavar="FILE", help="Write a section for a model card.")
 @click.option(
     "--include-rows",
     is_flag=True,
     help="Include the reasons of single rows in the report: this is personal data.",
+)
+@click.option("--id-column", metavar="COLUMN", help="Identifiers, to find rows on the page by.")
+@click.option(
+    "--include-protected",
+    is_flag=True,
+    help="With --include-rows: show groups, and entries of columns that reveal them.",
 )
 @trust_option
 @click.option(
@@ -129,6 +143,8 @@ def audit(
     encoded columns instead, as the paper does. --robustness measures GCIG relative to other references than
     the groups' means, also in comparison with a second model (--other).
 
+    --against compares with the JSON of an earlier audit; `gcig report FOLDER` draws a page over many of them.
+
     --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
     above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a limited figure says
     nothing on these rows).
@@ -144,6 +160,10 @@ def audit(
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
     for path in (html, markdown):
         check_writable(path)
+    if options["against"] is not None and not options["against"].is_file():
+        raise click.ClickException(
+            f"--against {options['against']} does not exist: name the JSON of an audit."
+        )
     if min_cell is not None:
         options["min_cell"] = min_cell
     watched = sys.stderr.isatty()
@@ -162,7 +182,10 @@ def audit(
     )
     check = found.check(**limits, conservative=conservative) if limited else None
     if html is not None:
-        write_atomically(html, audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap))
+        write_atomically(
+            html,
+            audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative),
+        )
     if markdown is not None:
         write_atomically(markdown, found.to_markdown())
     if as_json:

@@ -23,8 +23,8 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.
 
     PATH is the folder of `gcig compare` or `gcig reproduce` (also an unfinished one, or one whose shards were
-    copied together), a model of `gcig train`, or the JSON of `gcig audit`. --json prints the location of the
-    page and, as "result", the JSON of that command.
+    copied together), a model of `gcig train`, the JSON of `gcig audit`, or a folder of several, which gives a
+    page on their history. --json prints the location of the page and, as "result", the JSON of that command.
     """
     if not path.exists():
         raise click.ClickException(
@@ -34,6 +34,8 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
         drawn = _draw_audit(path, out)
     elif (path / "model.json").is_file():
         drawn = _draw_training(path, out)
+    elif audits := _audits_in(path):
+        drawn = _draw_history(path, audits, out)
     else:
         drawn = _draw_run(path, out)
     if as_json:
@@ -66,6 +68,29 @@ def _draw_audit(path: Path, out: Path | None) -> _Drawn:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
     page = audit_page(AuditRecord.from_dict(data))
     return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: data)
+
+
+def _audits_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the JSON of the audits in a folder; none in the folder of a run."""
+    if any((folder / name).exists() for name in ("manifest.json", "request.json")):
+        return []
+    found = [_json_object(path) for path in sorted(folder.glob("*.json"))]
+    return [data for data in found if "verdict" in data and "procedural" in data]
+
+
+def _draw_history(folder: Path, audits: list[dict[str, Any]], out: Path | None) -> _Drawn:
+    from itertools import pairwise
+
+    from gcig.auditing import AuditResult
+    from gcig.auditing.audit_change import compare_audits
+    from gcig.report.audit_change import history_page
+
+    records = [AuditResult.from_json(json.dumps(data)).record for data in audits]
+    records.sort(key=lambda record: record.subject.created)
+    changes = [compare_audits(before, after) for before, after in pairwise(records)]
+    page = history_page(records, changes)
+    result = {"audits": len(records), "changes": [change.to_dict() for change in changes]}
+    return _Drawn(_write(page, out or folder / "history.html"), lambda: result)
 
 
 def _draw_training(folder: Path, out: Path | None) -> _Drawn:

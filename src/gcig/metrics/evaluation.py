@@ -25,6 +25,7 @@ from gcig.metrics.sample import (
     Reference,
     Rows,
     Sample,
+    check_favourable,
     draw_sample,
     reference_table,
 )
@@ -92,6 +93,7 @@ def evaluate(
     random_state: int | np.random.Generator | None = 0,
     robustness: bool = False,
     other: Any = None,
+    favourable: Any = None,
     score: Score | None = None,
     preprocess: Any = None,
 ) -> Evaluation:
@@ -131,6 +133,9 @@ def evaluate(
         conclusion: ``result.robustness``.
     other : any, optional
         A second model, such as the plainly trained one, to compare with under every reference.
+    favourable : optional
+        The class that is favourable for a person, whose rates ``selection_rate_ratio`` compares; by default
+        the second one. In credit data label 1 may mean default.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
     preprocess : callable or transformer, optional
@@ -164,6 +169,7 @@ def evaluate(
         threshold=adapted.threshold if threshold is None else threshold,
         probabilistic=adapted.probabilistic,
         min_cell=min_cell,
+        favourable=check_favourable(favourable, sample.labels.classes),
     )
     if len(sample.compared) < 2:
         return replace(evaluation, definition=adapted.explainer.describe(definition or Definition()))

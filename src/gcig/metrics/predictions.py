@@ -11,7 +11,7 @@ from gcig.adapters import Outputs
 from gcig.metrics.noise_floor import noise_floor
 from gcig.metrics.outcome import check_decisions, rates_by_group
 from gcig.metrics.outcome_sums import OutcomeSums
-from gcig.metrics.rates import Codes, Floats, combine, gap, ratio, selection_rates
+from gcig.metrics.rates import Codes, Floats, combine, favourable_rates, gap, ratio, selection_rates
 from gcig.metrics.sample import check_binary
 from gcig.metrics.utility import accuracy, balanced_accuracy, f1
 from gcig.records import Evaluation
@@ -86,6 +86,7 @@ def assess(
     threshold: float,
     probabilistic: bool = True,
     min_cell: int = SMALLEST_CELL,
+    favourable: int = 1,
 ) -> Evaluation:
     """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
 
@@ -114,7 +115,7 @@ def assess(
         delta_tpr=float(tpr_gap),
         delta_fpr=float(fpr_gap),
         demographic_parity_difference=float(gap(selected, large)),
-        selection_rate_ratio=float(ratio(selected, large)),
+        selection_rate_ratio=float(ratio(favourable_rates(confusion.counts, favourable), large)),
         collapsed=has_collapsed(auc),
         groups=rates_by_group(
             confusion,

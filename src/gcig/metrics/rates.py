@@ -38,6 +38,11 @@ def selection_rates(counts: Floats) -> Floats:
     return quotient(counts[..., 1].sum(axis=-1), counts.sum(axis=(-2, -1)))
 
 
+def favourable_rates(counts: Floats, favourable: int = 1) -> Floats:
+    """Return the share of rows with the favourable decision, (..., groups); ``favourable`` is 0 or 1."""
+    return selection_rates(counts) if favourable else 1 - selection_rates(counts)
+
+
 def base_rates(counts: Floats) -> Floats:
     """Return the share of rows with label 1, (..., groups)."""
     return quotient(counts[..., 1, :].sum(axis=-1), counts.sum(axis=(-2, -1)))

@@ -30,9 +30,6 @@ from gcig.metrics.sample import EncodedRows, Rows
 _BYTES_AT_ONCE = 16 * 2**20
 _ROWS_TO_RESOLVE = 128
 KINDS = ("original", "encoded", "raw")
-MATERIAL = (
-    0.05  # a GCIG beyond chance that counts as material; a smaller difference of reasons is called small
-)
 
 
 class Differences(NamedTuple):

@@ -20,9 +20,10 @@ from gcig.metrics.intervals import Draws, Z, percentile_interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import combine_labels
-from gcig.metrics.reasons import MATERIAL, Comparison
+from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
 from gcig.metrics.trust_figures import MAX_PERMUTED_COLUMNS, members_interval, sum_members
+from gcig.records.audit import MATERIAL
 from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import REFERENCES, Robustness, RobustnessFigure
 

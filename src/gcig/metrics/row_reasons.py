@@ -3,15 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from pandas.api import types as pt
 
 from gcig._tables import level_name
+from gcig._validation import check_features
 from gcig.adapters import Outputs
+from gcig.core.columns import protected_attributes
 from gcig.metrics.rates import Codes, Floats
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.metrics.trust_figures import decision_cut
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
@@ -49,6 +53,7 @@ class RowDescriber:
         group_names: Sequence[str | None],
         roles: Sequence[str] = (),
         distances: Sequence[float] = (),
+        values: Floats | None = None,
     ) -> tuple[RowExplanation, ...]:
         """Explain rows and describe each.
 
@@ -59,19 +64,15 @@ class RowDescriber:
         table : the rows as the user knows them; None if they are no table.
         group_names : the group of each row, None if it is not shown.
         roles, distances : of neighbours.
+        values : attributions (groups, n, columns), if they are known.
         """
         n, columns = len(rows), self.comparison.columns
-        shape = (len(self.groups), n, len(columns))
-        values, shares, disparity = np.full(shape, np.nan), np.full(shape[1:], np.nan), np.full(n, np.nan)
-        for label in np.unique(rows.labels).tolist():
-            own = np.flatnonzero(rows.labels == label)
-            if not self.comparison.has_references(label):
-                continue
-            found = self.comparison.explain(rows.inputs[own], label)
-            values[:, own] = found.values
-            disparity[own] = np.where(found.defined, found.disparity, np.nan)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                shares[own] = found.contribution / found.disparity[:, None]
+        values = self._explain(rows) if values is None else values
+        used = self.comparison.definition
+        found = compare_attributions(torch.from_numpy(values), used, self.comparison.scale[used.columns])
+        disparity = np.where(found.defined.numpy(), found.disparity.numpy(), np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = found.contributions.numpy() / disparity[:, None]
         logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
         cut = decision_cut(self.comparison, self.threshold)
         decisions = (outputs.decisions >= 0.5).astype(np.int64)
@@ -96,6 +97,15 @@ class RowDescriber:
             )
             for i in range(n)
         )
+
+    def _explain(self, rows: EncodedRows) -> Floats:
+        """Return attributions (groups, n, columns); NaN for rows of a label without references."""
+        values = np.full((len(self.groups), len(rows), len(self.comparison.columns)), np.nan)
+        for label in np.unique(rows.labels).tolist():
+            own = np.flatnonzero(rows.labels == label)
+            if self.comparison.has_references(label):
+                values[:, own] = self.comparison.explain(rows.inputs[own], label).values
+        return values
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
         """Return the reasons of one row from values (groups, columns), by decreasing difference."""
@@ -182,3 +192,21 @@ def find_neighbours(
                 if np.isfinite(total[i, place]):
                     found[i][group, decision] = int(place), float(total[i, place])
     return found
+
+
+def revealing_columns(table: Any, groups: Codes) -> set[str]:
+    """Return the columns of a table that are the protected attribute, or one of several, or reveal it."""
+    if getattr(table, "ndim", 2) != 2:
+        return set()
+    frame = check_features(table)
+    codes = np.stack([pd.factorize(frame[name])[0] for name in frame], axis=1).astype(np.float64)
+    found = protected_attributes(
+        torch.from_numpy(codes), torch.from_numpy(groups.astype(np.int64)), torch.arange(codes.shape[1])
+    )
+    return {str(frame.columns[j]) for each in found for j in each.columns.tolist()}
+
+
+def known_protected(model: Any) -> tuple[str, ...]:
+    """Return the columns that a model of this package found to reveal the group in its training rows."""
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    return tuple(getattr(last, "protected_columns_", ()))

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gcig.records.audit_change import AuditChange
 from gcig.records.base import Record
+from gcig.records.explanation import RowExplanation
 from gcig.records.interval import UNDEFINED, Interval
 from gcig.records.robustness import Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
 AUDIT_SCHEMA = 4
+MATERIAL = 0.05  # a GCIG beyond chance that counts as material; a smaller difference of reasons is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,7 @@ class Subject(Record):
     n_rows, n_columns : size of the audited table, without the rows of suppressed groups.
     sensitive : names of the protected attributes; several are crossed.
     positive : what label 1 means (the positive class).
+    favourable : the class that is favourable for a person.
     threshold : probability from which a row is predicted 1; NaN if the model has its own decision rule.
     definition : the choices behind GCIG.
     versions : software and version, such as ``{"gcig": "0.1.0"}``.
@@ -47,6 +51,7 @@ class Subject(Record):
     n_columns: int
     sensitive: tuple[str, ...]
     positive: str
+    favourable: str
     threshold: float
     definition: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -64,6 +69,7 @@ class GroupAudit(Record):
     Attributes
     ----------
     base_rate, selection_rate, tpr, fpr, ppv : as in ``GroupRates``.
+    favourable_rate : share of favourable decisions; the selection rate if the positive class is favourable.
     calibration : mean predicted probability minus the base rate.
     auc : AUC over the group's rows.
     roc : (false positive rate, true positive rate) points from (0, 0) to (1, 1), at most 101.
@@ -74,6 +80,7 @@ class GroupAudit(Record):
     n_rows: int | None
     base_rate: Interval
     selection_rate: Interval
+    favourable_rate: Interval
     tpr: Interval
     fpr: Interval
     ppv: Interval
@@ -85,7 +92,10 @@ class GroupAudit(Record):
 
 @dataclass(frozen=True, eq=False)
 class OutcomeAudit(Record):
-    """Utility and outcome fairness over all rows; the fields are those of `Evaluation`, with intervals."""
+    """Utility and outcome fairness over all rows; the fields are those of `Evaluation`, with intervals.
+
+    ``selection_rate_ratio`` is the lowest over the highest rate of favourable decisions.
+    """
 
     accuracy: Interval
     balanced_accuracy: Interval
@@ -130,8 +140,11 @@ class ColumnAudit(Record):
     share : its share of the disparity; the shares add up to 1.
     contribution : contribution to GCIG; the contributions add up to it.
     profile : group -> mean normalised attribution of the column under that group's reference.
-    towards : the group under whose reference the column favours the positive class most.
+    towards : the group under whose reference the column speaks most for the favourable class.
     difference : the largest minus the smallest value of ``profile``.
+    quantiles : 5 %, 25 %, 50 %, 75 % and 95 % quantile, over rows, of the difference of the normalised
+        attributions. Of two groups it is that under the second reference minus that under the first, in the
+        direction of the favourable class; of more groups, the largest minus the smallest.
     """
 
     column: str
@@ -140,26 +153,23 @@ class ColumnAudit(Record):
     profile: Mapping[str, float]
     towards: str
     difference: float
+    quantiles: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class RowAudit(Record):
-    """A row with a large disparity: its position and, with ``include_rows=True``, its reasons.
+    """A row with a large disparity: its position and, with ``include_rows=True``, its explanation.
 
     Attributes
     ----------
     position : position in the audited table, from 0.
     disparity : disparity of the row.
-    label, group, score : None (NaN) unless ``include_rows`` was set.
-    reasons : group -> column -> attribution under that group's reference; likewise empty.
+    explanation : entries, decision and reasons; None unless ``include_rows`` was set.
     """
 
     position: int
     disparity: float
-    label: str | None = None
-    group: str | None = None
-    score: float = math.nan
-    reasons: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    explanation: RowExplanation | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +239,17 @@ class GcigAudit(Record):
     rows: tuple[RowAudit, ...] = ()
     stability: tuple[StabilityCheck, ...] = ()
 
+    @property
+    def interval(self) -> Interval:
+        """GCIG with the one interval that pages show and gates test: rows and references are uncertain.
+
+        There is none if the references could not be estimated again.
+        """
+        own, wide = self.gcig, self.gcig_resampled
+        if math.isnan(wide.low + wide.high):
+            return Interval(own.value)
+        return Interval(own.value, min(own.low, wide.low), max(own.high, wide.high))
+
 
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
@@ -264,6 +285,7 @@ class AuditRecord(Record):
         names of these cells.
     proxy_columns : columns of the table that determine the group.
     robustness : GCIG under several references; None unless it was asked for.
+    change : the changes since an earlier audit; None unless it was given.
     """
 
     subject: Subject
@@ -275,4 +297,5 @@ class AuditRecord(Record):
     suppressed_cells: tuple[str, ...] = ()
     proxy_columns: tuple[str, ...] = ()
     robustness: Robustness | None = None
+    change: AuditChange | None = None
     schema: int = AUDIT_SCHEMA

@@ -1,6 +1,7 @@
 """The audit page's section on decisions: selection and error rates of each group."""
 
 import math
+from collections.abc import Sequence
 
 from gcig.records import AuditRecord, GroupAudit, Interval
 from gcig.records.formatting import describe_suppression, number
@@ -11,14 +12,19 @@ from gcig.report.summaries import RATES
 from gcig.report.tables import Entry, Value, estimate, rows_entry
 
 
-def outcome_section(record: AuditRecord, *, max_eo_gap: float | None = None) -> Section:
-    """Return the rates and ranking of each group, and the measures over all rows."""
+def outcome_section(
+    record: AuditRecord, order: Sequence[str] = (), *, max_eo_gap: float | None = None
+) -> Section:
+    """Return the rates and ranking of each group, and the measures over all rows.
+
+    ``order`` lists all groups of the page.
+    """
     shown = [group for group in record.groups if group.n_rows is not None]
     return Section(
         "Outcome: do the decisions treat the groups alike?",
         [
             *_degenerate_note(record),
-            FigureRow([_rates_figure(shown), _roc_figure(shown)]),
+            FigureRow([_rates_figure(record, shown, order), _roc_figure(shown, order)]),
             _groups_table(record),
             _measures_table(record, max_eo_gap),
             *suppression_note(record.suppressed_cells, record.min_cell),
@@ -51,10 +57,21 @@ def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
     return [Callout("caution", note)] if note else []
 
 
-def _rates_figure(groups: list[GroupAudit]) -> FigureBlock:
-    rates = {name: {group.group: _rate(group, field) for group in groups} for name, field in RATES.items()}
+def _rates_of(record: AuditRecord) -> dict[str, str]:
+    """Return name -> field of the rates; favourable decisions take the place of the selection rate."""
+    if record.subject.favourable == record.subject.positive:
+        return RATES
+    named = {"selection rate": ("favourable decisions", "favourable_rate")}
+    return dict(named.get(name, (name, field)) for name, field in RATES.items())
+
+
+def _rates_figure(record: AuditRecord, groups: list[GroupAudit], order: Sequence[str]) -> FigureBlock:
+    rates = {
+        name: {group.group: _rate(group, field) for group in groups}
+        for name, field in _rates_of(record).items()
+    }
     return FigureBlock(
-        charts.group_rates(rates),
+        charts.group_rates(rates, order=order or None),
         "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
         "decisions. Lines are 95 % intervals.",
     )
@@ -65,11 +82,12 @@ def _rate(group: GroupAudit, field: str) -> Interval:
     return found
 
 
-def _roc_figure(groups: list[GroupAudit]) -> FigureBlock:
+def _roc_figure(groups: list[GroupAudit], order: Sequence[str]) -> FigureBlock:
     return FigureBlock(
         charts.roc_curves(
             {group.group: group.roc for group in groups},
             operating={group.group: (group.fpr.value, group.tpr.value) for group in groups},
+            order=order or None,
         ),
         "How well the model ranks within each group. The marks are the model's own decisions; marks that lie "
         "apart are different error rates.",
@@ -77,8 +95,9 @@ def _roc_figure(groups: list[GroupAudit]) -> FigureBlock:
 
 
 def _groups_table(record: AuditRecord) -> TableBlock:
-    header = ("group", "rows", *RATES, "calibration", "AUC", "GCIG")
-    fields = (*RATES.values(), "calibration", "auc", "gcig")
+    rates = _rates_of(record)
+    header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
+    fields = (*rates.values(), "calibration", "auc", "gcig")
     rows: list[tuple[Value, ...]] = []
     for group in record.groups:
         suppressed = group.n_rows is None
@@ -104,7 +123,7 @@ def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock
         (
             "Four-fifths ratio",
             estimate(outcome.selection_rate_ratio),
-            "lowest divided by highest selection rate",
+            "lowest divided by highest rate of favourable decisions",
         ),
         ("AUC", estimate(outcome.auc), "quality of the ranking: 0.5 is chance, 1 is perfect"),
         ("Accuracy", estimate(outcome.accuracy), "share of correct decisions"),

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from gcig.records import AuditRecord
 from gcig.records.formatting import counted, limits, number
 from gcig.report import charts
+from gcig.report.audit_change import change_section
 from gcig.report.audit_outcome import outcome_section
 from gcig.report.audit_reasons import (
     columns_section,
+    differences_figure,
     histogram_figure,
-    profiles_figure,
     reasons_section,
     stability_section,
     trust_section,
@@ -39,6 +40,7 @@ def audit_page(
     *,
     max_gcig: float | None = None,
     max_eo_gap: float | None = None,
+    conservative: bool = False,
 ) -> str:
     """Return the audit as one self-contained HTML page.
 
@@ -47,33 +49,45 @@ def audit_page(
     record : the audit.
     others : audits of other models on the same rows, for the Pareto front.
     max_gcig, max_eo_gap : limits of the audit, which the page shows.
+    conservative : whether the limits apply to the upper ends of the intervals.
     """
     subject = record.subject
+    order = [group.group for group in record.groups]  # a group has one colour and mark on the whole page
     sections = [
+        *change_section(record.change),
         *([_models_section(record, others)] if others else []),
-        outcome_section(record, max_eo_gap=max_eo_gap),
-        reasons_section(record),
+        outcome_section(record, order, max_eo_gap=max_eo_gap),
+        reasons_section(record, order),
         trust_section(record),
         *robustness_section(record.robustness, subject.definition, model=subject.model_name),
         columns_section(record),
         stability_section(record),
-        rows_section(record),
+        rows_section(record, order),
     ]
     size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
     protected = " and ".join(subject.sensitive) or "not named"
+    outcome = f"favourable outcome: {subject.favourable}"
+    if subject.favourable != subject.positive:
+        outcome += f" (the model predicts {subject.positive})"
     return page(
         f"Audit of {subject.model_name}",
         sections,
         subtitle=f"{subject.model_kind}; {size}; "
-        f"protected attribute: {protected}; positive outcome: {subject.positive}; {subject.created[:10]}",
-        lead=_lead(record, max_gcig, max_eo_gap),
+        f"protected attribute: {protected}; {outcome}; {subject.created[:10]}",
+        lead=_lead(record, order, max_gcig, max_eo_gap, conservative),
         foot=_foot(record),
     )
 
 
-def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None) -> list[Block]:
-    verdict, found, outcome = record.verdict, record.procedural, record.outcome
-    around = limits(found.gcig)
+def _lead(
+    record: AuditRecord,
+    order: Sequence[str],
+    max_gcig: float | None,
+    max_eo_gap: float | None,
+    conservative: bool,
+) -> list[Block]:
+    found, outcome = record.procedural, record.outcome
+    around = limits(found.interval)
     suppressed = len(record.suppressed_cells)
     figures = [
         KeyFigure(
@@ -103,32 +117,52 @@ def _lead(record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None)
         KeyFigure(
             "Four-fifths ratio",
             number(outcome.selection_rate_ratio.value),
-            "lowest divided by highest selection rate",
+            "lowest divided by highest rate of favourable decisions",
         ),
         KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
     here = found.excess.value + found.noise_floor.value
     own_references = math.isfinite(here) and abs(here - found.gcig.value) > 1e-9
     gauge = charts.gauge(
-        found.gcig, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
+        found.interval, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
     )
     hollow = " The hollow mark is GCIG with references from the audited rows: the value to compare with it."
     return [
-        VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions),
+        _verdict(record, max_gcig, max_eo_gap, conservative),
         KeyFigures(figures),
         FigureRow(
             [
-                profiles_figure(record),
+                differences_figure(record),
                 FigureBlock(
                     gauge,
-                    "How far the reasons depend on the group, with its 95 % interval (blue), and the range "
+                    "How far the reasons depend on the group, with its 95 % interval, and the range "
                     f"that chance alone gives when group labels are "
                     f"shuffled.{hollow if own_references else ''}",
                 ),
-                histogram_figure(record),
+                histogram_figure(record, order),
             ]
         ),
     ]
+
+
+def _verdict(
+    record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
+) -> VerdictBlock:
+    """Return the verdict; an exceeded limit comes first and sets the status, so nothing contradicts it."""
+    verdict = record.verdict
+    figures = (
+        ("GCIG", record.procedural.interval, max_gcig),
+        ("The EO gap", record.outcome.eo_gap, max_eo_gap),
+    )
+    exceeded = [
+        f"{name} {'may be as large as ' if conservative else 'is '}{number(value)}, above the limit of "
+        f"{number(limit)}."
+        for name, interval, limit in figures
+        if limit is not None and (value := interval.high if conservative else interval.value) > limit
+    ]
+    status, label = ("concern", "Limit exceeded") if exceeded else (verdict.status, "")
+    findings = [*exceeded, *verdict.findings]
+    return VerdictBlock(status, verdict.headline, findings, verdict.cautions, label=label)
 
 
 def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Section:
@@ -150,7 +184,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
         (
             name,
             estimate(audit.outcome.auc),
-            estimate(audit.procedural.gcig),
+            estimate(audit.procedural.interval),
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
             number_entry(audit.procedural.effective_columns, 1),
@@ -206,6 +240,7 @@ def _foot(record: AuditRecord) -> dict[str, str]:
         "Reasons": subject.explanation,
         "References": subject.reference,
         "Decisions": rule,
+        **({} if subject.rows_sent is None else {"Rows sent to the model": f"{subject.rows_sent:,}"}),
         "Definition of GCIG": _listed(subject.definition),
         "Suppression": f"rates of fewer than {counted(record.min_cell, 'row')}",
         "Versions": _listed(subject.versions, " "),

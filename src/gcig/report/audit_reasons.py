@@ -1,8 +1,10 @@
 """The audit page's sections on reasons: GCIG, the columns behind it, and its stability."""
 
 import math
+from collections.abc import Sequence
 
 from gcig.records import AuditRecord, ColumnAudit
+from gcig.records.audit import MATERIAL
 from gcig.records.formatting import count, percent
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
@@ -11,26 +13,27 @@ from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
 from gcig.report.trust import models_trust
 
 _CHART_COLUMNS = 12  # columns in a chart; the tables have them all
-
-_EVIDENCE = {
-    "disparity": "The reasons differ between the groups by more than chance explains.",
-    "none": "The difference is no larger than chance alone gives.",
-    "not enough": "There are too few rows to distinguish the difference from chance.",
-}
+_OF_ROWS = "Intervals of the parts of GCIG cover the choice of rows, with the references as they are."
 
 
-def profiles_figure(record: AuditRecord) -> FigureBlock:
-    """Return the chart of the groups' reasons for the columns with the largest shares."""
+def differences_figure(record: AuditRecord) -> FigureBlock:
+    """Return the chart of how far the reasons differ, for the columns with the largest shares."""
     columns = _by_share(record)[:_CHART_COLUMNS]
-    groups = list(dict.fromkeys(group for column in columns for group in column.profile))
-    profiles = {group: [column.profile.get(group, math.nan) for column in columns] for group in groups}
+    groups = record.procedural.compared_groups
     left = len(record.procedural.columns) - len(columns)
     more = f" The table below has {count(left)} more." if left else ""
+    sides = (groups[0], groups[1]) if len(groups) == 2 else None
+    direction = (
+        "To the right, the column speaks more for the favourable outcome if a person is compared with "
+        f"{groups[1]!r}; to the left, if compared with {groups[0]!r}."
+        if sides
+        else "The difference is the largest minus the smallest over the groups."
+    )
     return FigureBlock(
-        charts.attribution_profiles([column.column for column in columns], profiles),
-        "The mean normalised attribution of each column under each group's reference; to the right, the "
-        f"column favours the positive outcome. Marks that lie apart are reasons that depend on the "
-        f"group.{more}",
+        charts.difference_boxes([c.column for c in columns], [c.quantiles for c in columns], sides=sides),
+        "How much the reason that a column gives depends on the group, row by row: the line is the median "
+        f"row, the box holds half of the rows and the whiskers nine tenths. {direction} A box at 0 is a "
+        f"column whose part in the reasons does not depend on the group.{more}",
     )
 
 
@@ -41,15 +44,33 @@ def _by_share(record: AuditRecord) -> list[ColumnAudit]:
     )
 
 
-def reasons_section(record: AuditRecord) -> Section:
-    """Return GCIG, its noise floor, and its parts by group and outcome."""
-    found = record.procedural
-    evidence = _EVIDENCE.get(found.evidence, "")
+def _evidence(record: AuditRecord) -> str:
+    """Say in one sentence what the comparison with chance found, in agreement with the verdict."""
+    found, status = record.procedural, record.verdict.reasons
+    if found.evidence == "disparity":
+        if found.excess.value >= MATERIAL:
+            return "The reasons differ between the groups by more than chance explains."
+        return (
+            "The reasons differ between the groups by more than chance explains, but by less than "
+            f"{MATERIAL}, which counts as small."
+        )
+    if found.evidence == "none":
+        if status == "clear":
+            return "The difference is no larger than chance alone gives."
+        return (
+            "Relative to the groups' means the difference is no larger than chance alone gives; the other "
+            "references below do not confirm that."
+        )
+    return "There are too few rows to distinguish the difference from chance."
+
+
+def reasons_section(record: AuditRecord, order: Sequence[str] = ()) -> Section:
+    """Return GCIG, its noise floor, and its parts by group and outcome; ``order`` lists all groups."""
     return Section(
         "Reasons: do they depend on the group?",
         [
-            *([Paragraph(evidence)] if evidence else []),
-            *_group_figures(record),
+            Paragraph(_evidence(record)),
+            *_group_figures(record, order),
             _measures_table(record),
             *_parts(record),
             *explanations("What is GCIG?", "What is the noise floor?"),
@@ -77,7 +98,7 @@ def trust_section(record: AuditRecord) -> Section:
     )
 
 
-def histogram_figure(record: AuditRecord) -> FigureBlock:
+def histogram_figure(record: AuditRecord, order: Sequence[str] = ()) -> FigureBlock:
     """Return the histogram of the disparity over the rows of each group."""
     found = record.procedural
     return FigureBlock(
@@ -85,6 +106,7 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
             found.histogram_edges,
             found.histogram_counts,
             means={group.group: group.gcig.value for group in record.groups},
+            order=order or None,
         ),
         "The distribution of the disparity over the rows of each group; the dashed line is the mean. Rows at "
         "0 have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
@@ -92,7 +114,7 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
     )
 
 
-def _group_figures(record: AuditRecord) -> list[FigureBlock]:
+def _group_figures(record: AuditRecord, order: Sequence[str]) -> list[FigureBlock]:
     """Return the chart of GCIG over each group's rows."""
     groups = [group for group in record.groups if math.isfinite(group.gcig.value)]
     if not groups:
@@ -103,18 +125,21 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
         title="GCIG over the rows of each group",
         label="GCIG",
         reference=record.procedural.noise_floor.value,
+        order=order or [group.group for group in record.groups],
     )
-    return [FigureBlock(svg, "GCIG over the rows of each group. The dashed line is the noise floor.")]
+    return [
+        FigureBlock(svg, f"GCIG over the rows of each group. The dashed line is the noise floor. {_OF_ROWS}")
+    ]
 
 
 def _measures_table(record: AuditRecord) -> TableBlock:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
-        ("GCIG", estimate(found.gcig), f"mean disparity over the rows; {_columns_counted(record)}"),
         (
-            "GCIG, references resampled",
-            estimate(found.gcig_resampled),
-            "the interval includes the uncertainty of the references",
+            "GCIG",
+            estimate(found.interval),
+            f"mean disparity over the rows; {_columns_counted(record)}; the interval, which limits are "
+            "compared with, includes the uncertainty of the references",
         ),
         ("Noise floor", estimate(found.noise_floor), "GCIG when group labels are shuffled"),
         (
@@ -186,10 +211,12 @@ def _parts(record: AuditRecord) -> list[Block]:
             (part.label, rows_entry(part.n_rows, record.min_cell), estimate(part.gcig))
             for part in found.labels
         ]
-        parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome"))
+        parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome", notes=[_OF_ROWS]))
     if len(found.pairs) > 1:
         pairs = [(pair.first, pair.second, estimate(pair.gcig)) for pair in found.pairs]
-        parts.append(TableBlock(("group", "compared with", "GCIG"), pairs, "By pair of groups"))
+        parts.append(
+            TableBlock(("group", "compared with", "GCIG"), pairs, "By pair of groups", notes=[_OF_ROWS])
+        )
     return parts
 
 
@@ -215,7 +242,7 @@ def columns_section(record: AuditRecord) -> Section:
         "column",
         "share",
         "contribution",
-        "highest under",
+        "most favourable under",
         "difference",
         *(f"under {group}" for group in groups),
     )

@@ -38,10 +38,10 @@ EXPLANATIONS = {
         "exactly fair model with the same rates and group sizes shows on average.",
     ),
     "What is the four-fifths ratio?": (
-        "The selection rate is the share of positive decisions in a group. The ratio divides "
-        "the lowest selection rate by the highest. Employment guidelines in the United States (1978) treat a "
-        "ratio below four fifths (0.8) as evidence of adverse impact. It is a rule of thumb, not a legal "
-        "limit everywhere.",
+        "The ratio divides the lowest share of favourable decisions in a group by the highest. Which "
+        "decision is favourable for a person is stated at the top of an audit; otherwise it is the "
+        "positive one. Employment guidelines in the United States (1978) treat a ratio below four fifths "
+        "(0.8) as evidence of adverse impact. It is a rule of thumb, not a legal limit everywhere.",
     ),
     "What are precision and calibration?": (
         "Precision is the share of people with the positive outcome among those that the model selected. "
@@ -57,7 +57,7 @@ EXPLANATIONS = {
     "How are columns ranked?": (
         "The disparity of a row is the sum of one contribution per column. The share of a column is its part "
         "of the disparity over all rows; the shares add up to 100 %. The direction names the group under "
-        "whose typical member the column favours the positive outcome most.",
+        "whose typical member the column speaks most for the favourable outcome.",
         "A column with a large share is one in which the reasons differ. It need not be the protected "
         "attribute itself: it may be a proxy for it.",
     ),
@@ -113,6 +113,14 @@ EXPLANATIONS = {
         "The numbers may differ; the conclusion should not. If two models are compared, the conclusion is "
         "which of them is fairer; for a single model it is whether its reasons depend on the group. A "
         "conclusion that changes with the reference says more about the reference than about the model.",
+    ),
+    "When is a change more than chance?": (
+        "Every audit sees a sample of rows, so figures change a little from one audit to the next although "
+        "nothing else does. The intervals of two audits say how much. A change counts as better or worse "
+        "only if a difference as large would be unlikely (less than 5 in 100) if nothing had changed; the "
+        "p-values are corrected for the number of figures that are compared.",
+        "If both audits used the same rows, the test is cautious: it calls fewer changes real than there "
+        "are.",
     ),
     "What is the Pareto front?": (
         "A model is on the Pareto front if no other model here is at least as good in every respect and "

@@ -94,7 +94,7 @@ def _table(row: RowExplanation) -> TableBlock:
         ]
     )
     marks: dict[tuple[int, int], Mark] = {
-        (i, len(header) - 1): "concern" for i, each in enumerate(row.columns) if each.column in deciding
+        (i, len(header) - 1): "best" for i, each in enumerate(row.columns) if each.column in deciding
     }
     return TableBlock(header, rows, "Where the reasons differ most", notes=notes, marks=marks)
 

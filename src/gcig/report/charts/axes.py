@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from gcig.report.charts.svg import element, join, text
+from gcig.report.charts.svg import WIDTH, element, join, text, text_width
 
 _LARGEST = 1e100  # values beyond are clipped: their squares would overflow
 
@@ -112,12 +112,18 @@ def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, wanted: 
     lines = [
         join(
             element("line", x1=scale(v), x2=scale(v), y1=top, y2=bottom, class_="grid"),
-            text(shown, scale(v), bottom + 12, anchor="middle", class_="label"),
+            _tick(shown, scale(v), bottom + 12),
         )
         for v, shown in zip(values, tick_labels(values), strict=True)
     ]
     name = text(label, (scale.start + scale.stop) / 2, bottom + 30, anchor="middle", class_="label")
     return join(*lines, *([name] if label else []))
+
+
+def _tick(shown: str, x: float, y: float) -> Markup:
+    """Draw the value of a tick below it, moved inside the chart at its ends."""
+    half = text_width(shown) / 2 + 2
+    return text(shown, min(max(x, half), WIDTH - half), y, anchor="middle", class_="label")
 
 
 def y_axis(scale: Scale, left: float, right: float, *, wanted: int = 5) -> Markup:

@@ -1,0 +1,172 @@
+"""Comparison of two audits: what changed, and whether that is more than chance.
+
+The intervals of the two audits give a standard error each. If the rows are different, the two are
+independent; if they are the same, the errors are alike and the difference is less uncertain than assumed
+here, so the test is conservative. Several figures are tested at once, so p-values are corrected (Holm).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy.stats import norm
+
+from gcig.records.audit import AuditRecord, GcigAudit
+from gcig.records.audit_change import AuditChange, FigureChange
+from gcig.records.formatting import number
+from gcig.records.interval import Interval, Z
+
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure of an audit: where it is, whether lower is better, and whether it depends on the columns."""
+
+    field: str
+    name: str
+    read: Callable[[AuditRecord], Interval]
+    lower_is_better: bool = True
+    of_reasons: bool = False
+
+
+def _members(found: GcigAudit) -> Interval:
+    """Return GCIG relative to members; the uncertainty of the references is taken from that of GCIG.
+
+    The interval of the audit covers the choice of rows and of members among the known people, but not that
+    of these people.
+    """
+    own = found.gcig_members
+    extra = _error(found.interval) ** 2 - _error(found.gcig) ** 2
+    reach = Z * math.sqrt(max(0.0, extra)) if not math.isnan(extra) else math.nan
+    reach = math.hypot(reach, (own.high - own.low) / 2)
+    return Interval(own.value, own.value - reach, own.value + reach)
+
+
+_FIGURES = (
+    _Figure("gcig", "GCIG", lambda r: r.procedural.interval, of_reasons=True),
+    _Figure("gcig_members", "GCIG, members", lambda r: _members(r.procedural), of_reasons=True),
+    _Figure("eo_gap", "EO gap", lambda r: r.outcome.eo_gap),
+    _Figure(
+        "selection_rate_ratio",
+        "four-fifths ratio",
+        lambda r: r.outcome.selection_rate_ratio,
+        lower_is_better=False,
+    ),
+    _Figure("attribute_effect", "attribute effect", lambda r: r.procedural.attribute_effect),
+    _Figure("auc", "AUC", lambda r: r.outcome.auc, lower_is_better=False),
+    _Figure("accuracy", "accuracy", lambda r: r.outcome.accuracy, lower_is_better=False),
+)
+
+
+def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
+    """Compare an audit with an earlier one."""
+    notes, comparable = _differences(before, after)
+    pairs = [
+        (figure, figure.read(before), figure.read(after))
+        for figure in _FIGURES
+        if comparable or not figure.of_reasons
+    ]
+    pairs = [each for each in pairs if not math.isnan(each[1].value) or not math.isnan(each[2].value)]
+    tested = _holm([_p_value(first, second) for _, first, second in pairs])
+    changes = tuple(
+        FigureChange(
+            figure.field,
+            figure.name,
+            first,
+            second,
+            _difference(first, second),
+            p,
+            _judge(figure, second.value - first.value, p),
+        )
+        for (figure, first, second), p in zip(pairs, tested, strict=True)
+    )
+    return AuditChange(
+        created=before.subject.created,
+        headline=_headline(changes),
+        status_before=before.verdict.status,
+        status_after=after.verdict.status,
+        figures=changes,
+        notes=tuple(notes),
+    )
+
+
+def _error(interval: Interval) -> float:
+    return (interval.high - interval.low) / (2 * Z)
+
+
+def _difference(first: Interval, second: Interval) -> Interval:
+    value, reach = second.value - first.value, Z * math.hypot(_error(first), _error(second))
+    return Interval(value, value - reach, value + reach)
+
+
+def _p_value(first: Interval, second: Interval) -> float:
+    """Return the two-sided p-value of a difference; NaN if one of the two has no interval."""
+    error = math.hypot(_error(first), _error(second))
+    if math.isnan(error + first.value + second.value):
+        return math.nan
+    if error == 0:
+        return 1.0 if first.value == second.value else 0.0
+    return float(2 * norm.sf(abs(second.value - first.value) / error))
+
+
+def _holm(p_values: list[float]) -> list[float]:
+    """Correct p-values for their number (Holm); NaN stays NaN.
+
+    >>> _holm([0.01, 0.04, float("nan")])
+    [0.02, 0.04, nan]
+    """
+    defined = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    found, worst = [math.nan] * len(p_values), 0.0
+    for rank, (p, i) in enumerate(defined):
+        worst = max(worst, min(1.0, p * (len(defined) - rank)))
+        found[i] = worst
+    return found
+
+
+def _judge(figure: _Figure, change: float, p_value: float) -> str:
+    if math.isnan(p_value):
+        return "unknown"
+    if p_value > _LEVEL:
+        return "chance"
+    return "better" if (change < 0) == figure.lower_is_better else "worse"
+
+
+def _headline(changes: tuple[FigureChange, ...]) -> str:
+    parts = []
+    for verdict in ("worse", "better"):
+        some = [each for each in changes if each.verdict == verdict]
+        named = [f"{c.name} ({number(c.before.value)} to {number(c.after.value)})" for c in some]
+        if named:
+            parts.append(f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} {verdict}")
+    if not parts:
+        return "Nothing changed since the last audit by more than chance explains."
+    return f"Since the last audit, {'; '.join(parts)}, by more than chance explains."
+
+
+def _differences(before: AuditRecord, after: AuditRecord) -> tuple[list[str], bool]:
+    """Say what differs between the settings of two audits, and whether their GCIG can be compared."""
+    old, new, notes = before.subject, after.subject, []
+    same_model = old.model_sha256 == new.model_sha256 and old.model_sha256 is not None
+    same_data = old.data_sha256 == new.data_sha256 and old.data_sha256 is not None
+    notes.append(
+        f"The model is {'the same' if same_model else 'another one'}, and the rows are "
+        f"{'the same' if same_data else f'others ({old.n_rows:,} then, {new.n_rows:,} now)'}."
+    )
+    columns = [{column.column for column in each.procedural.columns} for each in (before, after)]
+    chosen = [
+        {k: v for k, v in each.definition.items() if k not in ("n_steps", "rule")} for each in (old, new)
+    ]
+    groups = [set(each.procedural.compared_groups) for each in (before, after)]
+    reasons = {
+        "the columns are not the same": columns[0] != columns[1],
+        "it was measured by another definition": chosen[0] != chosen[1] or old.explanation != new.explanation,
+        "the groups are not the same": groups[0] != groups[1],
+    }
+    apart = [reason for reason, holds in reasons.items() if holds]
+    notes += [f"GCIG is not compared: {reason}." for reason in apart]
+    if old.favourable != new.favourable:
+        notes.append("The favourable class is not the same, so the four-fifths ratios mean different things.")
+    if old.threshold != new.threshold and not math.isnan(old.threshold + new.threshold):
+        notes.append(f"The threshold is {number(new.threshold)}; it was {number(old.threshold)}.")
+    return notes, not apart

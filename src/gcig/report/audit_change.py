@@ -1,0 +1,172 @@
+"""What changed since an earlier audit: a section of the audit page, and the page of many audits."""
+
+import math
+from collections.abc import Sequence
+
+from gcig.records import AuditRecord
+from gcig.records.audit_change import AuditChange
+from gcig.records.formatting import count
+from gcig.report import charts
+from gcig.report.document import (
+    Block,
+    Callout,
+    FigureBlock,
+    FigureRow,
+    Section,
+    TableBlock,
+    VerdictBlock,
+    page,
+)
+from gcig.report.glossary import explanations
+from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
+
+_VERDICTS = {
+    "better": "better",
+    "worse": "worse",
+    "chance": "within chance",
+    "unknown": "cannot be judged",
+}
+_STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
+
+
+def change_section(change: AuditChange | None) -> list[Section]:
+    """Return the section on the changes since an earlier audit; nothing if there was none."""
+    if change is None:
+        return []
+    worse = any(each.verdict == "worse" for each in change.figures)
+    better = any(each.verdict == "better" for each in change.figures)
+    return [
+        Section(
+            "Change: what is different since the last audit?",
+            [
+                Callout("concern" if worse else "good" if better else "note", change.headline),
+                _table(change),
+                *explanations("When is a change more than chance?"),
+            ],
+        )
+    ]
+
+
+def _table(change: AuditChange) -> TableBlock:
+    rows: list[tuple[Value, ...]] = []
+    marks: dict[tuple[int, int], Mark] = {}
+    for i, each in enumerate(change.figures):
+        if each.verdict in ("better", "worse"):
+            marks[i, 5] = "best" if each.verdict == "better" else "concern"
+        rows.append(
+            (
+                each.name,
+                estimate(each.before),
+                estimate(each.after),
+                estimate(each.difference),
+                number_entry(each.p_value, 3),
+                _VERDICTS[each.verdict],
+            )
+        )
+    header = ("figure", f"on {_date(change.created)}", "now", "difference", "p-value", "change")
+    notes = [
+        *change.notes,
+        f"Verdict: {_STATUS[change.status_before]} then, {_STATUS[change.status_after]} now.",
+    ]
+    return TableBlock(header, rows, "Figures then and now", notes=notes, marks=marks, sortable=False)
+
+
+def _date(created: str) -> str:
+    """Return the date of an ISO time, which no line break divides."""
+    return created[:10].replace("-", "\u2011")
+
+
+def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange]) -> str:
+    """Return a page on several audits, the oldest first.
+
+    ``changes`` are those from each audit to the next.
+    """
+    last = records[-1]
+    numbers = [float(i + 1) for i in range(len(records))]
+    figures = {
+        "GCIG": [r.procedural.interval for r in records],
+        "EO gap": [r.outcome.eo_gap for r in records],
+        "Four-fifths ratio": [r.outcome.selection_rate_ratio for r in records],
+        "AUC": [r.outcome.auc for r in records],
+    }
+    drawn = [
+        FigureBlock(
+            charts.lines(
+                [
+                    charts.Series(
+                        name,
+                        numbers,
+                        [i.value for i in found],
+                        [i.low for i in found],
+                        [i.high for i in found],
+                    )
+                ],
+                title=f"{name} over the audits",
+                x_label="audit",
+                y_label=name,
+            ),
+            f"{name}, with 95 % intervals; audits are numbered as in the table.",
+        )
+        for name, found in figures.items()
+        if any(math.isfinite(i.value) for i in found)
+    ]
+    rows: list[tuple[Value, ...]] = []
+    marks: dict[tuple[int, int], Mark] = {}
+    for i, record in enumerate(records):
+        subject, change = record.subject, changes[i - 1] if i else None
+        if record.verdict.status == "concern":
+            marks[i, 4] = "concern"
+        if change is not None and any(each.verdict == "worse" for each in change.figures):
+            marks[i, 8] = "concern"
+        rows.append(
+            (
+                Entry(str(i + 1), numbers[i]),
+                _date(subject.created),
+                f"{subject.model_name} {(subject.model_sha256 or '')[:8]}",
+                Entry(count(subject.n_rows), float(subject.n_rows)),
+                _STATUS[record.verdict.status],
+                estimate(record.procedural.interval),
+                estimate(record.outcome.eo_gap),
+                estimate(record.outcome.selection_rate_ratio),
+                "" if change is None else _summary(change),
+            )
+        )
+    header = (
+        *("audit", "date", "model", "rows", "verdict", "GCIG", "EO gap", "four-fifths ratio"),
+        "change since the one before",
+    )
+    latest = changes[-1] if changes else None
+    lead: list[Block] = [
+        VerdictBlock(
+            last.verdict.status,
+            last.verdict.headline,
+            [latest.headline] if latest else [],
+            list(latest.notes) if latest else [],
+        )
+    ]
+    return page(
+        f"Audits of {last.subject.model_name}",
+        [
+            Section("History: how did the figures develop?", [FigureRow(drawn)]),
+            Section(
+                "Audits: what was found each time?",
+                [
+                    TableBlock(header, rows, "All audits, the oldest first", marks=marks),
+                    *explanations(
+                        "When is a change more than chance?", "What is GCIG?", "What is the EO gap?"
+                    ),
+                ],
+            ),
+        ],
+        subtitle=f"{len(records)} audits, {records[0].subject.created[:10]} to {last.subject.created[:10]}",
+        lead=lead,
+    )
+
+
+def _summary(change: AuditChange) -> str:
+    parts = [
+        f"{each.name} {_VERDICTS[each.verdict]}"
+        for each in change.figures
+        if each.verdict in ("better", "worse")
+    ]
+    return ", ".join(parts) or "within chance"

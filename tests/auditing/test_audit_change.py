@@ -1,0 +1,115 @@
+"""What changed between two audits, and whether that is more than chance."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+
+from gcig.auditing import AuditResult, audit
+from gcig.auditing.audit_change import compare_audits
+from gcig.records import AuditRecord, Interval
+from gcig.report.audit_change import history_page
+from gcig.report.audit_page import audit_page
+from support.audit_records import around, example
+from support.audits import audit_loans
+from tables import make_numeric_loans
+
+
+def with_auc(record: AuditRecord, auc: Interval) -> AuditRecord:
+    return replace(record, outcome=replace(record.outcome, auc=auc))
+
+
+def test_the_same_audit_has_not_changed() -> None:
+    found = compare_audits(example(), example())
+    assert {each.verdict for each in found.figures} == {"chance"}
+    assert found.headline.startswith("Nothing changed")
+    assert found.notes == ("The model is the same, and the rows are the same.",)
+    assert all(each.p_value == 1 for each in found.figures)
+
+
+def test_p_values_by_hand_and_corrected_for_their_number() -> None:
+    before, after = with_auc(example(), around(0.90, 0.01)), with_auc(example(), around(0.86, 0.01))
+    found = {each.figure: each for each in compare_audits(before, after).figures}
+    error = 0.01 / 1.959964 * math.sqrt(2)
+    assert found["auc"].p_value == pytest.approx(len(found) * 2 * norm.sf(0.04 / error), rel=1e-4)
+    assert found["auc"].verdict == "worse"
+    assert found["auc"].difference.value == pytest.approx(-0.04)
+    assert found["auc"].difference.low == pytest.approx(-0.04 - 1.959964 * error)
+    back = {each.figure: each for each in compare_audits(after, before).figures}
+    assert back["auc"].verdict == "better"
+    slightly = compare_audits(before, with_auc(example(), around(0.885, 0.01)))
+    assert {each.verdict for each in slightly.figures} == {"chance"}  # 0.04 alone, but one of seven figures
+
+
+def test_lower_gaps_and_higher_ratios_are_better() -> None:
+    record = example()
+    fairer = replace(
+        record,
+        outcome=replace(record.outcome, eo_gap=around(0.02, 0.01), selection_rate_ratio=around(0.9, 0.03)),
+        procedural=replace(record.procedural, gcig=around(0.05, 0.006), gcig_resampled=around(0.05, 0.01)),
+    )
+    found = compare_audits(record, fairer)
+    judged = {each.figure: each.verdict for each in found.figures}
+    assert {name for name, verdict in judged.items() if verdict == "better"} == {
+        "gcig",
+        "eo_gap",
+        "selection_rate_ratio",
+    }
+    assert "GCIG (0.164 to 0.050)" in found.headline
+
+
+def test_gcig_is_compared_only_on_the_same_columns_and_groups() -> None:
+    record = example()
+    fewer = example(columns=("age", "race"))
+    found = compare_audits(record, fewer)
+    assert "gcig" not in {each.figure for each in found.figures}
+    assert "GCIG is not compared: the columns are not the same." in found.notes
+    other = replace(record, subject=replace(record.subject, definition={"norm": "l2"}))
+    assert (
+        "GCIG is not compared: it was measured by another definition." in compare_audits(record, other).notes
+    )
+
+
+def test_undefined_figures_cannot_be_judged() -> None:
+    found = compare_audits(with_auc(example(), Interval(math.nan)), example())
+    assert {each.figure: each.verdict for each in found.figures}["auc"] == "unknown"
+
+
+def test_an_audit_says_what_changed_since_the_last(tmp_path) -> None:
+    quick = {"n_bootstrap": 100, "n_shuffles": 9}
+    first = audit_loans(make_numeric_loans(800, seed=1), **quick)
+    first.to_json(tmp_path / "last.json")
+    again = audit_loans(make_numeric_loans(800, seed=2), against=tmp_path / "last.json", **quick)
+    assert {each.verdict for each in again.record.change.figures} <= {"chance"}
+    worse = make_numeric_loans(800, seed=3, shift=3.0)
+    X, y = worse[["income", "debt", "age", "noise"]], worse["approved"]
+    found = audit(
+        LogisticRegression().fit(X, y), X, y, sensitive_features=worse["sex"], against=first, **quick
+    )
+    judged = {each.figure: each.verdict for each in found.record.change.figures}
+    assert judged["gcig"] == "worse"
+    assert found.record.change.headline in str(found)
+    assert AuditResult.from_json(found.to_json()).record == found.record
+    assert "Change: what is different since the last audit?" in audit_page(found.record)
+
+
+def test_the_history_of_several_audits() -> None:
+    records = [
+        replace(
+            example(),
+            subject=replace(example().subject, created=f"2025-0{month}-01T00:00:00+00:00"),
+            procedural=replace(
+                example().procedural, gcig=around(value, 0.004), gcig_resampled=around(value, 0.006)
+            ),
+        )
+        for month, value in ((1, 0.16), (2, 0.16), (3, 0.05))
+    ]
+    changes = [compare_audits(a, b) for a, b in pairwise(records)]
+    page = history_page(records, changes)
+    assert "3 audits, 2025-01-01 to 2025-03-01" in page
+    assert "GCIG better" in page
+    assert page.count("<svg") == 4
+    assert "within chance" in page
