@@ -24,8 +24,8 @@ def indicator(codes: Tensor, n_codes: int, name: str) -> Tensor:
     wrong = f"{name} must be int64 codes from 0 to {n_codes - 1}"
     if codes.is_cuda and not is_recording() and codes.numel():
         # A GPU would stop the whole process at the first code out of range.
-        least, largest = codes.aminmax()
-        if codes.dtype != torch.int64 or int(least) < 0 or int(largest) >= n_codes:
+        least, largest = torch.stack(codes.aminmax()).tolist()
+        if codes.dtype != torch.int64 or least < 0 or largest >= n_codes:
             raise ValueError(wrong)
     try:
         return one_hot(codes, n_codes)

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class _Fork(threading.local):
-    """Whether this thread records a step, or prepares for it, and the streams of the branches."""
+    """The state of this thread: `active` while it records a step or prepares for it, streams of branches."""
 
     def __init__(self) -> None:
         super().__init__()

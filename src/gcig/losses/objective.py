@@ -535,7 +535,7 @@ def _by_engine(
 
 
 class _Leaves(NamedTuple):
-    """What the engine computes: logits, and attributions relative to the references of some penalties.
+    """Results of the engine: logits, and attributions relative to the references of some penalties.
 
     Penalties that share their references share the attributions.
     """
