@@ -88,6 +88,13 @@ def test_predictions_and_audits_take_the_same_file_and_options(messy, folder, sh
     assert text.splitlines()[-1].startswith("passed: GCIG")
 
 
+def test_a_person_of_the_file_is_explained(messy, folder, shell):
+    code, text, _ = shell("explain", folder, messy, "--row", 3, *ROLES, *COLUMNS)
+    assert code == 0
+    assert "vs female" in text
+    assert "postcode" in text
+
+
 def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
     code, _, err = shell(*train)

@@ -121,16 +121,7 @@ def audit_file(
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     if other is not None:
         other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
-    stream = open_table(
-        path,
-        separator=separator,
-        decimal=decimal,
-        encoding=encoding,
-        trained=getattr(model, "csv_format_", None),
-        kinds=kinds,
-    )
-    as_trained = dict.fromkeys(_categories_of(model) & set(stream.names), "category")
-    stream = replace(stream, kinds={**as_trained, **stream.kinds})
+    stream = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
     named_roles: dict[str, Any] = {
         "target": target,
         "positive": positive,
@@ -213,18 +204,27 @@ def audit_file(
     return AuditResult(with_change(assemble_record(subject, findings, min_cell, proxies), against))
 
 
+def open_for_model(
+    model: Any, path: str | Path, *, kinds: Mapping[str, str] | None = None, **layout: str | None
+) -> TableFile:
+    """Scan a file to be read as the training file of a model was, if the model is one of gcig.
+
+    Its categories are text even if they hold digits, unless ``kinds`` requests another kind; ``layout`` and
+    ``kinds`` are those of `open_table`.
+    """
+    file = open_table(path, trained=getattr(model, "csv_format_", None), kinds=kinds, **layout)
+    encoder = getattr(model, "encoder_", None)
+    trained = getattr(encoder, "kinds_", ())
+    names = getattr(encoder, "feature_names_in_", ())[: len(trained)]
+    categories = {name for name, kind in zip(names, trained, strict=True) if kind == "category"}
+    as_trained = dict.fromkeys(categories & set(file.names), "category")
+    return replace(file, kinds={**as_trained, **file.kinds})
+
+
 def columns_of(model: Any) -> Sequence[Any] | None:
     """Return the columns that a model says it takes."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
     return booster_columns(model) if known is None else known
-
-
-def _categories_of(model: Any) -> set[str]:
-    """Return the columns that a model of gcig was trained on as categories, even if they hold digits."""
-    encoder = getattr(model, "encoder_", None)
-    kinds = getattr(encoder, "kinds_", ())
-    names = getattr(encoder, "feature_names_in_", ())[: len(kinds)]
-    return {name for name, kind in zip(names, kinds, strict=True) if kind == "category"}
 
 
 def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:

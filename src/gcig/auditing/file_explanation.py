@@ -1,6 +1,6 @@
 """Explanations of chosen rows of a file; the whole file is the reference."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,9 @@ import pandas as pd
 from gcig._tables import level_name, listed
 from gcig._validation import InputError
 from gcig.auditing.explain_result import ExplainResult
-from gcig.auditing.file_audit import columns_of
+from gcig.auditing.file_audit import columns_of, open_for_model
 from gcig.auditing.row_explanation import explain
 from gcig.auditing.subject import resolve_model
-from gcig.data.reading import open_table
 from gcig.data.roles import assign_roles
 
 _IDENTIFIERS = ("id", "identifier", "key", "row_id")  # names of a column of identifiers, in lower case
@@ -34,6 +33,8 @@ def explain_file(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    group_names: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ExplainResult:
     """Explain rows of a file, chosen by identifier or position.
@@ -45,17 +46,11 @@ def explain_file(
     target, positive, sensitive, drop, keep_sensitive : roles of the columns, as in `audit_file`. With target
         and sensitive the file is the reference: they are needed for models without references of their own,
         and for neighbours.
-    separator, decimal, encoding : the format of a CSV file; detected by default.
+    separator, decimal, encoding, kinds, group_names : as in `audit_file`.
     options : as in `gcig.explain`.
     """
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
-    file = open_table(
-        path,
-        separator=separator,
-        decimal=decimal,
-        encoding=encoding,
-        trained=getattr(model, "csv_format_", None),
-    )
+    file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
     if (target is None) != (not sensitive):
         raise InputError(
             "needs the other: name both the target and the protected attribute.", argument="target"
@@ -70,6 +65,7 @@ def explain_file(
             drop=drop,
             keep_sensitive=keep_sensitive,
             known=known,
+            group_names=group_names,
         )
         inputs = roles.inputs
     elif known is None:
@@ -90,7 +86,8 @@ def explain_file(
     if target is not None:
         values = frame[target]
         labels = values if positive is None else (values.map(level_name) == positive).astype("int64")
-        groups = frame[list(sensitive)] if len(sensitive) > 1 else frame[sensitive[0]]
+        protected = roles.protected(frame)
+        groups = protected if len(sensitive) > 1 else protected[sensitive[0]]
         reference = (table, labels, groups)
     return explain(
         model,

@@ -13,9 +13,11 @@ from gcig.cli.options import (
     PATH,
     FloatRange,
     IntRange,
+    column_options,
     config_option,
     favourable_option,
     file_argument,
+    group_names_option,
     json_option,
     min_cell_option,
     quiet_option,
@@ -64,6 +66,8 @@ from gcig.cli.options import (
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
 @trust_option
+@group_names_option
+@column_options
 @table_options
 @config_option
 @quiet_option
