@@ -23,7 +23,7 @@ class _Fork(threading.local):
 
     def __init__(self) -> None:
         super().__init__()
-        self.active, self.branches = False, list[torch.cuda.Stream]()
+        self.active, self.branches = False, dict[int, list[torch.cuda.Stream]]()  # by device
 
 
 _fork = _Fork()
@@ -38,7 +38,7 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """
     if not forks() or len(tasks) < 2:
         return [task() for task in tasks]
-    branches = _fork.branches
+    branches = _fork.branches.setdefault(torch.cuda.current_device(), [])
     while len(branches) < len(tasks):
         branches.append(torch.cuda.Stream())
     current, results = torch.cuda.current_stream(), []
@@ -94,12 +94,16 @@ class RecordedStep:
         self._step, self._load, self._generators = step, load, generators
         self._recordings: dict[Hashable, _Recording | None] = {}
         self._pool: Any = None  # of memory, shared by the recordings
-        self._stream = torch.cuda.Stream()
+        self._stream: Any = None  # of the device of the rows
         self.fails = False
 
     def __call__(self, rows: Tensor) -> Mapping[str, Tensor]:
         """Run the step on some rows."""
-        kind = (len(rows), self._load())
+        with torch.cuda.device(rows.device):
+            self._stream = self._stream or torch.cuda.Stream()
+            return self._run(rows, (len(rows), self._load()))
+
+    def _run(self, rows: Tensor, kind: Hashable) -> Mapping[str, Tensor]:
         if self.fails:
             return self._step(rows)
         if kind not in self._recordings:
@@ -139,6 +143,8 @@ class RecordedStep:
         except RuntimeError as error:
             self.fails = True
             torch.cuda.synchronize()
+            for generator in self._generators:  # they still wait for the end of the recording
+                generator.graphsafe_set_state(generator.clone_state())
             warn_caller(
                 f"the training step could not be recorded as a CUDA graph ({error}), so it runs operation by "
                 "operation, which takes several times as long for a small network. A term or a module that "

@@ -110,8 +110,9 @@ class FlatAdamW:
         self._n_steps = 0
         self._on_device = all(parameter.is_cuda for parameter in parameters)
         if self._on_device:
-            self._rate = torch.full((), learning_rate, device=parameters[0].device)
-            self._counts = [torch.zeros((), device=parameter.device) for parameter in parameters]
+            # The fused kernel takes both in single precision.
+            scalar = torch.zeros((), dtype=torch.float32, device=parameters[0].device)
+            self._rate, self._counts = scalar + learning_rate, [scalar.clone() for _ in parameters]
             self._loaded_rate = learning_rate
 
     def zero_grad(self) -> None:
