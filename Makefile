@@ -52,7 +52,7 @@ methods: $(READY) ## measure all methods on Adult (5 folds)
 
 paper: $(READY)   ## reproduce the paper (an hour), and publish it as results/paper and docs/reproduction.rst
 	$(BIN)/gcig reproduce --out run/
-	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst
+	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst README.md
 
 wheel: $(READY)   ## build the sdist and the wheel, twice, and check what they contain
 	rm -rf dist

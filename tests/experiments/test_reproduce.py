@@ -107,7 +107,7 @@ def test_every_table_and_figure_is_written_in_every_format(run):
     assert {"datasets", "t_tests"} <= tables
     assert {file.suffix for file in (run / "tables").iterdir()} == {".md", ".csv", ".tex"}
     figures = {file.name for file in (run / "figures").iterdir()}
-    names = ("comparison", "correlation", "correlation_datasets", "trade_off", f"sensitivity_{NAME}")
+    names = ("comparison", "correlation_datasets", "trade_off", f"sensitivity_{NAME}")
     assert figures == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
     assert (run / "figures" / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
@@ -279,8 +279,16 @@ def test_the_documentation_page_is_generated_from_the_run(run, tmp_path):
 
 
 def test_published_results_have_no_predictions_in_them(run, tmp_path):
-    folder, page = tmp_path / "published", tmp_path / "docs" / "reproduction.rst"
-    publish(run, folder, page)
+    folder, page, readme = (
+        tmp_path / "published",
+        tmp_path / "docs" / "reproduction.rst",
+        tmp_path / "README.md",
+    )
+    readme.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    publish(run, folder, page, readme)
+    assert readme.read_text().startswith("before\n<!-- results -->\n\n| dataset | GCIG: plain |")
+    assert f"| {NAME} |" in readme.read_text()
+    assert readme.read_text().endswith("<!-- end of results -->\nafter\n")
     assert {file.name for file in folder.iterdir()} == {
         *("results.csv", "results_ablation.csv", "results_sensitivity.csv", "results_design_choices.csv"),
         *("results_variants.csv", "pooled.csv", "request.json", "chosen_parameters.json", "provenance.json"),
@@ -317,7 +325,7 @@ def test_requests_are_checked():
         Request.of(tuning="always")
     asked = Request.of(datasets=["german", "adult"], seeds=[1, 2])
     assert Request.from_json(asked.to_json()) == asked
-    assert asked.expected == 10
+    assert (asked.expected(), asked.expected("sensitivity")) == (10, 6)
     assert asked.repeats == {"german": request.SMALL_REPEATS, "adult": 1}
     assert Request.of(quick=True).tuning == "none"
 

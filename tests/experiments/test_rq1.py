@@ -146,6 +146,18 @@ def test_wins_are_counted_on_unrounded_means():
     assert by["F1", "FairX"][4:6] == ("2 / 2 / 1", "1 / 2 / 2")
 
 
+def test_the_overview_has_plain_best_other_and_fairx(frame):
+    frame = frame.copy()
+    frame.loc[frame["method"] == "hardt", ["gcig", "eo_gap"]] = [0.001, 0.01]
+    frame.loc[frame["method"] == "dir", "gcig"] = 0.1
+    (row,) = comparison.overview_table(frame, datasets=["german"], methods=tuple(METHODS)).rows
+    assert row[1:4] == ("0.160", "0.100 (DIR)", "0.160")  # Hardt has no rank in GCIG
+    assert row[8] == "0.010 (Hardt)"
+    assert row[9].endswith("(chance 0.050)")
+    (row,) = comparison.overview_table(frame, datasets=["german"], methods=["fairx"]).rows
+    assert row[2] == "-"
+
+
 def test_pooled_gaps_have_their_noise_floor(tables):
     gap, floor = rows_of(tables["pooled"], dataset="german")
     assert (gap[-1], floor[-1]) == (0.07, 0.03)

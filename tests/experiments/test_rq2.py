@@ -23,13 +23,13 @@ def test_the_papers_datasets_have_140_trials(frame):
 
 
 def test_within_datasets_the_means_are_subtracted():
-    """Two datasets apart in both numbers correlate when pooled, and not at all inside."""
+    """Datasets apart in both numbers correlate when pooled, and not at all inside."""
     rng = np.random.default_rng(0)
     rows = [
         fold_row(
             name, f"m{i}", fold, eo_gap=base + rng.normal(scale=0.01), gcig_raw=base + rng.normal(scale=0.01)
         )
-        for name, base in (("german", 0.1), ("bank", 0.5))
+        for name, base in (("german", 0.1), ("bank", 0.5), ("adult", 0.1), ("compas-paper", 0.5))
         for i in range(8)
         for fold in range(5)
     ]
@@ -38,6 +38,13 @@ def test_within_datasets_the_means_are_subtracted():
     within = correlation.associate(parts["the paper's datasets, within datasets"], draws=50)["pearson"].r
     assert pooled > 0.99
     assert abs(within) < 0.3
+
+
+def test_datasets_are_pooled_only_if_all_of_them_were_run(frame):
+    parts = correlation.populations(frame[frame["dataset"].isin(["german", "adult"])])
+    assert list(parts) == ["german", "adult"]
+    assert correlation.answer(frame[frame["dataset"] == "german"]) == ""
+    assert list(correlation.figures(frame[frame["dataset"] == "german"])) == ["correlation_datasets"]
 
 
 def test_associations_match_scipy(frame):

@@ -68,7 +68,7 @@ def chapters(found: Collected) -> list[Chapter]:
 def _summary(found: Collected) -> Chapter:
     """Return one sentence per research question, and the main table next to the paper's."""
     request, frame = found.request, found.frames["comparison"]
-    expected = {name: request.expected * request.repeats.get(name, 1) for name in request.datasets}
+    expected = {name: request.expected() * request.repeats.get(name, 1) for name in request.datasets}
     table = comparison.main_table(
         frame, datasets=request.datasets, methods=request.methods, expected=expected
     )
@@ -120,13 +120,13 @@ def _correlation(found: Collected) -> Chapter:
         "Do fair outcomes and fair reasons go together? Each point is one method on one fold.",
         *filter(None, [correlation.answer(frame)]),
     )
-    made = correlation.tables(frame, expected=found.request.expected)
+    made = correlation.tables(frame, expected=found.request.expected())
     return Chapter("RQ2, outcomes and reasons", text, made, correlation.figures(frame))
 
 
 def _rq3(found: Collected) -> list[Chapter]:
     request, frames = found.request, found.frames
-    of_fairx: dict[str, Any] = {"methods": request.methods, "expected": request.expected}
+    of_fairx: dict[str, Any] = {"methods": request.methods, "expected": request.expected("ablation")}
     ablated = request.requested(ablation.DATASETS)
     listed = [
         Chapter(
@@ -152,13 +152,25 @@ def _rq3(found: Collected) -> list[Chapter]:
             )
             if swept
             else (),
-            sensitivity.tables(frames["sensitivity"], datasets=swept, **of_fairx) if swept else {},
+            sensitivity.tables(
+                frames["sensitivity"],
+                datasets=swept,
+                methods=request.methods,
+                expected=request.expected("sensitivity"),
+            )
+            if swept
+            else {},
             sensitivity.figures(frames["sensitivity"], datasets=swept, methods=request.methods),
         ),
         Chapter(
             "RQ3, design choices",
             [activation] if activation else [],
-            design_choices.tables(frames["design_choices"], datasets=changed, **of_fairx),
+            design_choices.tables(
+                frames["design_choices"],
+                datasets=changed,
+                methods=request.methods,
+                expected=request.expected("design_choices"),
+            ),
         ),
         Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", []))),
     ]
@@ -172,7 +184,7 @@ def _variants(found: Collected) -> Chapter:
         found.frames["variants"],
         datasets=request.requested(variants.DATASETS),
         methods=request.methods,
-        expected=min(variants.FOLDS, request.folds) * len(request.seeds),
+        expected=request.expected("variants"),
     )
     text = (
         "Some numbers of the paper cannot be reached by the readings that we chose where it is silent. Here "

@@ -14,6 +14,7 @@ from gcig.experiments.collection import Collected
 from gcig.experiments.evidence import Evidence
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import method_label
+from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
@@ -109,7 +110,8 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
     ]
     header = ("place", "the paper states", "paper", *results, "reason")
     caption = "The paper's claims, one by one"
-    return {"claims": Table(header, rows, caption=caption, notes=notes, marks=marks)} if rows else {}
+    table = TableBlock(header, rows, caption=caption, notes=notes, marks=marks, prose=True)
+    return {"claims": table} if rows else {}
 
 
 def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:

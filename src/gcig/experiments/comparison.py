@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.paper import FAIRX, PLAIN, printed, reason
+from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, printed, reason
 from gcig.experiments.settings import (
     COLLAPSED_NOTE,
     DEFINITION_NOTE,
@@ -81,6 +81,40 @@ def main_table(
         ),
         marks=marks,
     )
+
+
+def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    """Return one row per dataset with the plain network, the best of the other methods and FairX."""
+    others = [method for method in methods if method not in (PLAIN, FAIRX, PUBLISHED)]
+    measures = ("gcig", "gcig_members", "eo_gap")
+    rows: list[tuple[Value, ...]] = []
+    for name in datasets:
+        entries: list[Value] = [name]
+        for metric in measures:
+            values = _means(frame, name, metric, (PLAIN, *others, FAIRX))
+            ranked = {m: values[m] for m in others if m in values and m not in UNRANKED.get(metric, ())}
+            first = min(ranked, key=lambda method: ranked[method], default=None)
+            best = "-" if first is None else f"{_number(ranked[first])} ({method_label(first)})"
+            floor = _rows(frame, name, FAIRX)["eo_noise_floor"].mean() if metric == "eo_gap" else math.nan
+            chance = "" if math.isnan(floor) else f" (chance {_number(floor)})"
+            plain, own = (_number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
+            entries += [plain, best, f"{own}{chance}"]
+        for metric in ("auc", "f1"):
+            values = _means(frame, name, metric, (PLAIN, FAIRX))
+            entries.append(" → ".join(_number(values.get(method, math.nan)) for method in (PLAIN, FAIRX)))
+        rows.append(tuple(entries))
+    triples = [f"{LABELS[m]}: {who}" for m in measures for who in ("plain", "best other", "FairX")]
+    header = ("dataset", *triples, "AUC plain → FairX", "F1 plain → FairX")
+    return Table(header, rows, caption="FairX, the plain network and the best of the other methods")
+
+
+def _means(frame: pd.DataFrame, dataset: str, metric: str, methods: Sequence[str]) -> dict[str, float]:
+    """Return the means of the methods that have results on a dataset."""
+    values = {method: float(_rows(frame, dataset, method)[metric].mean()) for method in methods}
+    return {method: value for method, value in values.items() if not math.isnan(value)}
+
+
+_number = formatting.number
 
 
 def _rows(frame: pd.DataFrame, dataset: str, method: str) -> pd.DataFrame:

@@ -32,11 +32,18 @@ X, Y, GIVEN = "eo_gap", "gcig_raw", "f1"
 
 
 def populations(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the frames to analyse: pooled ones, one with the datasets' means removed, one per dataset."""
+    """Return the frames to analyse: pooled ones, one with the datasets' means removed, one per dataset.
+
+    Datasets are pooled only if all of them have results.
+    """
     rows = points(frame)
-    found = {name: rows[rows["dataset"].isin(chosen)] for name, chosen in POPULATIONS.items()}
-    pooled = found[POOLED]
-    if len(pooled):
+    found = {
+        name: rows[rows["dataset"].isin(chosen)]
+        for name, chosen in POPULATIONS.items()
+        if set(chosen) <= set(rows["dataset"])
+    }
+    if POOLED in found:
+        pooled = found[POOLED]
         centred = pooled[[X, Y, GIVEN]] - pooled.groupby("dataset")[[X, Y, GIVEN]].transform("mean")
         found[WITHIN] = pooled.assign(**{c: centred[c] for c in (X, Y, GIVEN)})
     for name in ordered(rows["dataset"], first=POPULATIONS["all datasets"]):
@@ -135,13 +142,14 @@ def figures(frame: pd.DataFrame) -> dict[str, Figure]:
     pooled = [
         _panel(name, rows[rows["dataset"].isin(chosen)], by="dataset")
         for name, chosen in POPULATIONS.items()
-        if name != "all datasets"
+        if name != "all datasets" and set(chosen) <= set(rows["dataset"])
     ]
     names = ordered(rows["dataset"], first=POPULATIONS["all datasets"])
     single = [_panel(name, rows[rows["dataset"] == name], by="method") for name in names]
     caption = "One point per method and fold. Lines are least-squares fits."
+    title = "EO gap and GCIG (raw) over all methods and datasets"
     return {
-        "correlation": Figure("EO gap and GCIG (raw) over all methods and datasets", caption, pooled),
+        **({"correlation": Figure(title, caption, pooled)} if pooled else {}),
         "correlation_datasets": Figure("EO gap and GCIG (raw) on each dataset", caption, single, columns=3),
     }
 

@@ -22,6 +22,7 @@ from gcig.records import formatting
 from gcig.report.tables import Table, Value
 
 DATASETS = ("german", "compas")
+FOLDS = 3
 
 
 @dataclass(frozen=True)

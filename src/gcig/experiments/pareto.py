@@ -59,7 +59,7 @@ def _figure(title: str, caption: str, points: Mapping[str, Sequence[TradeOff]]) 
             series = [_cloud(own, label, metric) for label in labels]
             title_of_panel = f"{name}: AUC against {LABELS[metric]}"
             panels.append(Panel(title_of_panel, LABELS[metric], "AUC", series, front=_corners(own, metric)))
-    return Figure(title, caption, panels, trade_offs=dict(points), marks_collapsed=True)
+    return Figure(title, caption, panels, columns=4, trade_offs=dict(points), marks_collapsed=True)
 
 
 def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:

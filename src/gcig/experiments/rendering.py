@@ -1,9 +1,9 @@
 """Rendering of a reproduction from the collected results: tables, figures, and pages in HTML and for Sphinx.
 
-    python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst
+    python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst README.md
 
 publishes a finished run: a folder of results without the store, whose predictions are large and about
-individual people, and the page of the documentation.
+individual people, the page of the documentation, and the table in the README.
 """
 
 import os
@@ -27,6 +27,7 @@ from gcig.experiments.collection import (
     read,
     read_request,
 )
+from gcig.experiments.comparison import overview_table
 from gcig.experiments.figures import Figure, Panel, draw
 from gcig.experiments.request import CHOSEN
 from gcig.report import charts
@@ -164,10 +165,13 @@ def _foot(provenance: Mapping[str, Any]) -> dict[str, str]:
 
 TITLE = "The paper reproduced"
 _FILES = (REQUEST, POOLED, PROVENANCE, CHOSEN)
+_README_START, _README_END = "<!-- results -->", "<!-- end of results -->"
 
 
-def publish(run: str | Path, folder: str | Path, page: str | Path | None = None) -> Path:
-    """Copy results, tables and figures to a folder, and write the documentation page from it.
+def publish(
+    run: str | Path, folder: str | Path, page: str | Path | None = None, readme: str | Path | None = None
+) -> Path:
+    """Copy results, tables and figures to a folder, and write the documentation page and README from it.
 
     The content of the folder is replaced.
     """
@@ -189,7 +193,21 @@ def publish(run: str | Path, folder: str | Path, page: str | Path | None = None)
     render(target)
     if page is not None:
         write_documentation(target, page)
+    if readme is not None:
+        update_readme(target, readme)
     return target
+
+
+def update_readme(run: str | Path, readme: str | Path) -> None:
+    """Replace the table between the two marks of a README by the overview of a reproduction."""
+    found, path = read(Path(run)), Path(readme)
+    before, start, rest = path.read_text(encoding="utf-8").partition(_README_START)
+    _, end, after = rest.partition(_README_END)
+    if not start or not end:
+        raise RunError(f"{path.name} has no {_README_START} and {_README_END} to put the table between.")
+    request = found.request
+    table = overview_table(found.frames["comparison"], datasets=request.datasets, methods=request.methods)
+    write_file(path, f"{before}{start}\n\n{to_markdown(table)}\n\n{end}{after}")
 
 
 def write_documentation(run: str | Path, docs_path: str | Path) -> Path:
@@ -251,8 +269,8 @@ def _list_table(table: Table) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if len(given) not in (2, 3):
-        sys.exit("usage: python -m gcig.experiments.rendering RUN FOLDER [PAGE.rst]")
+    if len(given) not in (2, 3, 4):
+        sys.exit("usage: python -m gcig.experiments.rendering RUN FOLDER [PAGE.rst [README.md]]")
     try:
         print(publish(*given))
     except ValueError as error:

@@ -21,6 +21,11 @@ from gcig.methods.registry import METHODS
 QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
 FULL = (*QUICK, "sensitivity", "design_choices", "variants")
 QUICK_FOLDS = 2
+_FOLDS = {  # experiments whose settings differ by more than folds do
+    "sensitivity": sensitivity.FOLDS,
+    "design_choices": design_choices.FOLDS,
+    "variants": variants.FOLDS,
+}
 SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because single fits differ more
 SMALL_REPEATS = 5
 CHOSEN = "chosen_parameters.json"
@@ -96,10 +101,13 @@ class Request:
         """Number of folds that are run."""
         return min(QUICK_FOLDS, self.n_folds) if self.quick else self.n_folds
 
-    @property
-    def expected(self) -> int:
-        """Number of results per setting with one fit per fold."""
-        return self.folds * len(self.seeds)
+    def folds_of(self, experiment: str) -> int:
+        """Return the number of folds that an experiment runs."""
+        return min(_FOLDS.get(experiment, self.folds), self.folds)
+
+    def expected(self, experiment: str = "comparison") -> int:
+        """Return the number of results per setting with one fit per fold."""
+        return self.folds_of(experiment) * len(self.seeds)
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -107,8 +115,9 @@ class Request:
         return (*(QUICK if self.quick else FULL), *(() if self.tuning == "none" else ("tuning",)))
 
     def requested(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of an experiment's datasets that were requested."""
-        return tuple(name for name in names if name in self.datasets)
+        """Return those of an experiment's datasets that were requested; a quick run takes the first one."""
+        found = tuple(name for name in names if name in self.datasets)
+        return found[:1] if self.quick else found
 
     def load_tables(self) -> dict[str, Table]:
         """Load the datasets, and those with other groups that the study of variants needs."""
@@ -181,7 +190,7 @@ class Parameters:
                 self._untuned if name == "variants" else self.of,
                 n_folds=request.n_folds,
                 seeds=request.seeds,
-                folds=min(variants.FOLDS, request.folds) if name == "variants" else request.folds,
+                folds=request.folds_of(name),
                 repeats=request.repeats if name == "comparison" else None,
             )
             for name in request.experiments

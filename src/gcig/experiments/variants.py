@@ -19,7 +19,7 @@ from gcig.records import formatting
 from gcig.report.tables import Entry, Mark, Table, Value
 
 DATASETS = ("bank", "compas-paper")
-FOLDS = 2  # readings differ by more than folds do
+FOLDS = 2
 PRINTED = ("eo_gap", "f1", "gcig_raw")
 AGES = {"bank-age-25": 25, "bank-age-33": 33, "bank-age-median": None, "bank-age-60": 60}
 LEAK = "compas-paper-leak-repaired"
