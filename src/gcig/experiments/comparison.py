@@ -105,7 +105,12 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
         rows.append(tuple(entries))
     triples = [f"{LABELS[m]}: {who}" for m in measures for who in ("plain", "best other", "FairX")]
     header = ("dataset", *triples, "AUC plain → FairX", "F1 plain → FairX")
-    return Table(header, rows, caption="FairX, the plain network and the best of the other methods")
+    notes = (
+        "GCIG is relative to the mean of each label and group, GCIG, members relative to its members. Hardt "
+        "has no rank in GCIG. Chance: the EO gap that an exactly fair model shows on folds of this size.",
+    )
+    caption = "FairX, the plain network and the best of the other methods"
+    return Table(header, rows, caption=caption, notes=notes)
 
 
 def _means(frame: pd.DataFrame, dataset: str, metric: str, methods: Sequence[str]) -> dict[str, float]:

@@ -199,7 +199,7 @@ def publish(
 
 
 def update_readme(run: str | Path, readme: str | Path) -> None:
-    """Replace the table between the two marks of a README by the overview of a reproduction."""
+    """Replace what is between the two marks of a README by the overview of a reproduction."""
     found, path = read(Path(run)), Path(readme)
     before, start, rest = path.read_text(encoding="utf-8").partition(_README_START)
     _, end, after = rest.partition(_README_END)
@@ -207,7 +207,10 @@ def update_readme(run: str | Path, readme: str | Path) -> None:
         raise RunError(f"{path.name} has no {_README_START} and {_README_END} to put the table between.")
     request = found.request
     table = overview_table(found.frames["comparison"], datasets=request.datasets, methods=request.methods)
-    write_file(path, f"{before}{start}\n\n{to_markdown(table)}\n\n{end}{after}")
+    figure = os.path.relpath(Path(run) / "figures" / "trade_off.png", path.parent).replace(os.sep, "/")
+    picture = f"![AUC against GCIG and against the equalized odds gap, one point per method]({figure})"
+    content = "\n\n".join((to_markdown(table), picture))
+    write_file(path, f"{before}{start}\n\n{content}\n\n{end}{after}")
 
 
 def write_documentation(run: str | Path, docs_path: str | Path) -> Path:
