@@ -7,6 +7,7 @@ published algorithm, which the paper is about, and for our version. Claims that 
 experiments that were not requested are not judged at all.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,15 +15,17 @@ from gcig.experiments.collection import Collected
 from gcig.experiments.evidence import Evidence
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import method_label
+from gcig.records import Interval
 from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 
+FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the results say about a claim: ``holds`` is None if it cannot be tested, for the given reason."""
+    """The results' verdict on a claim; ``holds`` is None if it cannot be tested, for the given reason."""
 
     ours: str
     holds: bool | None
@@ -127,6 +130,11 @@ def _reasons(judged: Judged) -> str:
     if len(set(reasons.values())) <= 1:
         return next(iter(reasons.values()), "")
     return "; ".join(f"{method_label(version)}: {reason}" for version, reason in reasons.items())
+
+
+def judge_if_known(found: Interval, judge: Callable[[], Finding]) -> Finding:
+    """Judge a claim unless the interval that decides it is undefined."""
+    return Finding("-", None, FEW) if math.isnan(found.low + found.high) else judge()
 
 
 def untestable(reason: str) -> Callable[[Evidence, str], Finding]:

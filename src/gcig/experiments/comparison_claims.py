@@ -1,0 +1,233 @@
+"""The paper's statements on the comparison of methods (RQ1), and how each of them is judged."""
+
+import math
+
+from gcig.experiments.claims import FEW, Claim, Finding, judge_if_known, untestable
+from gcig.experiments.evidence import Evidence, percent, shown
+from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, paper, printed
+from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, method_label
+from gcig.records import Interval, formatting
+
+NAMES: dict[str, str] = paper()["names"]
+LEAKED = "compas-paper"
+OTHERS = ("unconstrained", "dir", "hardt", "agarwal", "lagrangian", "adversarial")
+MATCH = 0.01  # F1 that "matches" the best is at most this much lower
+MARGIN = 0.02  # of F1 or AUC: "a small margin" and "robust"
+SAME_EO = ("unconstrained", "hardt", "lagrangian", "adversarial")
+CHANCE = "the interval includes zero: the difference may be chance"
+_number = formatting.number
+
+
+def reduces(dataset: str) -> Claim:
+    """FairX reduces GCIG on a dataset, by at least as much as printed."""
+    before, after = (printed(dataset, method, "gcig_raw") for method in (PLAIN, FAIRX))
+    assert before is not None
+    assert after is not None
+    theirs = after[0] / before[0] - 1
+
+    def judge(data: Evidence, fairx: str) -> Finding:
+        found = data.change("gcig_raw", data.folds(dataset, fairx), data.folds(dataset, PLAIN))
+
+        def verdict() -> Finding:
+            plain, own = (data.mean(dataset, method, "gcig_raw") for method in (PLAIN, fairx))
+            ours = f"{_number(plain)} to {_number(own)}: {percent(found)}"
+            if found.high >= 0:
+                return Finding(ours, False, CHANCE)
+            if found.low > theirs:
+                return Finding(ours, False, "it falls, but by less than the paper's")
+            return Finding(ours, True)
+
+        return judge_if_known(found, verdict)
+
+    return Claim(
+        f"reduces/{dataset}",
+        "RQ1",
+        f"FairX reduces GCIG relative to the unconstrained network on {NAMES[dataset]}.",
+        f"{_number(before[0])} to {_number(after[0])}: {_number(100 * theirs, 0)} %",
+        judge,
+        (dataset,),
+        (PLAIN,),
+    )
+
+
+def best(dataset: str, metric: str, *, statement: str) -> Claim:
+    """FairX has the best mean of a metric on a dataset."""
+    theirs = printed(dataset, FAIRX, metric)
+    assert theirs is not None
+    sign = -1 if metric in HIGHER_IS_BETTER else 1
+
+    def judge(data: Evidence, fairx: str) -> Finding:
+        means = {method: sign * data.mean(dataset, method, metric) for method in data.rivals(fairx, metric)}
+        known = {m: value for m, value in means.items() if m != fairx and not math.isnan(value)}
+        if not known:
+            return Finding("-", None, FEW)
+        rival = min(known, key=lambda method: known[method])
+        found = data.difference(dataset, fairx, rival, metric)
+
+        def verdict() -> Finding:
+            ours = (
+                f"{_number(sign * means[fairx])}; best of the others {method_label(rival)} "
+                f"{_number(sign * known[rival])}, difference {shown(found)}"
+            )
+            if sign * found.value >= 0:
+                return Finding(ours, False, f"{method_label(rival)} is better or equal")
+            certain = found.high < 0 if sign > 0 else found.low > 0
+            return Finding(ours, certain, "" if certain else CHANCE)
+
+        return judge_if_known(found, verdict)
+
+    return Claim(f"best/{metric}/{dataset}", "RQ1", statement, _number(theirs[0]), judge, (dataset,), OTHERS)
+
+
+def near_best(dataset: str, *, margin: float, statement: str) -> Claim:
+    """FairX has an F1 near the best of the others on a dataset."""
+    theirs = printed(dataset, FAIRX, "f1")
+    assert theirs is not None
+
+    def judge(data: Evidence, fairx: str) -> Finding:
+        known = {m: data.mean(dataset, m, "f1") for m in data.rivals(fairx, "f1") if m != fairx}
+        rival = max(known, key=lambda method: -math.inf if math.isnan(known[method]) else known[method])
+        found = data.difference(dataset, fairx, rival, "f1")
+
+        def verdict() -> Finding:
+            ours = f"{_number(data.mean(dataset, fairx, 'f1'))}, {shown(found)} against {method_label(rival)}"
+            holds = found.low > -margin
+            return Finding(ours, holds, "" if holds else f"the interval reaches beyond {margin:g} below")
+
+        return judge_if_known(found, verdict)
+
+    return Claim(f"near/f1/{dataset}", "RQ1", statement, _number(theirs[0]), judge, (dataset,), OTHERS)
+
+
+def championships(metric: str, count: int, method: str | None = None) -> Claim:
+    """A method has the best mean on so many of the four datasets; None is FairX."""
+    name = "FairX" if method is None else method_label(method)
+
+    def judge(data: Evidence, fairx: str) -> Finding:
+        own = fairx if method is None else method
+        if any(math.isnan(data.mean(dataset, own, metric)) for dataset in PAPER_DATASETS):
+            return Finding("-", None, "results are missing")
+        won = [name for name in PAPER_DATASETS if own in data.champions(name, fairx, metric)]
+        ours = f"{len(won)} of 4" + (f": {', '.join(won)}" if won else "")
+        holds = len(won) == count if method else len(won) >= count
+        reason = "" if holds else "means are compared at the three digits that the paper prints"
+        return Finding(ours, holds, reason)
+
+    return Claim(
+        f"champion/{metric}/{method or FAIRX}",
+        "RQ1, wins",
+        f"{name} has the best {LABELS[metric]} on {count} of 4 datasets.",
+        f"{count} of 4",
+        judge,
+        PAPER_DATASETS,
+        OTHERS,
+    )
+
+
+def never_wins(method: str) -> Claim:
+    """A method has a lower GCIG than FairX on no dataset."""
+
+    def judge(data: Evidence, fairx: str) -> Finding:
+        found = {name: data.difference(name, method, fairx, "gcig_raw") for name in PAPER_DATASETS}
+        if any(math.isnan(each.low) for each in found.values()):
+            return Finding("-", None, FEW)
+        won = [name for name, each in found.items() if each.value < 0]
+        return Finding(f"{len(won)} of 4" + (f": {', '.join(won)}" if won else ""), not won)
+
+    statement = f"{method_label(method)} has a lower GCIG than FairX on no dataset."
+    return Claim(f"wins/{method}", "RQ1, wins", statement, "0 of 4", judge, PAPER_DATASETS, (method, PLAIN))
+
+
+def _identical_gaps(data: Evidence, fairx: str) -> Finding:
+    means = {method: data.mean(LEAKED, method, "eo_gap") for method in (*SAME_EO, fairx)}
+    if any(math.isnan(value) for value in means.values()):
+        return Finding("-", None, "results are missing")
+    low, high = min(means.values()), max(means.values())
+    same = _number(low) == _number(high)
+    return Finding(f"{_number(low)} to {_number(high)}", same, "" if same else "they are not identical")
+
+
+def _gaps_alike_reasons_not(data: Evidence, fairx: str) -> Finding:
+    means = {
+        m: data.mean(LEAKED, m, "gcig_raw") for m in (*SAME_EO, fairx) if m in data.rivals(fairx, "gcig_raw")
+    }
+    if any(math.isnan(value) for value in means.values()):
+        return Finding("-", None, "results are missing")
+    low, high = min(means, key=lambda m: means[m]), max(means, key=lambda m: means[m])
+    found = data.change("gcig_raw", data.folds(LEAKED, high), data.folds(LEAKED, low))
+
+    def verdict() -> Finding:
+        ratio = Interval(1 + found.value, 1 + found.low, 1 + found.high)
+        ours = f"{shown(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
+        return Finding(ours, ratio.low > 5, "" if ratio.low > 5 else "the interval reaches below five")
+
+    return judge_if_known(found, verdict)
+
+
+def _not_worse(data: Evidence, fairx: str) -> Finding:
+    worse, known = [], 0
+    for dataset in PAPER_DATASETS:
+        for metric in ("eo_gap", "f1"):
+            found = data.difference(dataset, fairx, PLAIN, metric)
+            known += not math.isnan(found.low)
+            if found.low > 0 if metric == "eo_gap" else found.high < 0:
+                worse.append(f"{LABELS[metric]} on {dataset} ({shown(found)})")
+    if known < 2 * len(PAPER_DATASETS):
+        return Finding("-", None, FEW)
+    return Finding(f"worse beyond chance in {len(worse)} of 8: {'; '.join(worse) or 'none'}", not worse)
+
+
+COMPARISON_CLAIMS: tuple[Claim, ...] = (
+    *(reduces(name) for name in PAPER_DATASETS),
+    *(
+        best(name, "gcig_raw", statement=f"FairX has the lowest GCIG of all methods on {NAMES[name]}.")
+        for name in PAPER_DATASETS
+    ),
+    best("german", "f1", statement="FairX has the highest F1 on German Credit."),
+    near_best(LEAKED, margin=MATCH, statement="FairX matches the best F1 on COMPAS."),
+    near_best("adult", margin=MARGIN, statement="F1 on Adult is within a small margin of the best."),
+    near_best("bank", margin=MARGIN, statement="F1 on Bank is within a small margin of the best."),
+    best("german", "eo_gap", statement="FairX has the lowest EO gap on German Credit."),
+    Claim(
+        "competitive",
+        "RQ1",
+        "FairX's EO gap is competitive on the other datasets.",
+        "0.023, 0.141, 0.062",
+        untestable("'competitive' names no margin"),
+        about_fairx=False,
+    ),
+    Claim(
+        "identical_gaps",
+        "RQ1",
+        "On COMPAS, FairX and four other methods have identical EO gaps.",
+        "0.023",
+        _identical_gaps,
+        (LEAKED,),
+        SAME_EO,
+    ),
+    Claim(
+        "factor_five",
+        "Discussion",
+        "The GCIG of methods with the same EO gap on COMPAS differs by a factor of more than five.",
+        "0.193 / 0.034 = 5.7",
+        _gaps_alike_reasons_not,
+        (LEAKED,),
+        SAME_EO,
+    ),
+    Claim(
+        "not_worse",
+        "Discussion",
+        "Reducing GCIG did not systematically worsen EO gaps or F1.",
+        "-",
+        _not_worse,
+        PAPER_DATASETS,
+        (PLAIN,),
+    ),
+    championships("gcig_raw", 4),
+    championships("eo_gap", 2),
+    championships("f1", 2),
+    championships("f1", 3, "lagrangian"),
+    championships("eo_gap", 2, "agarwal"),
+    never_wins("lagrangian"),
+    never_wins("agarwal"),
+)
