@@ -99,12 +99,13 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
     code, _, err = shell(*train)
     assert code == 2
-    assert "column 'income' has" in err
-    assert "Most entries are numbers: --numeric income" in err
+    assert "column 'income' holds numbers, and 1 other values" in err
+    assert "--numeric income reads those as missing" in err
     code, _, err = shell(*train, "--numeric", "income")
     assert code == 2
-    assert "column 'remark' has 400 different texts in 400 rows" in err
+    assert "column 'remark' has 400 categories in 400 rows" in err
     assert "--text-drop" in err
+    train += ("--numeric", "income")
     code, _, err = shell(*train, "--text-drop")
     assert code == 2
     assert "'opened'" in err
@@ -115,7 +116,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     code, _, err = shell(*train, "--group-names", "3=other")
     assert code == 2
     assert "no value '3' (--group-names). It has: 1, 2" in err
-    for option in (("--group-names", "male"), ("--numeric", "income", "--categorical", "income")):
+    for option in (("--group-names", "male"), ("--categorical", "income")):
         assert shell(*train, *option)[0] == 2
     code, _, err = shell("predict", folder, messy)
     assert code == 2

@@ -168,7 +168,7 @@ def test_identifiers_among_the_inputs(shell, tmp_path):
     loans = make_raw_loans(400)
     loans["id"] = [f"{SECRET} {i}" for i in range(len(loans))]
     path = csv(loans, tmp_path / "loans.csv")
-    words = "Column 'id' of the table has 300 categories in 300 rows: it looks like an identifier"
+    words = "column 'id' has 400 categories in 400 rows: it looks like an identifier"
     check(shell("train", path, *ROLE_FLAGS, *QUICK_FLAGS, "--out", tmp_path / "m"), words)
 
 
@@ -249,7 +249,7 @@ def test_files_that_do_not_fit_the_model(shell, model, secret_loans, tmp_path):
     check(shell("predict", model, path), "holds text, but in training it held numbers")
     path = csv(secret_loans.assign(probability=1), tmp_path / "new.csv")
     check(shell("predict", model, path, "--keep"), "--id instead of --keep")
-    check(shell("predict", model, path, "--out", path), "is the input itself")
+    check(shell("predict", model, path, "--out", path, "--overwrite"), "is the input itself")
 
 
 def test_groups_that_training_did_not_have(shell, repaired, secret_loans, tmp_path):

@@ -176,6 +176,9 @@ def test_a_value_too_large_for_float32_is_an_error():
 def test_an_identifier_is_an_error():
     with pytest.raises(InputError, match="Column 'id' of X has 101 categories in 101 rows"):
         TableEncoder().fit({"id": [f"p{i}" for i in range(101)]})
+    many = {"city": [f"c{i % 200}" for i in range(300)]}  # two thirds as many as rows: no identifier
+    with pytest.warns(InputWarning, match="the 99 most frequent are kept"):
+        assert TableEncoder().fit(many).n_features_out_ == 100
 
 
 def test_rare_categories_share_one_level():

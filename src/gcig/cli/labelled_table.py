@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_GROUPS = 50
 _SAMPLED_ROWS = 200_000  # of a file that is too large for memory: enough for a report
 _MAX_GROUPS_LISTED = 6
-_MANY_CATEGORIES = 20  # more categories that are mostly numbers are rather numbers with a few other entries
+_MANY_CATEGORIES = 20  # more categories that are mostly numbers are probably numbers with a few other entries
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -112,7 +112,9 @@ def read_labelled(
     _check_names(protected, group_names or {}, path)
     protected = name_groups(protected, group_names or {})
     left_out = {target, *drop, *(() if keep_sensitive else sensitive)}
-    free = _free_text(frame.drop(columns=[*left_out]), path, accepted=text_drop)
+    candidates = frame.drop(columns=[*left_out])
+    _reject_mixtures(candidates.drop(columns=[*(kinds or {})], errors="ignore"), path)
+    free = _free_text(candidates, path, accepted=text_drop)
     drop += free
     left_out.update(free)
     inputs = frame[[name for name in frame.columns if name not in left_out]]
@@ -182,25 +184,32 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
 
     found = [str(name) for name in inputs.columns if looks_like_identifier(inputs[name])]
     if found and not accepted:
-        column = inputs[found[0]]
-        hint = f"Leave it out with --drop, or all such columns ({len(found)}) with --text-drop."
-        if _is_mostly_numbers(column):
-            hint = f"Most entries are numbers: --numeric {found[0]} reads the others as missing."
         raise click.ClickException(
-            f"{path}: column '{found[0]}' has {column.nunique():,} different texts in {len(inputs):,} rows: "
-            f"it looks like an identifier or free text, which cannot be learned from. {hint}"
+            f"{path}: column '{found[0]}' has {inputs[found[0]].nunique():,} categories in {len(inputs):,} "
+            "rows: it looks like an identifier or free text, which cannot be learned from. Leave it out with "
+            f"--drop, or all such columns ({len(found)}) with --text-drop."
         )
     return found
 
 
-def _is_mostly_numbers(column: pd.Series[Any]) -> bool:
-    from gcig._tables import InputError
-    from gcig.data.requested_kinds import convert_requested
+def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
+    """Raise an error for a text column most of whose many values are numbers: both readings are plausible."""
+    from pandas.api import types as pt
 
-    try:
-        return int(convert_requested(column, "number").notna().sum()) > len(column) / 2
-    except InputError:
-        return False
+    from gcig.data.number_text import parse_numbers
+
+    for name in inputs.columns:
+        if pt.is_numeric_dtype(inputs[name].dtype) or pt.is_datetime64_any_dtype(inputs[name].dtype):
+            continue
+        texts = [str(value).strip() for value in inputs[name].dropna().unique()]
+        if len(texts) <= _MANY_CATEGORIES:
+            continue
+        others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
+        if len(others) < len(texts) / 2:
+            raise click.ClickException(
+                f"{path}: column '{name}' holds numbers, and {len(others)} other values that are no numbers. "
+                f"--numeric {name} reads those as missing; --categorical {name} keeps all as categories."
+            )
 
 
 def _listed(names: Any, limit: int = 20) -> str:
@@ -330,8 +339,6 @@ def _describe_input(column: pd.Series[Any]) -> str:
         kind = f"text, {counted(distinct, 'category')}"
         if distinct > MAX_LEVELS:
             kind += f", of which the {MAX_LEVELS - 1} most frequent are kept apart"
-        if distinct > _MANY_CATEGORIES and _is_mostly_numbers(column):
-            kind += "; most are numbers: --numeric reads the others as missing"
     remarks = [kind]
     if missing:
         remarks.append(f"{missing:,} missing")

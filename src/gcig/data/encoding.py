@@ -29,6 +29,7 @@ OTHER = "<other>"  # the categories beyond the most frequent ones
 MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
 _MIN_ROWS_FOR_OUTLIERS = 20  # of fewer rows, any may be far from the others
 _OUTLIER_SCALE = 100  # by how much the most extreme 0.1 % of the rows may enlarge a standard deviation
+_IDENTIFYING = 0.8  # categories per row from which a column identifies people; parts of a table have more
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -396,7 +397,7 @@ def looks_like_identifier(column: pd.Series[Any]) -> bool:
 
 
 def _are_identifiers(n_levels: int, n_rows: int) -> bool:
-    return n_levels > 100 and n_levels > 0.5 * n_rows
+    return n_levels > 100 and n_levels > _IDENTIFYING * n_rows
 
 
 def _most_frequent(
