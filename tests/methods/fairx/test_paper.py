@@ -115,7 +115,7 @@ def test_estimator_trains_on_all_rows_to_the_last_epoch():
     model = fit_published(patience=1, batch_size=128)
     assert model.n_epochs_ == 3
     assert set(model.history_.columns) == {"epoch", "prediction", "outcome", "gcig", "total"}
-    assert model.weights_ == {"gcig": 0.1, "outcome": 0.05}
+    assert model.weights_ == {"gcig": 0.2, "outcome": 0.05}
     assert model.plain_ == {}
     assert np.isnan(model.changes_["before"]).all()
     scores = torch.from_numpy(model.decision_function(LOANS.X))

@@ -9,15 +9,17 @@ from gcig.methods.fairx.weights import (
     _CONSISTENCY_SHARE,
     _EACH_SHARE,
     _MEAN_SHARE,
+    _MEMBERS_SHARE,
     _SELECTION_WEIGHT,
     SMALLEST,
+    USUAL,
     Limits,
     Measured,
     WeightControl,
     standard_error_of_auc,
 )
 
-LIMITS = Limits(auc_lost=0.03, columns=4.0)
+LIMITS = Limits(auc_lost=0.03, columns=4.0, tolerated=0.025)
 SOME, NEAR = 0.02, 0.029  # losses of AUC: tolerable, nearly too much
 
 
@@ -50,6 +52,16 @@ def test_limits_are_of_the_auc_lost_and_of_the_columns():
     assert LIMITS.negligible == pytest.approx(0.01)
     assert LIMITS.far == pytest.approx(0.06)
     assert [LIMITS.are_near(lost) for lost in (0.0, SOME, NEAR)] == [False, False, True]
+
+
+def test_larger_weights_tolerate_a_larger_loss_up_to_the_limit():
+    rest = {"auc_lost": 0.02, "columns": 4.0, "noise": 0.01}
+    usual, none = (Limits.for_weights(weights, **rest).tolerated for weights in (USUAL, {"gcig": 0.0}))
+    assert usual == none
+    larger = [Limits.for_weights({**USUAL, "outcome": 0.05 * k}, **rest).tolerated for k in (2, 4, 1000)]
+    assert larger == pytest.approx([2**0.5 * usual, 2 * usual, 0.85 * 0.02])
+    noisier = Limits.for_weights(USUAL, **{**rest, "noise": 0.02}).tolerated
+    assert usual < noisier < 0.85 * 0.02
 
 
 def test_without_limits_everything_holds():
@@ -155,7 +167,7 @@ def test_a_network_that_loses_far_too_much_is_lost():
             "both",
             {
                 "gcig": _MEAN_SHARE,
-                "gcig_members": 1.0,
+                "gcig_members": _MEMBERS_SHARE,
                 "gcig_each_member": _EACH_SHARE,
                 "consistency": _CONSISTENCY_SHARE,
             },

@@ -38,6 +38,7 @@ from gcig.methods.fairx.paper import train_as_published
 from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
+from gcig.methods.fairx.weights import USUAL
 from gcig.methods.networks import CLIP_NORM
 from gcig.methods.parameters import (
     BOUND,
@@ -183,12 +184,14 @@ class FairXClassifier(NetworkClassifier):
         terms first.""",
     )
     lambda_ig: float = parameter(
-        default=0.1,
+        default=USUAL["gcig"],
         rule=NON_NEGATIVE,
         doc="""Weight of the GCIG term, between 0.02 and 10. Distillation raises it gradually, and backs off
         if too much AUC would be lost. A larger weight does not end with a larger GCIG.""",
     )
-    lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
+    lambda_fair: float = parameter(
+        default=USUAL["outcome"], rule=NON_NEGATIVE, doc="Weight of the outcome term, on the same scale."
+    )
     outcome: str = parameter(
         default="equalized_odds",
         rule=one_of(*OUTCOME_LOSSES),

@@ -21,7 +21,7 @@ from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fairx.distillation import Teacher
 from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.weights import Measured, WeightControl
+from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
@@ -44,8 +44,8 @@ _MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate re
 _IMPORTANCE_ROWS = 128  # rows of the permutation importance
 _SETTLED_SHARE = 0.25  # of the epochs: before that, a plain checkpoint is not eligible
 _AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
-# Weights of the terms at which all of the teacher's unfairness counts as one in the criterion.
-_UNIT_WEIGHTS = {"gcig": 0.15, "outcome": 0.15}
+# What all of the teacher's unfairness counts in the criterion, at the usual weights.
+_TERM_SHARES = {"gcig": 2 / 3, "outcome": 1 / 3}
 _NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise
 _CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
 # What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
@@ -345,7 +345,9 @@ class CheckpointSelector:
     def _criterion(self, measured: Measured, control: WeightControl) -> float:
         """Return the score of a student; see the class."""
         limits, targets = control.limits, control.targets
-        units = {name: targets[name] / unit for name, unit in _UNIT_WEIGHTS.items() if targets[name]}
+        units = {
+            name: share * targets[name] / USUAL[name] for name, share in _TERM_SHARES.items() if targets[name]
+        }
         unfair = sum(unit * max(measured.left[name], _NOISE_SHARES[name]) for name, unit in units.items())
         lost, columns, unfair, excess = self._smooth(
             measured.auc_lost, measured.columns, unfair, measured.excess

@@ -401,7 +401,12 @@ class Student:
         limits = Limits()
         if self.held_out.is_held_out:
             columns = self.teacher.measured["columns"] if settings.explains else 0.0
-            limits = Limits(settings.max_auc_drop, _KEPT_COLUMNS * columns, noise=self.teacher.error)
+            limits = Limits.for_weights(
+                weights,
+                auc_lost=settings.max_auc_drop,
+                columns=_KEPT_COLUMNS * columns,
+                noise=self.teacher.error,
+            )
         ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
         return WeightControl(
             dict(weights),
