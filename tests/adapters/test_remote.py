@@ -82,7 +82,7 @@ def test_an_audit_survives_a_service_that_fails_at_times() -> None:
     with Service(fails=3) as service:
         model = gcig.RemoteModel(service.post, row_budget=25_000, wait=0.01)
         estimate = model.estimate(ROWS, sensitive_features=SEX)
-        found = gcig.audit(model, ROWS, Y, sensitive_features=SEX, n_bootstrap=100).record
+        found = gcig.audit(model, ROWS, Y, sensitive_features=SEX, n_bootstrap=100, include_rows=True).record
     rows = sum(rows for part, rows in estimate.items() if part != "calls")
     assert service.rows == model.sent == found.subject.rows_sent <= rows <= 25_000
     assert model.calls <= estimate["calls"]

@@ -31,6 +31,7 @@ class Budget:
     members : number of members of each half of a cell; see `gcig.metrics.members`.
     offset_rows : members of each cell whose scores are compared with that of its reference.
     importance_rows, exchanged_rows : rows for faithfulness, and for the attribute effect.
+    described_rows : random rows that are described besides those with the largest disparity, if asked for.
     max_levels : levels, over all columns, that get a control variate: each costs an evaluation per row.
     """
 
@@ -47,6 +48,7 @@ class Budget:
     offset_rows: int = 2048
     importance_rows: int = 512
     exchanged_rows: int = 2048
+    described_rows: int = 50
     max_levels: int = 256
 
     def coarsen(self, definition: Definition) -> Definition:
@@ -162,5 +164,6 @@ def _scaled(scale: float) -> Budget:
         offset_rows=part(full.offset_rows, 32),
         importance_rows=part(full.importance_rows, 32),
         exchanged_rows=part(full.exchanged_rows, 64),
+        described_rows=0,
         max_levels=part(full.max_levels, 32),
     )

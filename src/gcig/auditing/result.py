@@ -184,6 +184,7 @@ class AuditResult:
         others: Sequence["AuditResult"] = (),
         max_gcig: float | None = None,
         max_eo_gap: float | None = None,
+        conservative: bool = False,
     ) -> str:
         """Return one self-contained HTML page; write it to ``path`` if given.
 
@@ -192,12 +193,15 @@ class AuditResult:
         others : sequence of AuditResult
             Audits of other models on the same rows, to compare with this one.
         max_gcig, max_eo_gap : float, optional
-            Limits to draw.
+            Limits to draw; an exceeded one sets the status of the page.
+        conservative : bool
+            Whether the limits apply to the upper ends of the intervals.
         """
         from gcig.report.audit_page import audit_page
 
         records = [other.record for other in others]
-        return _write(audit_page(self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap), path)
+        limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
+        return _write(audit_page(self.record, records, **limits, conservative=conservative), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, those of `to_json`."""

@@ -10,7 +10,7 @@ from gcig.metrics.sample import EncodedRows
 
 _N_BINS = 24
 _TOP_ROWS = 20
-_DESCRIBED_ROWS = 50  # with include_rows: so many of the largest disparity, and so many at random
+_DESCRIBED_ROWS = 50  # with include_rows
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
 _EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
@@ -115,7 +115,9 @@ class RowList:
         """
         if not self.include_rows:
             return self._top
-        explained = self.comparison.explain_all(others[:_DESCRIBED_ROWS])
+        explained = self.comparison.explain_all(
+            others[: self.comparison.adapted.explainer.budget.described_rows]
+        )
         more = [
             row
             for part, found, label in explained

@@ -122,7 +122,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
         f"{measured} If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone"
         + (
             f", so {number(found.excess.value)} is more than chance explains."
-            if found.excess.value > 0
+            if found.excess.value > 0 and found.evidence == "disparity"
             else "."
         ),
         _evidence(found),

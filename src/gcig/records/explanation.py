@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gcig.records.base import Record
+from gcig.records.formatting import number, signed
 
 EXPLANATION_SCHEMA = 1
 HIDDEN = "not shown"
@@ -85,27 +86,27 @@ class RowExplanation(Record):
     def describe(self) -> list[str]:
         """Say what was decided, where the reasons differ most, and how much that matters."""
         kind = "favourable" if self.favourable else "unfavourable"
-        lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {self.score:.3f}."]
+        lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {number(self.score)}."]
         if not self.columns or len(self.references) < 2:
             return lines
         first = self.columns[0]
         low, high = (pick(first.attributions, key=first.attributions.__getitem__) for pick in (min, max))
         lines.append(
-            f"The reasons differ most in {first.column!r}: it adds {first.attributions[high]:+.2f} logits "
-            f"compared with group {high!r}, and {first.attributions[low]:+.2f} compared with {low!r}."
+            f"The reasons differ most in {first.column!r}: it adds {signed(first.attributions[high])} logits "
+            f"compared with group {high!r}, and {signed(first.attributions[low])} compared with {low!r}."
         )
         if math.isnan(self.margin):
             return lines
         if self.deciding:
             names = ", ".join(repr(reason.column) for reason in self.deciding[:3])
             lines.append(
-                f"The decision is {abs(self.margin):.2f} logits from the threshold, and the difference in "
-                f"{names} alone is at least as large."
+                f"The decision is {number(abs(self.margin), 2)} logits from the threshold, and the "
+                f"difference in {names} alone is at least as large."
             )
         else:
             lines.append(
-                f"The decision is {abs(self.margin):.2f} logits from the threshold: no single column differs "
-                "by as much."
+                f"The decision is {number(abs(self.margin), 2)} logits from the threshold: no single "
+                "column differs by as much."
             )
         return lines
 

@@ -40,6 +40,18 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", "\u2212")
 
 
+def signed(value: float | None, digits: int = 2) -> str:
+    """Format a number with its sign.
+
+    Examples
+    --------
+    >>> signed(0.5), signed(-0.5), signed(0.001)
+    ('+0.50', '−0.50', '0.00')
+    """
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 and float(f"{value:.{digits}f}") else text
+
+
 def percent(value: float | None, digits: int = 0) -> str:
     """Format a share as a percentage.
 

@@ -104,6 +104,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
                 title=f"{name} over the audits",
                 x_label="audit",
                 y_label=name,
+                whole_x=True,
             ),
             f"{name}, with 95 % intervals; audits are numbered as in the table.",
         )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from gcig.records.explanation import RowExplanation
-from gcig.records.formatting import counted, number, percent
+from gcig.records.formatting import counted, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import Block, Details, FigureBlock, FigureRow, Paragraph, TableBlock
 from gcig.report.tables import Entry, Mark, Value
@@ -78,7 +78,7 @@ def _table(row: RowExplanation) -> TableBlock:
         (
             reason.column,
             reason.value,
-            *(Entry(_signed(reason.attributions[g]), reason.attributions[g]) for g in groups),
+            *(Entry(signed(reason.attributions[g]), reason.attributions[g]) for g in groups),
             reason.difference,
             Entry("yes", 1.0) if reason.column in deciding else Entry("no", 0.0),
         )
@@ -97,8 +97,3 @@ def _table(row: RowExplanation) -> TableBlock:
         (i, len(header) - 1): "best" for i, each in enumerate(row.columns) if each.column in deciding
     }
     return TableBlock(header, rows, "Where the reasons differ most", notes=notes, marks=marks)
-
-
-def _signed(value: float) -> str:
-    text = number(value, 2)
-    return f"+{text}" if value > 0 else text

@@ -106,9 +106,11 @@ def tick_labels(values: list[float]) -> list[str]:
     return [("0" if float(s) == 0 and digits == 0 else s).replace("-", "\u2212") for s in shown]
 
 
-def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, wanted: int = 5) -> Markup:
-    """Draw vertical grid lines with their values and the name of the axis below."""
-    values = ticks(scale, wanted)
+def x_axis(
+    scale: Scale, top: float, bottom: float, label: str = "", *, wanted: int = 5, whole: bool = False
+) -> Markup:
+    """Draw vertical grid lines with their values (only whole ones if ``whole``), and the name of the axis."""
+    values = [value for value in ticks(scale, wanted) if not whole or value == round(value)]
     lines = [
         join(
             element("line", x1=scale(v), x2=scale(v), y1=top, y2=bottom, class_="grid"),

@@ -51,8 +51,9 @@ def lines(
     y_label: str,
     log_x: bool = False,
     fit: tuple[float, float] | None = None,
+    whole_x: bool = False,
 ) -> Markup:
-    """Draw curves with bands and marks.
+    """Draw curves with bands and marks; ``whole_x`` if x are whole numbers.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def lines(
         bottom + 40,
         legend(names, 0),
         text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
-        x_axis(x, top, bottom, x_label),
+        x_axis(x, top, bottom, x_label, whole=whole_x),
         y_axis(y, LEFT, RIGHT),
         *(_band(s, k, x, y) for k, s in enumerate(series)),
         _fitted_line(fit, x, y) if not log_x else join(),

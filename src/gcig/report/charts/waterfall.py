@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from gcig.records.formatting import number
+from gcig.records.formatting import number, signed
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, marker
 from gcig.report.charts.profiles import LINE, label_line
@@ -50,7 +50,7 @@ def waterfall(
     scale = scale_for([*ends, *asked, *limits], _LABELS + 10, WIDTH - 14, margin=0.1)
     top = 34.0
     bottom = top + LINE * (len(names) + 2)
-    parts = [x_axis(scale, top, bottom, "score (logits); to the right is more positive")]
+    parts = [x_axis(scale, top, bottom, "score (logits)")]
     if asked:
         at = scale(asked[0])
         place = {"x1": at, "x2": at, "y1": top - 4, "y2": bottom}
@@ -84,7 +84,7 @@ def _bar(scale: Scale, start: float, value: float, name: str, y: float, index: i
         opacity=0.8 if raises else 1.0,
     )
     link = element("line", x1=scale(start), x2=scale(start), y1=y - LINE + 7, y2=y - 7, class_="grid")
-    shown = ("+" if raises else "") + number(value, 2)
+    shown = signed(value)
     room = WIDTH - 4 - right
     at = (right + 5, "start") if room > text_width(shown) else (left - 5, "end")
     amount = text(shown, at[0], y, anchor=at[1], class_="label")

@@ -106,7 +106,10 @@
     show(0);
     follow();
     window.addEventListener("hashchange", follow);
-    window.addEventListener("beforeprint", function () { rows.forEach(function (row) { row.hidden = false; }); });
+    // A few rows are printed all; of many, the one that is shown.
+    window.addEventListener("beforeprint", function () {
+      if (rows.length <= 10) rows.forEach(function (row) { row.hidden = false; });
+    });
     window.addEventListener("afterprint", function () { show(select.selectedIndex); });
   });
 
