@@ -75,8 +75,8 @@ def check_creatable(path: str | os.PathLike[str]) -> None:
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file that must not exist yet, and flush it to disk."""
-    with open(path, "xb") as file:
+    """Write a file that must not exist yet and that only its owner may read, and flush it to disk."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
+MAX_NAME_LENGTH = 500  # characters of a column, group or class
 MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
 _MAX_DENSE_BYTES = 2**34  # of a sparse matrix that is made dense
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
@@ -382,6 +383,16 @@ def _count_rows(values: Any, name: str) -> int:
             f"of type {type(values).__name__} has no rows: expected one entry per row.", argument=name
         )
     return int(shape[0])
+
+
+def check_name_lengths(names: Iterable[str], subject: Subject) -> None:
+    """Raise an error for names that no page could show, which are most likely free text."""
+    if long := [name for name in names if len(name) > MAX_NAME_LENGTH]:
+        raise InputError(
+            f"has a name of {len(long[0]):,} characters, beginning with {long[0][:20]!r}: at most "
+            f"{MAX_NAME_LENGTH} are allowed. Shorten it.",
+            **subject,
+        )
 
 
 def numbered(prefix: str, size: int) -> list[str]:

@@ -19,6 +19,7 @@ from gcig._tables import (
     InputWarning,
     Subject,
     check_lengths,
+    check_name_lengths,
     checked_column,
     factorise,
     float_block,
@@ -86,6 +87,7 @@ def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
     names = [str(column) for column in frame.columns]
     if repeated := [column for column, count in Counter(names).items() if count > 1]:
         raise InputError(f"has several columns called {listed(repeated)}: rename them.", argument=name)
+    check_name_lengths(names, {"argument": name})
     for size, what in zip(frame.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             shape = f"0 {what} (shape={frame.shape}) while a minimum of 1 is required."
@@ -239,6 +241,7 @@ def check_groups(
         own, values = factorise(column)
         _reject_spellings(values, subject)
         levels = [level_name(v) for v in values]
+        check_name_lengths(levels, subject)
         if frame.shape[1] > 1:
             levels = [f"{attribute}={level}" for level in levels]
         if len(levels) <= max_groups:

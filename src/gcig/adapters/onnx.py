@@ -1,6 +1,7 @@
 """Classifiers in the ONNX format; they need onnxruntime."""
 
 import json
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +20,23 @@ _TYPES: dict[str, Any] = {
     "tensor(bool)": np.bool_,
     "tensor(string)": object,
 }
+
+
+_MAX_MEMORY = 4 * 2**30  # bytes that the models of a process may use: a file of 200 bytes can ask for more
+
+
+@cache
+def _bounded_options() -> Any:
+    """Return the options of sessions that share a bounded amount of memory and print nothing."""
+    onnxruntime = import_module("onnxruntime")
+    place = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg(_MAX_MEMORY, -1, -1, -1))
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    options.log_severity_level = 4  # errors are raised
+    return options
 
 
 class OnnxClassifier:
@@ -48,7 +66,9 @@ class OnnxClassifier:
                 "ONNX models need onnxruntime, which is not installed: pip install 'gcig[onnx]'."
             ) from error
         try:
-            self.session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+            self.session = onnxruntime.InferenceSession(
+                content, _bounded_options(), providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # onnxruntime raises many exception types
             raise InputError(
                 f"the ONNX model cannot be read ({type(error).__name__}): the file is damaged, or its "
@@ -71,7 +91,7 @@ class OnnxClassifier:
 
     def decide(self, X: Any) -> NDArray[Any]:
         """Return the classes that the model itself predicts, (n,)."""
-        (labels,) = self.session.run([self.label], self._feed(X))
+        labels = self._run(self.label, X)
         return np.asarray(labels).reshape(len(X))
 
     def __getstate__(self) -> bytes:
@@ -93,11 +113,22 @@ class OnnxClassifier:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Return the model's probabilities for a table or an array."""
-        (answer,) = self.session.run([self.output], self._feed(X))
+        answer = self._run(self.output, X)
         if isinstance(answer, list) and answer and isinstance(answer[0], dict):
             second = sorted(answer[0])[-1]
             return np.array([row[second] for row in answer], dtype=np.float64)
         return np.asarray(answer, dtype=np.float64)
+
+    def _run(self, output: str | None, X: Any) -> Any:
+        feed = self._feed(X)
+        try:
+            (answer,) = self.session.run([output], feed)
+        except Exception as error:  # onnxruntime raises many exception types
+            raise InputError(
+                f"the ONNX model fails on these rows ({type(error).__name__}): it needs more than "
+                f"{_MAX_MEMORY // 2**30} GiB, or does not take such a table. Check it, or use fewer rows."
+            ) from error
+        return answer
 
     def _feed(self, X: Any) -> dict[str, NDArray[Any]]:
         frame = check_features(X)

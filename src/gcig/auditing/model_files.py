@@ -11,6 +11,7 @@ from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_kind, open_booster
 from gcig.methods.saving import load
 
+_MAX_ONNX_BYTES = 2**31  # the limit of the format
 _PROGRAMS = {
     ".pkl": "pickle",
     ".pickle": "pickle",
@@ -52,6 +53,8 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         raise InputError(f"There is no model {path} (the current folder is {Path.cwd()}). Check the path.")
     suffix = path.suffix.lower()
     if suffix == ".onnx":
+        if path.stat().st_size > _MAX_ONNX_BYTES:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes: an ONNX model has at most 2 GiB.")
         return OnnxClassifier(path.read_bytes())
     if suffix == ".skops":
         return _open_skops(path, trusted=trust_pickle)

@@ -2,11 +2,11 @@
 
 import datetime
 import hashlib
-import pickle
 import platform
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -19,6 +19,9 @@ from gcig.adapters import AdaptedModel, RemoteModel
 from gcig.auditing.findings import Findings
 from gcig.auditing.model_files import open_model
 from gcig.auditing.sources import Source
+from gcig.methods.base import NetworkClassifier
+from gcig.methods.saving import describe_model
+from gcig.persistence import fingerprint
 from gcig.records.audit import Subject
 
 
@@ -26,7 +29,9 @@ def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, s
     """Return the model and, if it was given by its path, its hash and name."""
     if not isinstance(model, str | Path):
         return model, None, None
-    return open_model(model, trust_pickle=trust_pickle), hash_path(model), Path(model).name
+    opened = open_model(model, trust_pickle=trust_pickle)
+    path = Path(model)
+    return opened, hash_model(opened) if path.is_dir() else hash_file(path), path.name
 
 
 def describe_subject(
@@ -76,32 +81,24 @@ def describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
     return "the audited rows"
 
 
-def hash_path(path: str | Path) -> str:
-    """Compute the SHA-256 of a file; for a folder, of the names and hashes of its files in order."""
-    path = Path(path)
-    if path.is_file():
-        return hash_file(path)
-    digest = hashlib.sha256()
-    for file in sorted(each for each in path.rglob("*") if each.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\n{hash_file(file)}\n".encode())
-    return digest.hexdigest()
-
-
 def hash_model(model: Any) -> str | None:
-    """Compute the SHA-256 of a model in memory: of a module's tensors, otherwise of its pickle.
+    """Compute the SHA-256 of a model by its content, which is equal in every process and after loading.
 
-    None if the model cannot be pickled, such as a lambda.
+    None if the content cannot be read, such as that of a lambda.
     """
+    if isinstance(model, NetworkClassifier):
+        return fingerprint(*describe_model(model))
     digest = hashlib.sha256(type(model).__qualname__.encode())
     if isinstance(model, nn.Module):
         digest.update(repr(model).encode())
         for name, tensor in sorted(model.state_dict().items()):
             values = tensor.detach().cpu().contiguous()
             digest.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
-            digest.update(values.flatten().view(values.dtype).numpy().tobytes())
+            digest.update(values.flatten().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
     try:
-        digest.update(pickle.dumps(model, protocol=5))
+        # Unlike a pickle, it does not depend on the order of sets, nor on which strings are one object.
+        digest.update(joblib.hash(model, hash_name="sha1").encode())
     except Exception:  # an object's own pickling code may raise anything
         return None
     return digest.hexdigest()

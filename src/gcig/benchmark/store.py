@@ -207,6 +207,9 @@ def _short(value: Any) -> str:
 TRIALS = "trials"
 _MANIFEST = "manifest.json"
 _MAX_FILE_BYTES = 256 * 2**20
+_MAX_ENTRIES = (
+    10_000_000  # of all columns together: each takes 32 bytes in memory, and one of two million rows is rare
+)
 _MAX_COLUMN_BYTES = 50_000_000  # a small hostile file must not inflate until memory is full
 _INTEGER_TYPES = ("|u1", "<u2", "<u4")
 
@@ -328,7 +331,14 @@ def pack_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 def unpack_columns(packed: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
     """Decode the output of `pack_columns` to floats; raise a ValueError for damaged text."""
-    return {name: tuple(_unpack(text).astype(np.float64).tolist()) for name, text in packed.items()}
+    columns, n_entries = {}, 0
+    for name, text in packed.items():
+        values = _unpack(text)
+        n_entries += len(values)
+        if n_entries > _MAX_ENTRIES:
+            raise ValueError(f"the stored columns have more than {_MAX_ENTRIES:,} entries")
+        columns[name] = tuple(values.astype(np.float64).tolist())
+    return columns
 
 
 def _pack(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcig.cli.frame import Command, ExitCode, check_writable, say, wrap_for_terminal
+from gcig.cli.frame import Command, ExitCode, check_writable, echo, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
     FloatRange,
@@ -208,10 +208,10 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
 
     subject = found.record.subject
     groups = ", ".join(group.group for group in found.record.groups)
-    click.echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
-    click.echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    click.echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
+    echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
+    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
     if html is not None:
-        click.echo(f"\nReport:  {html}")
+        echo(f"\nReport:  {html}")
     if check is not None:
-        click.echo(f"\n{check}")
+        echo(f"\n{check}")

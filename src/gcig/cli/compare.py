@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._version import __version__
-from gcig.cli.frame import Command, ExitCode, format_table, say
+from gcig.cli.frame import Command, ExitCode, echo, format_table, say
 from gcig.cli.options import (
     PATH,
     REPEAT_FAILED,
@@ -121,9 +121,9 @@ def compare(
     if as_json:
         click.echo(json.dumps(comparison_document(found, page), indent=2))
     else:
-        click.echo(f"Mean and standard deviation over {_extent(found)}:")
-        click.echo(comparison_table(found))
-        click.echo(f"\nReport:  {page}")
+        echo(f"Mean and standard deviation over {_extent(found)}:")
+        echo(comparison_table(found))
+        echo(f"\nReport:  {page}")
     return code
 
 

@@ -9,7 +9,7 @@ import click
 
 from gcig._files import check_creatable
 from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
-from gcig.cli.frame import Command, ExitCode, say
+from gcig.cli.frame import Command, ExitCode, echo, say
 from gcig.cli.options import (
     DATASET,
     METHOD,
@@ -104,11 +104,11 @@ def demo(
     if as_json:
         click.echo(json.dumps(comparison_document(found, page.resolve()), indent=2))
         return code
-    click.echo(comparison_table(found))
-    click.echo(
+    echo(comparison_table(found))
+    echo(
         "GCIG measures how much the reasons for a decision depend on the group that a person is compared "
         "with;\nthe EO gap measures how much error rates differ between groups. Smaller is fairer."
     )
-    click.echo(f"\nReport:  {page.resolve()}")
-    click.echo(f"`gcig datasets {dataset}` shows what to know before using these data.")
+    echo(f"\nReport:  {page.resolve()}")
+    echo(f"`gcig datasets {dataset}` shows what to know before using these data.")
     return code

@@ -54,6 +54,11 @@ def say(text: str = "") -> None:
         click.echo(text, err=True)
 
 
+def echo(text: str = "") -> None:
+    """Print a part of the result on standard output; names in it may come from an untrusted file."""
+    click.echo(printable(text))
+
+
 def check_writable(path: Path | None) -> None:
     """Raise an error if no file could be written to the path, before hours are spent on its content."""
     if path is None:

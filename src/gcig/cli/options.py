@@ -130,6 +130,7 @@ def parse_shard(ctx: click.Context, param: click.Parameter, text: str | None) ->
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+_COMMAND_LINE_ONLY = ("trust_pickle",)
 _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
 
 
@@ -143,6 +144,11 @@ def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) 
         option = options.get(name.replace("_", "-"))
         if option is None:
             raise click.ClickException(f"{path}: there is no option '{name}'. {did_you_mean(name, options)}")
+        if option.name in _COMMAND_LINE_ONLY:
+            raise click.ClickException(
+                f"{path}: '{name}' can only be given on the command line, because it grants trust, and the "
+                "file may come from someone else. Remove it from the file."
+            )
         values[option.name or name] = _as_typed(option, value, f"{path}: {name}")
     ctx.default_map = {**(ctx.default_map or {}), **values}
 

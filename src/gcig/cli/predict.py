@@ -188,7 +188,6 @@ def _predict_parts(
     """
     import pandas as pd
 
-    from gcig._tables import InputWarning
     from gcig._warnings import warn_caller
     from gcig.data.encoding import UnseenValuesWarning
 
@@ -207,11 +206,19 @@ def _predict_parts(
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
         kept = part.passed[list(passed)]
-        formulas.update(_count_formulas(kept))
+        formulas.update(count_formulas(kept))
         yield pd.concat([kept, results], axis=1)
     for treatment, counts in unseen.items():
         warn_caller(UnseenValuesWarning(treatment, counts))
-    for name, count in formulas.items():
+    warn_of_formulas(formulas)
+
+
+def warn_of_formulas(counts: Mapping[str, int]) -> None:
+    """Warn of columns whose entries are written unchanged although a spreadsheet would evaluate them."""
+    from gcig._tables import InputWarning
+    from gcig._warnings import warn_caller
+
+    for name, count in counts.items():
         if count:
             warn_caller(
                 InputWarning(
@@ -229,7 +236,7 @@ def _predict_part(
     """Return probability and decision per row, and the warnings that predicting them caused."""
     import pandas as pd
 
-    from gcig._tables import level_name
+    from gcig._tables import guard_formula, level_name
     from gcig.data.roles import name_groups
 
     extra: dict[str, Any] = {}
@@ -241,7 +248,8 @@ def _predict_part(
         probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same ones as above
-        decision = [level_name(value) for value in estimator.predict(part.inputs, **extra).tolist()]
+        classes = estimator.predict(part.inputs, **extra).tolist()
+        decision = [guard_formula(level_name(value)) for value in classes]
     columns = dict(zip(_RESULTS, (probability, decision), strict=True))
     return pd.DataFrame(columns, index=part.inputs.index), caught
 
@@ -272,7 +280,7 @@ def _match_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _count_formulas(frame: pd.DataFrame) -> Mapping[str, int]:
+def count_formulas(frame: pd.DataFrame) -> Mapping[str, int]:
     """Return the number of text entries per column that a spreadsheet would evaluate."""
     import pandas as pd
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from gcig.cli.frame import Command
+from gcig.cli.frame import Command, echo
 from gcig.cli.options import PATH, json_option
 
 
@@ -42,7 +42,7 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
         described = {"schema": 1, "kind": "report", "source": str(path), "page": str(drawn.page)}
         click.echo(json.dumps({**described, "result": drawn.result()}, indent=2))
     else:
-        click.echo(f"Report:  {drawn.page}")
+        echo(f"Report:  {drawn.page}")
 
 
 class _Drawn(NamedTuple):

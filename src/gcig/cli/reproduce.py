@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gcig.cli.frame import Command, ExitCode, say
+from gcig.cli.frame import Command, ExitCode, echo, say
 from gcig.cli.options import (
     DATASET,
     PATH,
@@ -95,7 +95,7 @@ def reproduce(
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo(f"Report:  {page}")
+        echo(f"Report:  {page}")
     if failed := sum(document["failed"].values()):
         say(f"gcig: {failed} of {failed + sum(document['finished'].values())} trials failed. {REPEAT_FAILED}")
         return ExitCode.INCONCLUSIVE

@@ -121,6 +121,7 @@ def train(
 
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
+    from gcig.cli.predict import count_formulas, warn_of_formulas
     from gcig.cli.training_report import judge, print_summary, write_report
     from gcig.persistence import check_replaceable
     from gcig.records.audit import SMALLEST_CELL
@@ -174,8 +175,10 @@ def train(
         chosen.estimator.csv_format_ = table.reading.written
     chosen.estimator.save(out)
     if save_test is not None:
+        held_out = table.reading.frame.iloc[rows[1]]
         with atomic_path(save_test) as temporary:
-            table.reading.frame.iloc[rows[1]].to_csv(temporary, index=False)
+            held_out.to_csv(temporary, index=False)
+        warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
     document = write_report(out, table, len(rows[1]), trained, seed=seed, limits=limits, reasons=reasons)
     if as_json:

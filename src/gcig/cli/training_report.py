@@ -14,7 +14,7 @@ import click
 
 from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
-from gcig.cli.frame import ExitCode, format_table, wrap_for_terminal
+from gcig.cli.frame import ExitCode, echo, format_table, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import describe_suppression, number
 
@@ -138,25 +138,25 @@ def print_summary(
     """Print the evaluation on held-out rows, and the next steps."""
     first, chosen = trained[0], trained[-1]
     evaluations = {model.label: model.evaluation for model in trained}
-    click.echo(f"On the {chosen.evaluation.n_rows:,} held-out rows:")
-    click.echo(measures_table(evaluations))
-    click.echo()
+    echo(f"On the {chosen.evaluation.n_rows:,} held-out rows:")
+    echo(measures_table(evaluations))
+    echo()
     if len(evaluations) > 1:
-        click.echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
+        echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
     limited = {name: limit for name, limit in limits.items() if limit is not None}
     for reason in reasons:
-        click.echo(f"Not passed: {reason}.")
+        echo(f"Not passed: {reason}.")
     if limited and not reasons:
-        click.echo(f"Passed: {describe_limits(chosen.evaluation, limited)}.")
-    click.echo(f"\nModel:   {out}")
-    click.echo(f"Report:  {out / 'report.html'}")
-    click.echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
+        echo(f"Passed: {describe_limits(chosen.evaluation, limited)}.")
+    echo(f"\nModel:   {out}")
+    echo(f"Report:  {out / 'report.html'}")
+    echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
     if group_names:
         roles += ["--group-names", ",".join(f"{value}={name}" for value, name in group_names.items())]
-    click.echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
+    echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
-        click.echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")
+        echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")
 
 
 def _command(*words: object) -> str:

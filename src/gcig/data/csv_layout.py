@@ -21,7 +21,7 @@ from typing import TextIO
 
 import numpy as np
 
-from gcig._tables import InputError, listed
+from gcig._tables import InputError, check_name_lengths, listed
 from gcig.data.arrow_files import MAGIC
 from gcig.data.number_text import MARK_NAMES
 
@@ -170,6 +170,7 @@ def check_columns(names: Sequence[str], columns: Sequence[str] | None, path: Pat
 
 def check_unique(names: Sequence[str], path: Path) -> None:
     """Raise an error for columns that share a name, and for unnamed ones other than the first."""
+    check_name_lengths(names, {"argument": str(path)})
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"{path} has several columns called {listed(repeated)}: rename them.")
     if "" in names[1:]:

@@ -4,7 +4,7 @@ Feldman, Friedler, Moeller, Scheidegger and Venkatasubramanian (2015), "Certifyi
 impact", https://doi.org/10.1145/2783258.2783311.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -84,7 +84,14 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairPara
         default=None,
         rule=Rule(
             "a sequence of column names or None",
-            lambda value: value is None or (isinstance(value, Iterable) and not isinstance(value, str)),
+            lambda value: (
+                value is None
+                or (
+                    isinstance(value, Sequence | np.ndarray | pd.Index)
+                    and not isinstance(value, str | range)
+                    and all(isinstance(name, str) for name in value)
+                )
+            ),
         ),
         doc="The columns that are repaired; by default all columns of numbers other than 0 and 1.",
     )

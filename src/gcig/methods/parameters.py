@@ -15,7 +15,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
@@ -47,19 +47,28 @@ class Rule:
 
     def check(self, name: str, value: Any) -> None:
         """Raise an `InputError` that names the parameter if the value is not accepted."""
-        if not self.holds(value):
-            close = difflib.get_close_matches(str(value).lower(), self.choices, n=1)
+        if not self._accepts(value):
+            close = difflib.get_close_matches(_shorten(value).strip("'").lower(), self.choices, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(f"{name} must be {self.text}, not {_shorten(value)}.{hint}")
 
+    def _accepts(self, value: Any) -> bool:
+        try:
+            return self.holds(value)
+        except Exception:  # an object's own comparison, length or conversion may raise anything
+            return False
+
 
 def _shorten(value: Any) -> str:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except Exception:  # likewise
+        shown = f"a {type(value).__name__}"
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def number(text: str, holds: Callable[[Any], bool]) -> Rule:
@@ -138,10 +147,10 @@ def _is_device(value: Any) -> bool:
     if not isinstance(value, str | torch.device):
         return False
     try:
-        torch.device("cpu" if value == "auto" else value)
+        found = torch.device("cpu" if value == "auto" else value)
     except RuntimeError:
         return False
-    return True
+    return found.type != "meta"  # it has no values
 
 
 DEVICE = Rule("'auto' or a device of torch such as 'cpu' or 'cuda:0'", _is_device)

@@ -111,13 +111,13 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
 
 def save_model(model: "NetworkClassifier", path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
-    document, tensors = _to_document(model)
+    document, tensors = describe_model(model)
     save_folder(path, document, tensors, kind=_KIND)
 
 
 def portable_state(model: "NetworkClassifier") -> dict[str, Any]:
     """Return a fitted estimator as text and arrays, for serialisers that store no code, such as skops."""
-    document, tensors = _to_document(model)
+    document, tensors = describe_model(model)
     if needs_module(document["network"]):
         raise PersistenceError(
             f"{type(model).__name__} has a network of its own, whose code cannot be stored: use save(), and "
@@ -143,8 +143,8 @@ def skops_types() -> list[str]:
     return sorted({method.location.replace(":", ".") for method in METHODS.values()})
 
 
-def _to_document(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a fitted estimator as a document in JSON's types, and tensors."""
+def describe_model(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a fitted estimator as a document in JSON's types, and tensors: all that `load` needs."""
     tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
     tensors["baselines"] = torch.from_numpy(model.baselines_)
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in _MODELS}

@@ -32,7 +32,8 @@ FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 DOCUMENT: Final = "model.json"
 TENSORS: Final = "tensors.safetensors"
-MAX_BYTES: Final = {MANIFEST: 2**20, DOCUMENT: 64 * 2**20, TENSORS: 4 * 2**30}
+# A document takes about twenty times its size in memory while it is parsed.
+MAX_BYTES: Final = {MANIFEST: 2**18, DOCUMENT: 16 * 2**20, TENSORS: 4 * 2**30}
 
 _KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -164,8 +165,7 @@ def save_folder(
     >>> document, tensors["weight"].shape
     ({'threshold': 0.1}, torch.Size([2, 2]))
     """
-    content = {DOCUMENT: dump_json(as_plain(document, "document")), TENSORS: dump_tensors(tensors)}
-    files = with_manifest(content, kind)
+    files = with_manifest(_content(document, tensors), kind)
     for name, data in files.items():
         if len(data) > MAX_BYTES[name]:
             raise PersistenceError(
@@ -180,6 +180,21 @@ def save_folder(
             f"could not write the folder {str(target)!r}: {error.strerror or error}; a model that was there "
             "before is unchanged"
         ) from error
+
+
+def fingerprint(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray | torch.Tensor]) -> str:
+    """Return a SHA-256 of the content that `save_folder` would write, whatever the versions and the process.
+
+    >>> fingerprint({"a": 1}, {}) == fingerprint({"a": 1}, {}) != fingerprint({"a": 2}, {})
+    True
+    """
+    return _sha256(b"".join(_content(document, tensors).values()))
+
+
+def _content(
+    document: Mapping[str, Any], tensors: Mapping[str, np.ndarray | torch.Tensor]
+) -> dict[str, bytes]:
+    return {DOCUMENT: dump_json(as_plain(document, "document")), TENSORS: dump_tensors(tensors)}
 
 
 def load_folder(

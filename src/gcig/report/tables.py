@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
@@ -69,10 +70,17 @@ class Table:
 
     def numeric(self, column: int) -> bool:
         """Return whether the defined entries of a column are numbers."""
-        entries = [row[column] for row in self.rows]
-        values = [entry for entry in entries if entry is not None and sort_value(entry) is not None]
-        words = [entry for entry in entries if isinstance(entry, str)]
-        return bool(values) and not words
+        return self._numeric[column]
+
+    @cached_property
+    def _numeric(self) -> tuple[bool, ...]:
+        """Whether each column is numeric; templates ask once per entry."""
+        columns = [[row[column] for row in self.rows] for column in range(len(self.header))]
+        return tuple(
+            any(entry is not None and sort_value(entry) is not None for entry in entries)
+            and not any(isinstance(entry, str) for entry in entries)
+            for entries in columns
+        )
 
 
 def entry_text(value: Value, digits: int = 3) -> str:

@@ -26,6 +26,13 @@ def resolve_device(device: str | torch.device) -> torch.device:
             "to take a CUDA device if there is one.",
             argument="device",
         )
+    try:
+        torch.empty(0, device=found)
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise InputError(
+            f"is {str(device)!r}, which this build of torch does not have. Use 'auto' or 'cpu'.",
+            argument="device",
+        ) from error
     return found
 
 

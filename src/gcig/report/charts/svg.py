@@ -85,9 +85,11 @@ def text_width(content: str) -> float:
 
 def fitted(content: str, room: float) -> str:
     """Cut a text that is wider than the room, with an ellipsis."""
-    content = " ".join(visible(content).split())
+    longest = int(room / FONT_SIZE / 0.5) + 2  # no character is narrower than half the font size
+    content = " ".join(visible(content[: 2 * longest]).split())
     if text_width(content) <= room:
         return content
+    content = content[:longest]
     while content and text_width(content) + FONT_SIZE > room:
         content = content[:-1]
     return content.rstrip() + "…"
