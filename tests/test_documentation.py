@@ -176,6 +176,15 @@ def test_make_targets_on_pages_exist():
         assert named <= targets, f"{path.name}: {named - targets}"
 
 
+def test_one_way_to_install():
+    """One line everywhere: ``pip install gcig``, with extras in brackets if a page needs them."""
+    for path in [ROOT / "README.md", *DOCS.rglob("*.rst"), *(ROOT / "examples").iterdir()]:
+        if {"_build", "api", "gallery"} & set(path.relative_to(ROOT).parts) or path.is_dir():
+            continue
+        for line in re.findall(r"pip install [^\n`]*", path.read_text("utf-8")):
+            assert re.match(r"pip install (gcig\b(?!\[)|'gcig\[[a-z,]+\]')", line), f"{path.name}: {line}"
+
+
 def test_blocks_are_parsed(tmp_path):
     page = tmp_path / "page.rst"
     page.write_text(
