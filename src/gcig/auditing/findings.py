@@ -12,8 +12,7 @@ from gcig.auditing.alternatives import NullDistribution, check_stability, compar
 from gcig.auditing.first_pass import FirstPass, first_pass
 from gcig.auditing.gcig_figures import GcigFigures
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
-from gcig.auditing.row_descriptions import describe_rows
-from gcig.auditing.row_list import RowList
+from gcig.auditing.row_list import RowList, describe_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws

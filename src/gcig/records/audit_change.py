@@ -30,7 +30,7 @@ class FigureChange(Record):
 
 @dataclass(frozen=True, eq=False)
 class AuditChange(Record):
-    """What changed since an earlier audit.
+    """The changes since an earlier audit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What changed since an earlier audit: a section of the audit page, and the page of many audits."""
+"""Changes since an earlier audit: a section of the audit page, and the page of many audits."""
 
 import math
 from collections.abc import Sequence
