@@ -19,13 +19,13 @@ _POLL_SECONDS = 0.5  # between two looks at trials that other processes hold
 # and the estimate of the time left, never a result.
 _RELATIVE_COST = {
     "unconstrained": 1.0,
-    "dir": 1.7,
-    "hardt": 3.0,
-    "agarwal": 7.0,
-    "lagrangian": 2.0,
-    "adversarial": 3.0,
-    "fairx-paper": 4.0,
-    "fairx": 6.0,
+    "dir": 1.2,
+    "hardt": 1.3,
+    "agarwal": 4.0,
+    "lagrangian": 2.2,
+    "adversarial": 4.0,
+    "fairx-paper": 11.0,
+    "fairx": 8.0,
 }
 _DEFAULT_COST = 3.0
 

@@ -18,14 +18,17 @@ RULE = (
     "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best of the "
     "method's grid, the one with the lowest eo_gap + gcig there. F1 and EO gap are those of the decisions, "
     "AUC and GCIG those of the score: a method whose decisions differ from its score is judged by both. "
-    "Candidates that failed or collapsed are left out."
+    "Candidates that failed, collapsed or decide everyone alike are left out."
 )
 SPLIT_REPEATS = 3  # fits per candidate on the one split; inside folds, several folds take their place
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed."""
+    """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed.
+
+    A fit that decides everyone alike counts as collapsed: its F1 can be high, and its EO gap is zero.
+    """
 
     parameters: Mapping[str, Any]
     auc: float
@@ -49,7 +52,7 @@ class Candidate:
             f1=mean("f1"),
             eo_gap=mean("eo_gap"),
             gcig=mean("gcig"),
-            collapsed=sum(each.collapsed for each in found),
+            collapsed=sum(each.degenerate for each in found),
             failed=len(results) - len(found),
         )
 

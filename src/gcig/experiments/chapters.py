@@ -24,7 +24,7 @@ from gcig.experiments.figures import Figure
 from gcig.experiments.paper import FAIRX, PUBLISHED, contradictions, paper
 from gcig.experiments.settings import finished, method_label, spread
 from gcig.experiments.statements import CLAIMS
-from gcig.report.tables import Table
+from gcig.report.tables import Table, Value
 
 _TUNING = {
     "none": "Methods have their default parameters.",
@@ -33,6 +33,9 @@ _TUNING = {
     "nested": "Parameters were chosen inside the training rows of every fold by the rule below, so that no "
     "row that is tested has a part in the choice.",
 }
+
+
+_TRIAL = ["dataset", "method", "variant", "seed", "fold", "repeat", "parameters", "fit_seconds"]
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,24 @@ def _protocol(found: Collected) -> Chapter:
         "Grids, the threshold rule and FairX's training are the same for all datasets; they were fixed when "
         "results of earlier versions on these folds were known.",
     ]
-    return Chapter("Protocol", text, _chosen(found))
+    return Chapter("Protocol", text, {**_chosen(found), **_time(found)})
+
+
+def _time(found: Collected) -> dict[str, Table]:
+    """Return how many fits each experiment has of its own, and how long they took."""
+    seen: set[tuple[object, ...]] = set()
+    counts: list[tuple[str, int, float]] = []
+    for name, frame in found.frames.items():
+        own = finished(frame)
+        places = list(own[_TRIAL].itertuples(index=False, name=None))
+        new = [place not in seen for place in places]  # a trial may belong to several experiments
+        seen |= set(places)
+        counts.append((name.replace("_", " "), sum(new), float(own.loc[new, "fit_seconds"].sum()) / 60))
+    _, fits, minutes = zip(*counts, strict=True)
+    rows: list[tuple[Value, ...]] = [*counts, ("all", sum(fits), sum(minutes))]
+    notes = ("Every fit uses one core. On two cores a run takes a little more than half of this time.",)
+    header = ("experiment", "fits", "minutes of one core")
+    return {"time": Table(header, rows, caption="Time", notes=notes, digits=1)}
 
 
 def _chosen(found: Collected) -> dict[str, Table]:

@@ -17,6 +17,7 @@ from gcig.benchmark.store import RunStore, write_provenance
 from gcig.benchmark.trials import Trial
 from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult
+from gcig.records.evaluation import decides_alike
 
 REQUEST, POOLED, PROVENANCE = "request.json", "pooled.csv", "provenance.json"
 MEASURED = "measured"
@@ -118,7 +119,9 @@ def _frame(path: Path) -> pd.DataFrame:
     if not len(frame):
         return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
     known = frame.reindex(columns=list(RESULT_COLUMNS))  # results of another version may lack a column
-    return known.assign(variant=known["variant"].fillna(""))
+    # A model that decides everyone alike is no better than a collapsed one, whatever its F1 and EO gap are.
+    collapsed = known["collapsed"].eq(True) | known["selection_rate"].map(decides_alike)
+    return known.assign(variant=known["variant"].fillna(""), collapsed=collapsed)
 
 
 def _csv(path: Path) -> pd.DataFrame:

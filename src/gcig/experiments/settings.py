@@ -109,7 +109,10 @@ UNRANKED = dict.fromkeys(("gcig", "gcig_raw", "gcig_members"), frozenset({"hardt
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 PLACE = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
-COLLAPSED_NOTE = "† and a number: that many folds collapsed, which means an AUC under 0.55."
+COLLAPSED_NOTE = (
+    "† and a number: that many fits collapsed, which means an AUC under 0.55 or one decision for 99.5 % of "
+    "the rows."
+)
 DEFINITION_NOTE = (
     "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
     "which is the paper's definition; only GCIG (raw) can be compared with the paper's numbers."
