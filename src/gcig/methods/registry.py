@@ -141,7 +141,7 @@ METHODS = _Methods(
             "fairx",
             "FairX",
             "gcig.methods.fairx.estimator:FairXClassifier",
-            {"lambda_ig": (0.1, 0.4), "lambda_fair": (0.05, 0.3)},
+            {"lambda_ig": (0.2, 0.6), "lambda_fair": (0.05, 0.25)},
         ),
     ]
 )
