@@ -38,7 +38,7 @@ from gcig.methods.fairx.paper import train_as_published
 from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
-from gcig.methods.fairx.weights import USUAL
+from gcig.methods.fairx.weights import USUAL, USUAL_LIMIT
 from gcig.methods.networks import CLIP_NORM
 from gcig.methods.parameters import (
     BOUND,
@@ -210,7 +210,7 @@ class FairXClassifier(NetworkClassifier):
         positive rates) in place of a weight.""",
     )
     max_auc_drop: float = parameter(
-        default=0.015,
+        default=USUAL_LIMIT,
         rule=number("a number >= 0", lambda value: value >= 0),
         doc="""How much AUC may be lost against the teacher, by its own probabilities and by the labels of the
         held-out set. Weights are lowered before that.""",

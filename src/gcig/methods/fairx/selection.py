@@ -42,6 +42,7 @@ RATE_TEMPERATURE = 0.3
 _EXPLAINED_ROWS = 1024
 _MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
 _IMPORTANCE_ROWS = 128  # rows of the permutation importance
+_SMOOTHED_PART = 8  # measurements are averaged over the last eighth of the epochs
 _SETTLED_SHARE = 0.25  # of the epochs: before that, a plain checkpoint is not eligible
 _AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
 # What all of the teacher's unfairness counts in the criterion, at the usual weights.
@@ -51,6 +52,9 @@ _CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
 # What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
 _TOLERANCE = {"reference_offset": 0.12, "faithfulness": 0.12, "attribute_effect": 0.005}
 _EXCESS_PRICE = 5.0  # of what exceeds it, in the criterion
+# An epoch before this share costs more, in proportion: the learning rate is still high, and what looks good
+# on the held-out set is more often luck.
+_MATURE_SHARE, _EARLY_PRICE = 0.6, 0.3
 _BEYOND_LIMITS = 1e9  # more than any epoch within the limits can cost
 
 
@@ -304,7 +308,8 @@ class CheckpointSelector:
         found = measure(network, self.held_out, scores)
         found["auc_lost"] = self.teacher.auc_lost(network, found["auc"])
         measured = self._compare(found, self.teacher)
-        criterion = self._criterion(measured, control)
+        early = max(0.0, _MATURE_SHARE - epoch / self.n_epochs)
+        criterion = self._criterion(measured, control) + _EARLY_PRICE * early
         control.observe(epoch, measured)
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         return Validation(criterion, {**{f"val_{name}": value for name, value in found.items()}, **weights})
@@ -361,5 +366,5 @@ class CheckpointSelector:
     def _smooth(self, *values: float) -> list[float]:
         """Return means over the last epochs: one epoch's AUC on a few rows is mostly noise."""
         self.recent.append(values)
-        window = self.recent[-max(1, self.n_epochs // 8) :]
+        window = self.recent[-max(1, self.n_epochs // _SMOOTHED_PART) :]
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
