@@ -43,11 +43,14 @@ class Validation:
         Measurements for the history.
     eligible : bool
         Whether training may return to this epoch.
+    mature : bool
+        Whether an epoch without a better criterion uses up patience.
     """
 
     criterion: float
     metrics: Mapping[str, float] = field(default_factory=dict)
     eligible: bool = True
+    mature: bool = True
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ def train(
                 continue
             if outcome.criterion < best_criterion:
                 best, best_epoch, best_criterion, waited = good, number, outcome.criterion, 0
-            else:
+            elif outcome.mature:
                 waited += 1
             if loop.patience is not None and waited >= loop.patience:
                 break

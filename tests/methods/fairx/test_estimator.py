@@ -339,7 +339,7 @@ def test_build_objective_changes_training(model):
 
 
 def test_early_stopping_stops_and_goes_back():
-    model = fitted(max_epochs=40, patience=2, learning_rate=0.05, max_auc_drop=0.1)
+    model = fitted(max_epochs=40, patience=2, learning_rate=0.02, max_auc_drop=0.1)
     assert len(model.history_) < 20
     assert model.n_epochs_ < len(model.history_)
     kept = model.history_.set_index("epoch").loc[model.n_epochs_]

@@ -312,7 +312,8 @@ class CheckpointSelector:
         criterion = self._criterion(measured, control) + _EARLY_PRICE * early
         control.observe(epoch, measured)
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
-        return Validation(criterion, {**{f"val_{name}": value for name, value in found.items()}, **weights})
+        metrics = {**{f"val_{name}": value for name, value in found.items()}, **weights}
+        return Validation(criterion, metrics, mature=early == 0)
 
     def start(self, control: WeightControl) -> float | None:
         """Return the score of the state from which the student starts."""
