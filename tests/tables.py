@@ -62,6 +62,20 @@ def make_loans(n: int = 400, groups: tuple[str, ...] = ("female", "male"), seed:
     return Loans(X, pd.Series(y, name="repaid"), pd.Series(np.array(groups)[group], name="sex"))
 
 
+def make_bar_exams(n: int = 4000, positive: float = 0.93, seed: int = 0) -> Loans:
+    """Return a table like that of a law school: nearly everyone passes, and three groups of unequal size."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(3, n, p=[0.75, 0.15, 0.1])
+    grades = rng.normal(size=n) - 0.5 * (group > 0)
+    test = 0.6 * grades + rng.normal(size=n) - 0.6 * (group == 2)
+    fulltime = rng.random(n) < 0.8
+    score = 1.2 * grades + 1.5 * test + 0.5 * fulltime + rng.logistic(size=n)
+    y = (score > np.quantile(score, 1 - positive)).astype(int)
+    X = pd.DataFrame({"grades": grades, "test": test, "fulltime": fulltime, "age": rng.integers(21, 60, n)})
+    names = np.array(["white", "black", "other"])
+    return Loans(X, pd.Series(y, name="passed"), pd.Series(names[group], name="race"))
+
+
 def make_raw_loans(n: int = 240, seed: int = 0) -> pd.DataFrame:
     """Return loans as a file holds them: an identifier, missing entries, and label and groups as columns."""
     rng = np.random.default_rng(seed)

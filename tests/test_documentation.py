@@ -47,6 +47,7 @@ PAGES = {
 # Pages that use the files of another page.
 AFTER = {
     "howto/audit_gate": "howto/own_table",
+    "howto/bounds": "howto/own_table",
     "howto/compare": "howto/own_table",
     "howto/several_groups": "howto/own_table",
 }
@@ -62,6 +63,7 @@ LONG = {
     "README",
     "howto/audit_foreign_model",
     "howto/audit_gate",
+    "howto/bounds",
     "howto/compare",
     "howto/interop",
     "howto/own_table",

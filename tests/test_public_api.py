@@ -91,6 +91,7 @@ USES = {
 USED_ELSEWHERE = {
     *("Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"),
     *("BoundWarning", "CollapseWarning", "DivergenceError", "ReasonsWarning", "ThresholdWarning"),
+    "TradeOff",
 }
 
 

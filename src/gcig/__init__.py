@@ -32,6 +32,7 @@ _HOME = {
     "ReasonsWarning": "gcig.methods.fairx.guards",
     "RemoteModel": "gcig.adapters",
     "ThresholdWarning": "gcig.methods.fairx.guards",
+    "TradeOff": "gcig.methods.fairx.tradeoff",
     "adapt": "gcig.adapters",
     "audit": "gcig.auditing.table_audit",
     "compare": "gcig.benchmark.comparison",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from gcig.methods.fairx.guards import CollapseWarning as CollapseWarning
     from gcig.methods.fairx.guards import ReasonsWarning as ReasonsWarning
     from gcig.methods.fairx.guards import ThresholdWarning as ThresholdWarning
+    from gcig.methods.fairx.tradeoff import TradeOff as TradeOff
     from gcig.methods.registry import register_method as register_method
     from gcig.methods.saving import load as load
     from gcig.metrics.evaluation import evaluate as evaluate

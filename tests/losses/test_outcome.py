@@ -265,3 +265,17 @@ def test_other_errors():
         ValueError, match="groups must lie between 0 and n_groups - 1, but range from -2 to 0"
     ):
         EqualizedOddsLoss()(torch.zeros(2), torch.zeros(2), torch.tensor([-2, 0]))
+
+
+def test_running_rates_of_decisions_are_fair_if_decisions_are():
+    """The soft rates of the groups differ, their decisions do not: only the soft rates carry a gradient."""
+    logits = torch.tensor([2.0, 0.1, 0.1, 2.0, -3.0, -0.1], requires_grad=True)
+    labels, groups = torch.tensor([1, 1, 0, 1, 0, 0]), torch.tensor([0, 0, 0, 1, 0, 1])
+    decided = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    loss = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5, of_decisions=True)
+    fpr = decided[[2, 4]].mean() - decided[5]
+    assert loss(logits, labels, groups).item() == pytest.approx(float(fpr))
+    loss(logits, labels, groups).backward()
+    assert logits.grad[[2, 4, 5]].abs().sum() > 0
+    soft = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5)
+    assert soft(logits, labels, groups).item() != pytest.approx(float(fpr))

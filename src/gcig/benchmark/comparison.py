@@ -22,24 +22,10 @@ from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown
-from gcig.report.charts.svg import standalone
+from gcig.report.charts.svg import Picture, standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
-
-
-@dataclass(frozen=True, repr=False)
-class Picture:
-    """An SVG picture that notebooks display."""
-
-    svg: str
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to an SVG file."""
-        write_file(Path(path), self.svg)
-
-    def _repr_svg_(self) -> str:
-        return self.svg
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +105,7 @@ class ComparisonResult:
         columns = ["dataset", "method", "variant", "auc", "eo_gap", "gcig"]
         return pd.concat(parts or [means])[columns].reset_index(drop=True)
 
-    def plot(self) -> "Picture":
+    def plot(self) -> Picture:
         """Plot AUC against GCIG and against the EO gap, one point per method."""
         svg = pareto(
             [

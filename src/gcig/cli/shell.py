@@ -20,6 +20,7 @@ from gcig.cli.frame import Command, ExitCode, Settings, Shell, describe, say, wa
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
+from gcig.cli.tradeoff import tradeoff
 from gcig.cli.train import train
 
 
@@ -59,7 +60,19 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, datasets, train, predict, audit, explain, compare, reproduce, report, completion):
+for command in (
+    demo,
+    datasets,
+    train,
+    predict,
+    audit,
+    explain,
+    compare,
+    tradeoff,
+    reproduce,
+    report,
+    completion,
+):
     shell.add_command(command)
 
 _OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)

@@ -148,7 +148,7 @@ def train(
 
     table = read_labelled(file, **options, sample_seed=seed)
     remark(describe_reading(table))
-    rows = _hold_out_rows(table, test_size, seed)
+    rows = hold_out_rows(table, test_size, seed)
     remark(
         f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
         f"stratified by {table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
@@ -229,7 +229,7 @@ def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _hold_out_rows(
+def hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the positions of the training rows and of the held-out rows, stratified by label and group.

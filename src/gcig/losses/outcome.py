@@ -24,6 +24,8 @@ from torch.nn.functional import huber_loss
 from gcig.core.modules import is_recording
 from gcig.core.processes import joined
 
+_SHARP = 1e6  # a factor at which a soft decision is one
+
 
 def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor:
     """Return the weight of every row in every (condition, group) cell.
@@ -150,6 +152,9 @@ class OutcomeLoss(nn.Module):
         The share of the past in a running average of the rates. The value and the direction of the loss are
         then those of the averages, which are far less noisy than the rates of a mini-batch; the gradient is
         taken through the rates of the mini-batch. 0 uses the mini-batch alone.
+    of_decisions : bool
+        Whether the averages are those of decisions rather than of soft rates, which then only carry the
+        gradient: the loss is 0 if the decisions are fair, whatever the soft rates are.
     smoothness : float
         The difference of two rates below which the loss is quadratic.
     validate : bool
@@ -163,6 +168,7 @@ class OutcomeLoss(nn.Module):
         cut: float = 0.0,
         temperature: float = 1.0,
         momentum: float = 0.0,
+        of_decisions: bool = False,
         smoothness: float = 0.0,
         validate: bool = True,
     ) -> None:
@@ -177,6 +183,7 @@ class OutcomeLoss(nn.Module):
             raise ValueError("momentum needs n_groups: the averages of all groups are kept between calls")
         self.n_groups, self.cut, self.temperature = n_groups, cut, temperature
         self.momentum, self.smoothness, self.validate = momentum, smoothness, validate
+        self.of_decisions = of_decisions
         self._average: Tensor | None = None  # (conditions, groups), NaN for cells not seen yet
 
     def conditions(self, labels: Tensor) -> Tensor:
@@ -227,7 +234,10 @@ class OutcomeLoss(nn.Module):
         rates, present = soft_rates((logits - self.cut) / self.temperature, membership)
         if not self.momentum:
             return pairwise_gap(rates, present, self.smoothness)
-        found = torch.where(present > 0, rates.detach(), math.nan)
+        seen = rates.detach()
+        if self.of_decisions:
+            seen, _ = soft_rates((logits.detach() - self.cut) * _SHARP, membership)
+        found = torch.where(present > 0, seen, math.nan)
         if self._average is None or self._average.dtype != found.dtype:
             self._average = torch.full_like(found, math.nan)
         before = torch.where(self._average.isnan(), found, self._average)

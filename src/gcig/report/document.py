@@ -129,9 +129,13 @@ class RowView:
 
 @dataclass(frozen=True)
 class RowExplorer:
-    """Rows of which the reader sees one at a time (all of them if scripts are disabled)."""
+    """Rows of which the reader sees one at a time (all of them if scripts are disabled).
+
+    ``label`` is the word in front of the list of rows.
+    """
 
     rows: Sequence[RowView]
+    label: str = "Row"
 
 
 @dataclass(frozen=True)

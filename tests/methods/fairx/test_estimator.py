@@ -26,11 +26,12 @@ from gcig.core.references import GroupBaselines
 from gcig.data.splitting import hold_out
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.fairx.guards import BoundWarning, CollapseWarning, ThresholdWarning, Verdict
+from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError
 from tables import QUICK as SLOW
-from tables import make_loans
+from tables import make_bar_exams, make_loans
 
 LOANS = make_loans()
 TEST = make_loans(seed=1)
@@ -486,20 +487,20 @@ def test_bounds_that_can_be_reached_are():
     model = fitted(max_gcig=0.1, max_epochs=20)
     assert model.validation_["gcig"] <= 0.1
     assert model.validation_["auc"] > 0.9
-    model = fitted(max_eo_gap=0.3, max_epochs=20)
-    assert model.validation_["outcome_gap"] <= 0.3
+    with pytest.warns(BoundWarning):  # 60 held-out rows cannot show it
+        model = fitted(max_eo_gap=0.3, max_epochs=20)
+    assert model.validation_["outcome_gap_pooled"] <= 0.3
     assert model.weights_["outcome"] > 0
 
 
 @pytest.mark.parametrize(("bound", "value"), [("max_gcig", 1e-6), ("max_eo_gap", 1e-6)])
 def test_a_bound_that_cannot_be_met_gives_a_warning_with_the_value(bound, value):
-    with pytest.warns(
-        BoundWarning, match=rf"{bound}=1e-06 was not met: the held-out set gives 0\.\d+"
-    ) as caught:
+    with pytest.warns(BoundWarning) as caught:
         model = fitted(**{bound: value})
     reached = model.validation_["gcig" if bound == "max_gcig" else "outcome_gap"]
-    assert f"{reached:.4f}" in str(caught[0].message)
-    assert caught[0].filename == __file__
+    last = [each for each in caught if each.category is BoundWarning][-1]
+    assert f"{bound}=1e-06 was not met: the 60 held-out rows give {reached:.4f}" in str(last.message)
+    assert last.filename == __file__
     assert model.predict(TEST.X).shape == (400,)
 
 
@@ -904,3 +905,21 @@ def test_from_module_takes_all_parameters():
 def test_networks_that_do_not_fit_are_refused(network, message):
     with pytest.raises(InputError, match=message):
         FairXClassifier.from_module(network, **QUICK).fit(LOANS.numbers, LOANS.y, **LOANS.groups)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positive", [0.89, 0.95])
+def test_skewed_labels_and_three_groups_give_a_usable_model(positive):
+    """The defaults rank and decide nearly as well as the plain network, at the same threshold."""
+    exams, new = (make_bar_exams(4000, positive, seed) for seed in (0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fair = FairXClassifier(random_state=0, device="cpu").fit(exams.X, exams.y, **exams.groups)
+        plain = UnconstrainedClassifier(random_state=0, device="cpu").fit(exams.X, exams.y, **exams.groups)
+    found, base = (gcig.evaluate(model, new.X, new.y, **new.groups, n_bootstrap=0) for model in (fair, plain))
+    assert not fair.collapsed_
+    assert not fair.decides_alike_
+    assert found.auc > base.auc - 0.02
+    assert found.balanced_accuracy > base.balanced_accuracy - 0.02
+    assert abs(found.selection_rate - base.selection_rate) < 0.02
+    assert found.gcig < base.gcig

@@ -1,6 +1,7 @@
 import math
 import pickle
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,7 +22,9 @@ from gcig.methods.fairx.guards import (
     warn_of_limits,
     warn_of_reasons,
     warn_of_threshold,
+    warn_of_unshowable,
 )
+from gcig.records.bound import Bound
 from gcig.training.loop import Epoch
 
 LABELS = torch.tensor([0, 1] * 500)
@@ -104,8 +107,12 @@ def test_a_collapse_is_attributed_to_its_cause(heaviest, plain, cause):
 def test_other_warnings_name_the_values():
     with pytest.warns(CollapseWarning, match=r"2\.0 effective columns.*fairness terms 8\.0.*now 0\.5"):
         warn_of_columns(2.0, 8.0, 0.5)
-    with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not met.*0\.0700.*AUC of 0\.800"):
-        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+    bound = Bound("max_gcig", 0.05, value=0.07, limit=0.08, fair_limit=0.0, n_rows=900)
+    with pytest.warns(BoundWarning, match=r"max_gcig=0\.05 was not met.*0\.0700.*AUC of 0\.800") as caught:
+        warn_of_bound(bound, 0.8)
+    assert caught[0].message.bound is bound
+    with pytest.warns(BoundWarning, match=r"cannot be shown to hold.*limit of 0\.0800.*more rows"):
+        warn_of_bound(replace(bound, bound=0.075), 0.8)
     with pytest.warns(BoundWarning, match=r"network without fairness terms was kept.*max_auc_drop=0\.013"):
         warn_of_limits(0.013)
 
@@ -145,7 +152,18 @@ def test_small_changes_of_reasons_give_no_warning():
 def test_warnings_point_to_the_caller():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_bound("max_gcig", 0.05, 0.07, 0.8)
+        warn_of_bound(Bound("max_gcig", 0.05, 0.07, 0.08), 0.8)
         warn_of_columns(2.0, 8.0, 0.5)
         warn_of_collapse(Verdict(0.5, 1.0), "", {})
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_a_bound_below_the_noise_floor_is_named_before_training():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_unshowable(0.1, fair_limit=0.08, n_rows=900)
+    with pytest.warns(BoundWarning, match=r"max_eo_gap=0\.05 is below what 900 .*0\.080") as caught:
+        warn_of_unshowable(0.05, fair_limit=0.08, n_rows=900)
+    bound = caught[0].message.bound
+    assert (bound.bound, bound.fair_limit, bound.can_be_shown) == (0.05, 0.08, False)
+    assert str(pickle.loads(pickle.dumps(caught[0].message))) == str(caught[0].message)

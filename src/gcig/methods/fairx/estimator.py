@@ -3,7 +3,7 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from gcig.data.passthrough import PassThrough
 from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.base import BINS, NetworkClassifier
+from gcig.methods.fairx.bounds import fair_limit_before_training, train_within_bounds
 from gcig.methods.fairx.guards import (
     Verdict,
     columns_changed,
@@ -33,6 +34,7 @@ from gcig.methods.fairx.guards import (
     warn_of_limits,
     warn_of_reasons,
     warn_of_threshold,
+    warn_of_unshowable,
 )
 from gcig.methods.fairx.paper import train_as_published
 from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
@@ -53,7 +55,11 @@ from gcig.methods.parameters import (
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import ACTIVATIONS
+from gcig.records.bound import Bound
 from gcig.training.loop import Outcome
+
+if TYPE_CHECKING:
+    from gcig.methods.fairx.tradeoff import TradeOff
 
 _MIN_EPOCHS_TO_WARN = 10  # with fewer epochs it is no surprise that nothing changed
 # A quarter of each mini-batch is explained: as good as all rows, at a fraction of the cost.
@@ -133,6 +139,9 @@ class FairXClassifier(NetworkClassifier):
     decides_alike_ : bool
         Whether at least 99.5 % of the held-out rows are decided alike at the threshold; a `ThresholdWarning`
         then suggests another one.
+    bounds_ : dict of Bound
+        Per bound that was set (`max_gcig`, `max_eo_gap`): the ``value`` on the held-out set, its upper 90 %
+        confidence ``limit``, and the ``status``: met, not met, or cannot be shown with this many rows.
     changed_columns_ : bool
         Whether it uses less than half or more than twice as many effective columns as the teacher.
     ema_baselines_ : array of shape (2, groups, p)
@@ -150,6 +159,7 @@ class FairXClassifier(NetworkClassifier):
 
     method_key: ClassVar[str] = "fairx"
     predicts_by_network: ClassVar[bool] = True
+    fitted_records: ClassVar[tuple[type, ...]] = (Bound,)
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         "weights_",
         "plain_",
@@ -158,6 +168,7 @@ class FairXClassifier(NetworkClassifier):
         "braked_",
         "collapsed_",
         "decides_alike_",
+        "bounds_",
         "changed_columns_",
         "ema_baselines_",
     )
@@ -240,6 +251,30 @@ class FairXClassifier(NetworkClassifier):
         'none'
         """
         return cls(module=module, **{"preprocessing": "none", **parameters})
+
+    def path(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> "TradeOff":
+        """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
+
+        One teacher is trained, and from it up to nine students around the weights `lambda_ig` and
+        `lambda_fair`, each from its neighbour, for about three times the cost of `fit`. They may lose twice
+        `max_auc_drop`. The estimator itself is not changed.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        TradeOff
+            ``.frame``, ``.plot()``, ``.select(max_gcig=..., max_eo_gap=...)`` and ``.save(folder)``; every
+            model in it is fitted.
+        """
+        from gcig.methods.fairx.tradeoff import train_trade_off  # which builds estimators of this class
+
+        return train_trade_off(self, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that keeps the teacher, which `sklearn.base.clone` would unfit."""
@@ -327,7 +362,7 @@ class FairXClassifier(NetworkClassifier):
         given = {"max_gcig": self.max_gcig, "max_eo_gap": self.max_eo_gap}
         return {name: bound for name, bound in given.items() if bound is not None}
 
-    def _settings(self, n_rows: int) -> FairTraining:
+    def training_settings(self, n_rows: int) -> FairTraining:
         """Return the settings of training, with ``"auto"`` resolved for this many rows."""
         definition = self.definition_
         loop = self.resolve_loop(n_rows)
@@ -361,8 +396,11 @@ class FairXClassifier(NetworkClassifier):
             )
         if self.max_eo_gap is not None:
             self._check_gap_can_be_measured(data)
-        settings = self._settings(len(data.training))
+        settings = self.training_settings(len(data.training))
         held_out = make_held_out(data, settings, self.encoder_.origin_)
+        self.bounds_: dict[str, Bound] = {}
+        if self.max_eo_gap is not None:
+            warn_of_unshowable(self.max_eo_gap, fair_limit_before_training(held_out), len(held_out.rows))
         continuing = hasattr(self, "module_")  # warm_start
         bringing = self.module is not None and not continuing
         self.given_ = measure(network, held_out) if bringing else {}
@@ -376,15 +414,17 @@ class FairXClassifier(NetworkClassifier):
                 customise=self.build_objective,
             )
         else:
-            trained = train_fairly(
-                network,
-                self._targets(data),
-                settings,
-                generator=generator,
-                held_out=held_out,
-                trained=True if continuing else None if bringing and self.teacher is None else False,
-                customise=self.build_objective,
-            )
+            options: dict[str, Any] = {
+                "generator": generator,
+                "held_out": held_out,
+                "trained": True if continuing else None if bringing and self.teacher is None else False,
+                "customise": self.build_objective,
+            }
+            rows = self.training_targets(data)
+            if self._bounds():
+                trained, self.bounds_ = train_within_bounds(network, rows, settings, **options)
+            else:
+                trained = train_fairly(network, rows, settings, **options)
         self.weights_ = trained.weights
         self.braked_ = trained.braked
         moved = trained.ema_baselines
@@ -417,7 +457,7 @@ class FairXClassifier(NetworkClassifier):
                 "(lambda_fair) instead."
             )
 
-    def _targets(self, data: TrainingData) -> TrainingRows:
+    def training_targets(self, data: TrainingData) -> TrainingRows:
         """Return the training rows, with the probabilities of a given teacher in place of labels."""
         if self.teacher is None:
             return data.rows
@@ -448,10 +488,9 @@ class FairXClassifier(NetworkClassifier):
             warn_of_collapse(verdict, self._heaviest(trained), self.plain_)
         elif self.changed_columns_:
             warn_of_columns(columns, plain_columns, self.weights_["gcig"])
-        reached = {"max_gcig": self.validation_["gcig"], "max_eo_gap": self.validation_["outcome_gap"]}
-        for name, bound in self._bounds().items():
-            if not reached[name] <= bound:
-                warn_of_bound(name, bound, reached[name], verdict.auc)
+        for bound in self.bounds_.values():
+            if not bound.met:
+                warn_of_bound(bound, verdict.auc)
 
     def _heaviest(self, trained: TrainedNetwork) -> str:
         """Return the parameter whose term added most to the loss."""

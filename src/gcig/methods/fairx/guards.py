@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gcig._warnings import warn_caller
 from gcig.metrics.ranking import roc_auc
+from gcig.records.bound import Bound
 from gcig.records.evaluation import decides_alike, has_collapsed
 from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
@@ -31,7 +32,13 @@ class CollapseWarning(UserWarning):
 
 
 class BoundWarning(UserWarning):
-    """A bound that the user set was not met.
+    """A bound that the user set is not met, or cannot be shown to be met.
+
+    Attributes
+    ----------
+    bound : Bound or None
+        The bound, and what was reached; before training, what could be reached. None if no student was
+        acceptable and the teacher was kept.
 
     Examples
     --------
@@ -41,9 +48,16 @@ class BoundWarning(UserWarning):
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
-    >>> [str(each.message) for each in caught if each.category is BoundWarning]
-    ['max_gcig=1e-06 was not met: the held-out set gives ...']
+    >>> [each.message.bound.status for each in caught if each.category is BoundWarning]
+    ['not met']
     """
+
+    def __init__(self, message: str, bound: Bound | None = None) -> None:
+        super().__init__(message, bound)
+        self.bound = bound
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ReasonsWarning(UserWarning):
@@ -217,12 +231,37 @@ def warn_of_limits(max_auc_drop: float) -> None:
     )
 
 
-def warn_of_bound(name: str, bound: float, reached: float, auc: float) -> None:
-    """Warn that a bound was not met, and by how much."""
+def warn_of_bound(bound: Bound, auc: float) -> None:
+    """Warn that a bound was not met, or that it cannot be shown to be met, and say what to do."""
+    found = (
+        f"the {bound.n_rows:,} held-out rows give {bound.value:.4f}, with an upper 90 % confidence limit of "
+        f"{bound.limit:.4f}, at an AUC of {auc:.3f}"
+    )
+    if bound.value > bound.bound:
+        message = (
+            f"{bound.name}={bound.bound:g} was not met: {found}. Train for more epochs, loosen the bound, or "
+            "allow a larger loss of AUC (max_auc_drop)."
+        )
+    else:
+        message = (
+            f"{bound.name}={bound.bound:g} cannot be shown to hold: {found}. Provide more rows, a larger "
+            "validation_fraction, or a looser bound."
+        )
+    warn_caller(BoundWarning(message, bound))
+
+
+def warn_of_unshowable(max_eo_gap: float, fair_limit: float, n_rows: int) -> None:
+    """Warn before training if even an exactly fair model could not show that it meets a bound."""
+    if max_eo_gap >= fair_limit:
+        return
+    bound = Bound("max_eo_gap", max_eo_gap, 0.0, math.nan, fair_limit, n_rows)
     warn_caller(
-        f"{name}={bound:g} was not met: the held-out set gives {reached:.4f} at an AUC of {auc:.3f}. Train "
-        "for more epochs, loosen the bound, or allow a larger loss of AUC (max_auc_drop).",
-        BoundWarning,
+        BoundWarning(
+            f"max_eo_gap={max_eo_gap:g} is below what {n_rows:,} held-out rows can show: even an exactly "
+            f"fair model would have an upper 90 % confidence limit of about {fair_limit:.3f}. Training aims "
+            "at the value itself. Provide more rows, a larger validation_fraction, or a looser bound.",
+            bound,
+        )
     )
 
 

@@ -36,7 +36,13 @@ from gcig.losses.objective import (
 )
 from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx.distillation import BatchSource, Teacher
-from gcig.methods.fairx.selection import RATE_TEMPERATURE, CheckpointSelector, HeldOut, measure
+from gcig.methods.fairx.selection import (
+    RATE_TEMPERATURE,
+    CheckpointSelector,
+    HeldOut,
+    Preference,
+    measure,
+)
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
 from gcig.training.distributed import add_gradients, current_group
@@ -48,8 +54,8 @@ Customise = Callable[[Objective], Objective]
 _MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, with new synthetic points
 _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
 _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
+_CONTINUED_RATE_SCALE = 0.4  # of a later stage: at full size, its first steps undo what was learned
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
-_STAGE_SHARE = 0.4  # of the student's epochs, in each stage of the search for a weight that meets a bound
 _RAMP_SHARE = 0.6  # of the student's epochs, over which the largest weight would be reached
 _WITNESSES = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
@@ -115,7 +121,8 @@ class Candidate:
     braked: bool
 
 
-def _unchanged(objective: Objective) -> Objective:
+def unchanged(objective: Objective) -> Objective:
+    """Return an objective as it is."""
     return objective
 
 
@@ -127,7 +134,7 @@ def train_fairly(
     generator: torch.Generator,
     held_out: HeldOut,
     trained: bool | None = False,
-    customise: Customise = _unchanged,
+    customise: Customise = unchanged,
 ) -> TrainedNetwork:
     """Train a network in place.
 
@@ -159,8 +166,6 @@ def train_fairly(
         customise=customise,
     )
     candidate = student.train(settings.weights)
-    if settings.bounds:
-        candidate = _meet_bounds(student, candidate, settings)
     network.load_state_dict(candidate.state)
     return TrainedNetwork(
         outcome=candidate.outcome,
@@ -169,25 +174,6 @@ def train_fairly(
         braked=candidate.braked,
         plain=student.teacher.measured,
     )
-
-
-def _meet_bounds(student: "Student", candidate: Candidate, settings: FairTraining) -> Candidate:
-    """Double the weights of the bounds that are not met, stage by stage, and keep the best candidate."""
-    weights, best = settings.weights, candidate
-    n_epochs = math.ceil(_STAGE_SHARE * student.settings.loop.max_epochs)
-
-    def unmet(each: Candidate) -> list[str]:
-        values = {"gcig": each.measured["gcig"], "outcome": each.measured["outcome_gap"]}
-        return [name for name, bound in settings.bounds.items() if not values[name] <= bound]
-
-    while (above := unmet(candidate)) and all(weights[name] < LARGEST for name in above):
-        weights = {name: 2 * weight if name in above else weight for name, weight in weights.items()}
-        candidate = student.train(weights, n_epochs=n_epochs, start=candidate)
-        if not candidate.within_limits:
-            break
-        if len(unmet(candidate)) <= len(unmet(best)):
-            best = candidate
-    return best
 
 
 def train_plainly(
@@ -275,7 +261,7 @@ class Student:
         held_out: HeldOut,
         *,
         generator: torch.Generator,
-        customise: Customise = _unchanged,
+        customise: Customise = unchanged,
     ) -> None:
         self.network, self.teacher, self.generator = network, teacher, generator
         self.settings = replace(
@@ -314,7 +300,7 @@ class Student:
         generator: torch.Generator,
         held_out: HeldOut,
         trained: bool | None = False,
-        customise: Customise = _unchanged,
+        customise: Customise = unchanged,
     ) -> "Student":
         """Train the network plainly first, unless it already predicts, and make it the student's teacher."""
         if not trained:
@@ -340,6 +326,7 @@ class Student:
         *,
         n_epochs: int | None = None,
         start: Candidate | None = None,
+        prefer: Preference | None = None,
     ) -> Candidate:
         """Train towards weights of the terms, from the teacher or from an earlier candidate.
 
@@ -351,15 +338,24 @@ class Student:
             The length of the stage; by default that of a whole training.
         start : Candidate, optional
             Where to continue; by default at the teacher.
+        prefer : callable, optional
+            Maps the measurements of an epoch to a number, of which the smallest is kept among the epochs
+            within the limits; by default what is left of the teacher's unfairness, at a price of AUC.
         """
         loop = self.settings.loop
-        settings = replace(self.settings, loop=replace(loop, max_epochs=n_epochs or loop.max_epochs))
+        settings = replace(
+            self.settings,
+            loop=replace(loop, max_epochs=n_epochs or loop.max_epochs),
+            learning_rate=self.settings.learning_rate * (1.0 if start is None else _CONTINUED_RATE_SCALE),
+        )
         self.network.load_state_dict(self.teacher.network.state_dict() if start is None else start.state)
         control = self._control(weights, settings, None if start is None else start.weights)
         selector = None
         if self.held_out.is_held_out:
             first = {} if start is None else start.measured
-            selector = CheckpointSelector(self.held_out, settings.loop.max_epochs, self.teacher, first)
+            selector = CheckpointSelector(
+                self.held_out, settings.loop.max_epochs, self.teacher, first, prefer
+            )
         outcome = _optimise(
             self.network,
             self._objective,
@@ -430,6 +426,7 @@ class Student:
                 cut=cut,
                 temperature=RATE_TEMPERATURE,
                 momentum=_RATE_MOMENTUM,
+                of_decisions=settings.max_eo_gap is not None,
                 smoothness=_RATE_SMOOTHNESS,
                 validate=False,
             )

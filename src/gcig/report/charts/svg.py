@@ -1,11 +1,14 @@
 """SVG elements as escaped text, and the frame that every chart shares."""
 
 import math
+import os
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from markupsafe import Markup, escape
 
+from gcig._files import write_atomically
 from gcig.records.formatting import visible
 
 WIDTH = 390.0  # of every chart, in its own units; on a phone the text is still readable
@@ -74,6 +77,20 @@ def standalone(svg: Markup) -> str:
     head, _, rest = svg.partition(">")
     background = '<rect width="100%" height="100%" class="paper"/>'
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}><style>{_style()}</style>{background}{rest}\n'
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """An SVG picture that notebooks display."""
+
+    svg: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture to an SVG file."""
+        write_atomically(path, self.svg)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
 def text_width(content: str) -> float:

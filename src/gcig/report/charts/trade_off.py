@@ -17,7 +17,12 @@ PANEL = 210.0
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One model: ``series`` (the method) decides its mark, ``name`` distinguishes it within the series."""
+    """One model: ``series`` (the method) decides its mark, ``name`` distinguishes it within the series.
+
+    ``gcig_limit`` and ``eo_gap_limit`` are upper confidence limits, ``auc_low`` and ``auc_high`` an interval:
+    lines from the mark to them are drawn. ``target`` is the id of the part of the page that a click leads to;
+    the mark then shows ``name``.
+    """
 
     series: str
     auc: float
@@ -25,6 +30,11 @@ class TradeOff:
     eo_gap: float = math.nan
     name: str = ""
     collapsed: bool = False
+    gcig_limit: float = math.nan
+    eo_gap_limit: float = math.nan
+    auc_low: float = math.nan
+    auc_high: float = math.nan
+    target: str = ""
 
 
 def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
@@ -111,31 +121,56 @@ def _panel(
 ) -> Markup:
     bottom, left, right = top + PANEL, 52.0, WIDTH - 14
     places = [(v, p) for v, p in zip(values, points, strict=True) if math.isfinite(v + p.auc)]
-    x = scale_for((v for v, _ in places), left, right, include=[0.0])
-    y = scale_for((p.auc for _, p in places), bottom, top, span=0.02)
+    limits = [p.gcig_limit if label == "GCIG" else p.eo_gap_limit for _, p in places]
+    x = scale_for([*(v for v, _ in places), *limits], left, right, include=[0.0])
+    reached = [*(p.auc for _, p in places), *(p.auc_low for _, p in places), *(p.auc_high for _, p in places)]
+    y = scale_for(reached, bottom, top, span=0.02)
     sound = [(v, p) for v, p in places if not p.collapsed]
     kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
     corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
     line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
     marks = [
-        marker(
-            names.index(p.series),
+        _linked(
+            marker(
+                names.index(p.series),
+                x(v),
+                y(p.auc),
+                hollow=p.collapsed,
+                size=5.5,
+                label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
+            ),
+            p,
             x(v),
             y(p.auc),
-            hollow=p.collapsed,
-            size=5.5,
-            label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
         )
         for v, p in places
+    ]
+    whiskers = [
+        element("line", class_="grid whisker", x1=x1, y1=y1, x2=x2, y2=y2)
+        for (v, p), limit in zip(places, limits, strict=True)
+        for x1, y1, x2, y2 in (
+            (x(v), y(p.auc), x(limit), y(p.auc)),
+            (x(v), y(p.auc_low), x(v), y(p.auc_high)),
+        )
+        if all(map(math.isfinite, (x1, y1, x2, y2)))
     ]
     return join(
         text("AUC", left, top - 12, anchor="end", class_="label"),
         x_axis(x, top, bottom, label),
         y_axis(y, left, right),
         _floor(x, floor, top, bottom),
+        *whiskers,
         *([line] if kept else []),
         *marks,
     )
+
+
+def _linked(mark: Markup, point: TradeOff, x: float, y: float) -> Markup:
+    """Make a mark lead to its part of the page, with its name beside it and room for a finger around it."""
+    if not point.target:
+        return mark
+    room = element("circle", cx=x, cy=y, r=11, fill="transparent")
+    return element("a", room, mark, text(point.name, x + 8, y - 8, class_="strong"), href=f"#{point.target}")
 
 
 def _full_name(point: TradeOff) -> str:

@@ -48,7 +48,7 @@
     var picker = document.createElement("div");
     picker.className = "picker";
     var label = document.createElement("label");
-    label.textContent = "Row";
+    label.textContent = explorer.dataset.label;
     label.htmlFor = "picker-" + n;
     var select = document.createElement("select");
     select.id = "picker-" + n;

@@ -1,0 +1,181 @@
+"""`gcig tradeoff`: a family of models along the trade-off, with a page to choose from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcig.cli.frame import Command, ExitCode, check_absent, format_table, say
+from gcig.cli.options import (
+    PATH,
+    THRESHOLD,
+    FloatRange,
+    IntRange,
+    column_options,
+    config_option,
+    drop_options,
+    file_argument,
+    group_names_option,
+    json_option,
+    limit_options,
+    overwrite_option,
+    quiet_option,
+    seed_option,
+    table_options,
+    target_options,
+)
+
+
+@click.command(
+    cls=Command,
+    short_help="Train a family of models, and choose among them.",
+    example="gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
+)
+@file_argument
+@target_options
+@group_names_option
+@drop_options
+@click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The folder of the family.")
+@overwrite_option
+@click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
+@click.option(
+    "--test-size",
+    default=0.25,
+    show_default=True,
+    type=FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Share of the rows that the models are measured on.",
+)
+@limit_options
+@click.option(
+    "--threshold",
+    type=THRESHOLD,
+    metavar="P",
+    help="Probability from which a decision is positive, or f1 for the best F1.",
+)
+@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
+@seed_option
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@column_options
+@table_options
+@config_option
+@quiet_option
+@json_option
+def tradeoff(
+    file: Path,
+    out: Path,
+    overwrite: bool,
+    max_gcig: float | None,
+    max_eo_gap: float | None,
+    test_size: float,
+    seed: int,
+    device: str,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> ExitCode:
+    """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
+
+    One plain network is trained, and up to nine fairer ones, each from its neighbour, for at most five times
+    the cost of one. The folder gets every model (models/0 is the plain one), tradeoff.json, and the page
+    tradeoff.html, on which every model can be clicked. All figures are measured on rows that no model was
+    trained or chosen on.
+
+    --max-gcig and --max-eo-gap name the best model whose upper 90 % confidence limits are within them; the
+    exit code is 1 if there is none.
+    """
+    import numpy as np
+
+    from gcig._files import check_creatable
+    from gcig.cli.labelled_table import describe_reading, read_labelled
+    from gcig.cli.train import hold_out_rows
+    from gcig.methods.fairx.estimator import FairXClassifier
+    from gcig.training.runtime import resolve_device
+
+    remark = (lambda *_: None) if quiet else say
+    check_absent(out, overwrite=overwrite)
+    check_creatable(out)
+    resolve_device(device)
+    given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
+    parameters = {name: value for name, value in given.items() if value is not None}
+    table = read_labelled(file, **options)
+    remark(describe_reading(table))
+    train, test = hold_out_rows(table, test_size, seed)
+    remark(
+        f"{len(train):,} rows for training; the models are measured on {len(test):,} others (seed {seed})."
+    )
+    remark("Training the family ...")
+    estimator = FairXClassifier(
+        **parameters,
+        device=device,
+        random_state=seed,
+        verbose=not quiet and sys.stderr.isatty(),
+    )
+    family = estimator.path(
+        table.inputs.iloc[train],
+        table.labels.iloc[train],
+        sensitive_features=table.sensitive.iloc[train],
+    ).measure(
+        table.inputs.iloc[test],
+        table.labels.iloc[test],
+        sensitive_features=table.sensitive.iloc[test],
+        subtitle=(
+            f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute "
+            f"{' x '.join(table.sensitive.columns)}; trained on {len(train):,} rows, measured on "
+            f"{len(test):,} others"
+        ),
+        data=file.name,
+    )
+    for model in family.models:  # trained on 0 and 1; predictions should use the values of the table
+        model.classes_ = np.asarray(table.classes)
+        if table.reading.written is not None:
+            model.csv_format_ = table.reading.written
+    family.save(out, title=f"Trade-off on {file.name}")
+    bounds = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
+    best = None
+    if any(bound is not None for bound in bounds.values()):
+        best = family.record.best(**bounds)
+    if as_json:
+        chosen = None if best is None else best.number
+        click.echo(json.dumps({"chosen": chosen, **family.record.to_dict()}, indent=2))
+    else:
+        remark("")
+        _print(family.frame, out)
+    if all(bound is None for bound in bounds.values()):
+        return ExitCode.OK
+    if best is None:
+        near = family.record.nearest(**bounds)
+        say(
+            f"gcig: failed: no model meets the limits with confidence. Nearest: model {near.number}, with "
+            f"upper limits of {near.gcig_limit:.3f} (GCIG) and {near.gap_limit:.3f} (outcome gap)."
+        )
+        return ExitCode.FAILED
+    if not as_json:
+        click.echo(f"\nChosen:  {out / 'models' / str(best.number)}")
+    return ExitCode.OK
+
+
+def _print(frame: Any, out: Path) -> None:
+    """Print one line per model, and where to go on."""
+    from gcig.records.formatting import number
+
+    head = ("model", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
+    rows = [
+        (
+            str(row["model"]) if row["model"] else "plain",
+            number(row["auc"], 4),
+            *(number(row[name]) for name in ("gcig", "gcig_limit", "outcome_gap", "outcome_gap_limit", "f1")),
+            number(1000 * row["changed"], 0),
+            "*" if row["on_front"] else "",
+        )
+        for row in frame.to_dict("records")
+    ]
+    click.echo(format_table(head, rows, right_aligned=range(1, 8)))
+    click.echo("* No other model has a higher AUC, a smaller GCIG and a smaller gap all at once.")
+    click.echo('"Up to" is the upper 90 % confidence limit.')
+    click.echo(f"\nPage:    {out / 'tradeoff.html'}")
+    click.echo(f"Use one: gcig predict {out / 'models' / '1'} NEW.csv")

@@ -1,0 +1,284 @@
+"""The page of a trade-off: the models as points that can be clicked, and what every step buys and costs."""
+
+from collections.abc import Sequence
+
+from gcig.records.audit import SMALLEST_CELL
+from gcig.records.formatting import count, estimate, number
+from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
+from gcig.report import charts
+from gcig.report.document import (
+    Block,
+    FigureBlock,
+    FigureRow,
+    KeyFigure,
+    KeyFigures,
+    Paragraph,
+    RowExplorer,
+    RowView,
+    Section,
+    TableBlock,
+    VerdictBlock,
+    page,
+)
+from gcig.report.glossary import explanations
+from gcig.report.tables import Entry, Value, number_entry
+from gcig.report.trust import models_trust
+
+_PEOPLE = 1000  # the number of people that changes of decisions are stated for
+_GAPS = {
+    "equalized_odds": "EO gap",
+    "equal_opportunity": "TPR gap",
+    "demographic_parity": "selection gap",
+}
+
+
+def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> str:
+    """Return the page of a family of models.
+
+    Parameters
+    ----------
+    record : TradeOffRecord
+    title : str
+    folder : str
+        The folder in which the models are saved, for the commands on the page.
+    """
+    about = dict(record.about)
+    return page(
+        title,
+        [
+            Section("Trade-off: what does fairness cost?", _front(record)),
+            Section("Models: what does each step buy?", [_explorer(record, folder)]),
+            Section("Trust: can GCIG be relied on?", _trust(record)),
+        ],
+        subtitle=about.pop("subtitle", f"Measured on {count(record.n_rows)} held-out rows"),
+        lead=[_verdict(record)],
+        foot=about,
+    )
+
+
+def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOffPoint) -> str:
+    """Say what a step from one model to another buys, what it costs, and how many decisions it changes."""
+    gap = _GAPS[record.outcome]
+    pairs = [
+        ("GCIG", before.evaluation.gcig, after.evaluation.gcig),
+        (f"the {gap}", before.gap, after.gap),
+    ]
+    bought = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b < a]
+    paid = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b > a]
+    auc = before.evaluation.auc - after.evaluation.auc
+    cost = f"It costs {number(auc, 4)} of AUC" if auc > 0 else f"AUC rises by {number(-auc, 4)}"
+    parts = [f"{_sentence('This lowers ' + ' and '.join(bought))}" if bought else "Nothing gets fairer."]
+    if paid:
+        parts.append(_sentence("It raises " + " and ".join(paid)))
+    changed = record.changes[before.number][after.number]
+    return " ".join(
+        [*parts, f"{cost}, and of {count(_PEOPLE)} people the decision changes for {_people(changed)}."]
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text}."
+
+
+def _people(share: float) -> str:
+    return number(_PEOPLE * share, 0 if share == 0 or _PEOPLE * share >= 1 else 1)
+
+
+def _name(point: TradeOffPoint) -> str:
+    return "the plain network" if point.number == 0 else f"model {point.number}"
+
+
+def _key(point: TradeOffPoint) -> str:
+    return f"model-{point.number}"
+
+
+def _verdict(record: TradeOffRecord) -> VerdictBlock:
+    plain, gap = record.points[0], _GAPS[record.outcome]
+    front = [point for point in record.front if point.number]
+    if not front:
+        return VerdictBlock(
+            "inconclusive", "No model is fairer than the plain network and ranks nearly as well."
+        )
+    reasons = min(front, key=lambda point: point.evaluation.gcig)
+    outcome = min(front, key=lambda point: point.gap)
+    headline = (
+        f"Reasons can depend {plain.evaluation.gcig / max(reasons.evaluation.gcig, 1e-9):.1f} times less on "
+        f"the group for {number(max(0.0, reasons.auc_lost.value))} of AUC, and the {gap} can fall from "
+        f"{number(plain.gap)} to {number(outcome.gap)} for {number(max(0.0, outcome.auc_lost.value))}."
+    )
+    findings = [
+        f"{_name(point).capitalize()}: {describe_step(record, plain, point)}"
+        for point in dict.fromkeys((reasons, outcome))
+    ]
+    cautions = [
+        f"With {count(record.n_rows)} rows, even an exactly fair model has an upper confidence limit of "
+        f"about {number(record.fair_limit)} for the {gap}: smaller limits cannot be shown.",
+        "Limits hold for each model by itself. If you choose among many, prefer a model with some room.",
+    ]
+    return VerdictBlock("neutral", headline, findings, cautions, label="Trade-off")
+
+
+def family_points(record: TradeOffRecord) -> list[charts.TradeOff]:
+    """Return the marks of the models; a click leads to the model's part of the page."""
+    return [
+        charts.TradeOff(
+            "plain network" if point.number == 0 else "FairX",
+            point.evaluation.auc,
+            point.evaluation.gcig,
+            point.gap,
+            name=str(point.number),
+            collapsed=point.evaluation.degenerate,
+            gcig_limit=point.gcig_limit,
+            eo_gap_limit=point.gap_limit,
+            auc_low=point.evaluation.auc - _reach(point),
+            auc_high=point.evaluation.auc + _reach(point),
+            target=_key(point),
+        )
+        for point in record.points
+    ]
+
+
+def _front(record: TradeOffRecord) -> list[Block]:
+    gap, points = _GAPS[record.outcome], family_points(record)
+    floor = record.points[0].evaluation.eo_noise_floor if record.outcome == "equalized_odds" else None
+    figures = FigureRow(
+        [
+            FigureBlock(
+                charts.trade_off(points, "GCIG"),
+                "Reasons: up and to the left is better. Click a model to see what it changes. Lines to the "
+                "right end at the upper 90 % confidence limit; vertical lines are the 95 % interval of the "
+                "difference from the plain network.",
+            ),
+            FigureBlock(
+                charts.trade_off(points, "EO gap", noise_floor=floor, title=f"AUC against {gap}"),
+                f"Decisions: the same for the {gap}."
+                + (
+                    " In the shaded area, a gap is indistinguishable from chance."
+                    if floor is not None
+                    else ""
+                ),
+            ),
+        ]
+    )
+    return [figures, _table(record), *explanations("What is GCIG?", "What is the EO gap?")]
+
+
+def _reach(point: TradeOffPoint) -> float:
+    return (point.auc_lost.high - point.auc_lost.low) / 2
+
+
+def _table(record: TradeOffRecord) -> TableBlock:
+    front = {point.number for point in record.front}
+    rows: list[tuple[Value, ...]] = [
+        (
+            Entry(_name(point), target=_key(point)),
+            number_entry(point.evaluation.auc, 4),
+            Entry(number(point.evaluation.gcig), point.evaluation.gcig, f"up to {number(point.gcig_limit)}"),
+            Entry(number(point.gap), point.gap, f"up to {number(point.gap_limit)}"),
+            number_entry(point.evaluation.f1, 3),
+            Entry(_people(point.gained + point.lost), point.gained + point.lost),
+            "no merit" if point.evaluation.degenerate else "yes" if point.number in front else "no",
+        )
+        for point in record.points
+    ]
+    return TableBlock(
+        ("model", "AUC", "GCIG", _GAPS[record.outcome], "F1", "changed of 1,000", "on the front"),
+        rows,
+        "All models of the family",
+        notes=[
+            '"Up to" is the upper 90 % confidence limit for new rows. A model is on the front if no other '
+            "one is at least as good in AUC, GCIG and the gap.",
+        ],
+    )
+
+
+def _explorer(record: TradeOffRecord, folder: str) -> RowExplorer:
+    front = list(record.front)
+    views = []
+    for point in record.points:
+        better = [other for other in front if other.evaluation.auc > point.evaluation.auc]
+        views.append(
+            RowView(
+                _key(point),
+                _name(point).capitalize(),
+                _details(record, point, better[-1] if better else None, folder),
+            )
+        )
+    return RowExplorer(views, label="Model")
+
+
+def _details(
+    record: TradeOffRecord, point: TradeOffPoint, previous: TradeOffPoint | None, folder: str
+) -> list[Block]:
+    found, plain = point.evaluation, record.points[0]
+    blocks: list[Block] = [
+        KeyFigures(
+            [
+                KeyFigure("AUC", number(found.auc, 4), _loss(point)),
+                KeyFigure(
+                    "GCIG", number(found.gcig), f"at most {number(point.gcig_limit)} with 90 % confidence"
+                ),
+                KeyFigure(
+                    _GAPS[record.outcome],
+                    number(point.gap),
+                    f"at most {number(point.gap_limit)} with 90 % confidence",
+                ),
+                KeyFigure("F1", number(found.f1), f"balanced accuracy {number(found.balanced_accuracy)}"),
+            ]
+        )
+    ]
+    if point.number:
+        blocks.append(Paragraph(f"Compared with the plain network: {describe_step(record, plain, point)}"))
+        blocks.append(
+            Paragraph(
+                f"Of {count(_PEOPLE)} people, {_people(point.gained)} get the positive decision that the "
+                f"plain network would not give them, and {_people(point.lost)} no longer get it."
+            )
+        )
+    if previous is not None and previous.number and point.number:
+        blocks.append(
+            Paragraph(
+                f"Compared with {_name(previous)}, one step back: {describe_step(record, previous, point)}"
+            )
+        )
+    blocks.append(_groups(record, point))
+    if folder:
+        blocks.append(Paragraph(f"Use it: gcig predict {folder}/models/{point.number} NEW.csv"))
+    return blocks
+
+
+def _loss(point: TradeOffPoint) -> str:
+    if point.number == 0:
+        return "no fairness term"
+    return f"lost: {estimate(point.auc_lost, 4)}"
+
+
+def _groups(record: TradeOffRecord, point: TradeOffPoint) -> TableBlock:
+    plain = record.points[0].evaluation
+    rows: list[tuple[Value, ...]] = [
+        (
+            rates.group,
+            count(rates.n_rows),
+            *(
+                Entry(
+                    number(getattr(rates, name)),
+                    getattr(rates, name),
+                    f"plain {number(getattr(before, name))}",
+                )
+                for name in ("selection_rate", "tpr", "fpr")
+            ),
+        )
+        for rates, before in zip(point.evaluation.groups, plain.groups, strict=True)
+        if rates.n_rows >= SMALLEST_CELL
+    ]
+    return TableBlock(("group", "rows", "selection rate", "TPR", "FPR"), rows, "Decisions by group")
+
+
+def _trust(record: TradeOffRecord) -> Sequence[Block]:
+    front = record.front[1:] or record.points[:1]
+    shown = (
+        record.points[0],
+        min(front, key=lambda point: point.evaluation.gcig),
+        min(front, key=lambda point: point.gap),
+    )
+    return models_trust({_name(point).capitalize(): point.evaluation for point in shown})

@@ -1,0 +1,143 @@
+"""The search for weights that meet bounds: on a student with a known response, and on real ones."""
+
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gcig import FairXClassifier, load
+from gcig.methods.fairx.bounds import BoundSearch
+from gcig.methods.fairx.guards import BoundWarning
+from gcig.methods.fairx.training import Candidate
+from gcig.records.bound import Bound
+from gcig.training.loop import Epoch, Outcome
+from tables import QUICK, make_loans
+
+PLAIN = {"auc": 0.9, "gcig": 0.2, "gcig_members": 0.2, "outcome_gap": 0.3, "attribute_effect": 0.05}
+
+
+class KnownStudent:
+    """A student whose gap falls with the weight of the outcome, and whose AUC falls with both weights."""
+
+    def __init__(self, gcig=0.1, noise=0.0, refuses_above=math.inf):
+        self.settings = SimpleNamespace(
+            weights={"gcig": gcig, "outcome": 0.05}, loop=SimpleNamespace(max_epochs=10)
+        )
+        self.teacher = SimpleNamespace(measured=PLAIN)
+        self.noise, self.refuses_above = np.random.default_rng(0).normal(0, noise, 100), refuses_above
+        self.asked, self.epochs = [], []
+
+    def train(self, weights, *, n_epochs=None, start=None, prefer=None):  # noqa: ARG002 (the response depends on weights alone)
+        self.asked.append(dict(weights))
+        self.epochs.append(n_epochs)
+        reached = {term: min(weight, self.refuses_above) for term, weight in weights.items()}
+        gap = 0.3 / (1 + 10 * reached["outcome"]) + self.noise[len(self.asked)]
+        gcig = 0.2 / (1 + 10 * reached["gcig"])
+        measured = {
+            **PLAIN,
+            "outcome_gap": gap,
+            "outcome_gap_pooled": gap,
+            "outcome_gap_limit": gap + 0.05,
+            "gcig": gcig,
+            "gcig_members": gcig,
+            "gcig_limit": gcig + 0.01,
+            "auc_lost": 0.004 * reached["outcome"] + 0.01 * reached["gcig"],
+        }
+        history = tuple(
+            Epoch(n + 1, {}, {f"weight_{term}": weight for term, weight in reached.items()})
+            for n in range(n_epochs or 10)
+        )
+        assert math.isfinite(prefer(measured))
+        return Candidate({}, reached, measured, Outcome(history, 2), within_limits=True, braked=False)
+
+
+def search(student, fair_limit=0.0, **bounds):
+    found = BoundSearch(student, bounds, fair_limit)
+    return found, found.run()
+
+
+def test_the_outcome_is_bounded_first_and_reasons_follow():
+    student = KnownStudent()
+    found, best = search(student, outcome=0.15)
+    assert student.asked[0] == {"gcig": 0.0, "outcome": 0.05}
+    assert best.measured["outcome_gap_limit"] <= 0.15
+    assert best.weights["gcig"] > 0
+    assert len(student.asked) <= 10
+    outcomes = [stage.weights["outcome"] for stage in found.stages]
+    assert best.weights["outcome"] < 2 * min(w for w in outcomes if 0.3 / (1 + 10 * w) + 0.05 <= 0.15)
+
+
+def test_the_confidence_limit_is_the_aim_unless_it_cannot_be_shown():
+    shown, unshown = KnownStudent(), KnownStudent()
+    with_confidence = search(shown, fair_limit=0.1, outcome=0.15)[1]
+    by_value = search(unshown, fair_limit=0.2, outcome=0.15)[1]
+    assert with_confidence.measured["outcome_gap_limit"] <= 0.15
+    assert by_value.measured["outcome_gap"] <= 0.15 < by_value.measured["outcome_gap_limit"]
+    assert by_value.weights["outcome"] < with_confidence.weights["outcome"]
+
+
+@pytest.mark.parametrize("seed_noise", [0.0, 0.03])
+def test_the_result_is_never_worse_than_a_smaller_weight(seed_noise):
+    found, best = search(KnownStudent(gcig=0.0, noise=seed_noise), outcome=0.08)
+    excesses = [stage.candidate.measured["outcome_gap_limit"] for stage in found.stages]
+    if min(excesses) > 0.08:
+        assert best.measured["outcome_gap_limit"] == min(excesses)
+    else:
+        assert best.measured["outcome_gap_limit"] <= 0.08
+
+
+def test_the_search_ends_if_the_weights_are_refused():
+    student = KnownStudent(refuses_above=0.1)
+    _, best = search(student, outcome=0.01)
+    assert len(student.asked) < 8
+    assert best.measured["outcome_gap_limit"] > 0.01
+
+
+def test_a_bound_of_reasons_raises_their_weight_alone():
+    student = KnownStudent()
+    _, best = search(student, gcig=0.06)
+    assert best.measured["gcig_limit"] <= 0.06
+    assert {asked["outcome"] for asked in student.asked} == {0.05}
+
+
+def test_later_stages_are_shorter_and_the_history_is_one():
+    student = KnownStudent()
+    _, best = search(student, outcome=0.1)
+    assert student.epochs[0] == 10
+    assert all(n < 10 for n in student.epochs[1:])
+    assert [epoch.number for epoch in best.outcome.history] == list(range(1, sum(student.epochs) + 1))
+    assert 1 <= best.outcome.best_epoch <= sum(student.epochs)
+
+
+# --- Real students -----------------------------------------------------------------------------------
+
+LOANS = make_loans(900)
+
+
+@pytest.mark.slow
+def test_bounds_are_reported_with_their_limits_and_saved(tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = FairXClassifier(**QUICK, max_gcig=0.5, max_eo_gap=0.02).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    reasons, outcome = model.bounds_["max_gcig"], model.bounds_["max_eo_gap"]
+    assert reasons.met
+    assert reasons.value < reasons.limit <= 0.5
+    assert reasons.value == model.validation_["gcig"]
+    assert not outcome.met
+    assert outcome.limit == model.validation_["outcome_gap_limit"] > outcome.value
+    named = [each.message.bound for each in caught if isinstance(each.message, BoundWarning)]
+    assert [bound.name for bound in named] == ["max_eo_gap", "max_eo_gap"]  # before training, and after it
+    assert math.isnan(named[0].limit)
+    assert not named[0].can_be_shown
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").bounds_ == model.bounds_
+    assert isinstance(load(tmp_path / "model").bounds_["max_gcig"], Bound)
+
+
+def test_a_loose_bound_is_met_with_confidence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BoundWarning)
+        model = FairXClassifier(**QUICK, max_eo_gap=0.9).fit(LOANS.X, LOANS.y, **LOANS.groups)
+    assert model.bounds_["max_eo_gap"].status == "met"
