@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench quality methods paper wheel clean
+.PHONY: help demo test test-all check-slow lint docs bench quality methods paper wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ test: $(READY)    ## run the fast tests
 
 test-all: $(READY)  ## run all tests, slow ones included, with coverage
 	$(PYTEST) --cov --cov-report=term
+
+check-slow: $(READY) ## run the slow tests alone, and record the result with the commit
+	$(BIN)/python scripts/record_slow_run.py $(PYTEST) -m slow
 
 lint: $(READY)    ## run ruff, mypy and import-linter
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -379,3 +380,12 @@ def test_documents_that_no_model_has_are_refused(saved, change):
     rewritten(saved, CHANGES[change])
     with pytest.raises(PersistenceError, match="does not hold a fairx model as this version of gcig stores"):
         gcig.load(saved)
+
+
+@pytest.mark.parametrize("folder", sorted((Path(__file__).parents[1] / "persistence" / "saved").iterdir()))
+def test_a_saved_model_of_every_format_version_still_loads(folder):
+    """Predictions of a model that was saved when the format was new."""
+    model = gcig.load(folder)
+    loans = make_loans(120)
+    probability = model.predict_proba(loans.X[:5], sensitive_features=loans.sex[:5])[:, 1]
+    np.testing.assert_allclose(probability, [0.493524, 0.551145, 0.57948, 0.645291, 0.503354], atol=1e-5)
