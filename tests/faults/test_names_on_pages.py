@@ -17,7 +17,7 @@ PAYLOADS = (
 
 
 def hostile_page():
-    """Return the page of a real audit in which columns, categories, groups, classes and the model are hostile."""
+    """Return the page of a real audit in which every name is hostile."""
     a, b, c, d = PAYLOADS
     X = LOANS.X.rename(columns={"income": a, "debt": b, "age": d})
     X["job"] = X["job"].replace({"nurse": a, "clerk": c})

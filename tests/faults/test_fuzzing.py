@@ -1,0 +1,184 @@
+"""Fuzzing: hostile tables through the whole path, and random bytes in every file that is opened."""
+
+import contextlib
+import io
+import json
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gcig
+from gcig.cli import main
+from gcig.methods.registry import METHODS
+from gcig.persistence import PersistenceError
+from tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
+
+OWN_ERRORS = (gcig.InputError, PersistenceError, gcig.DivergenceError)
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+NAMES = st.one_of(
+    st.sampled_from(
+        ["age", "age ", "", "=1+1", "<b>", "x" * 400, "a\nb", "a,b", '"', "\u202e", "é", "é", "0", "$x^{"]
+    ),
+    st.text(min_size=1, max_size=8),
+)
+ENTRIES = [
+    st.floats(allow_infinity=False, width=64),
+    st.floats(-1e3, 1e3),
+    st.integers(-(2**60), 2**60),
+    st.booleans(),
+    st.none(),
+    st.sampled_from(["a", "b", "", "NA", "1", "01/02/2024", "=cmd", "\u200b", "x" * 300]),
+    st.text(max_size=4),
+]
+
+
+@st.composite
+def tables(draw):
+    """Return a table of 40 to 60 rows with columns of any kind, and labels and groups with all four cells."""
+    n = draw(st.integers(40, 60))
+    columns = {}
+    for name in draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)):
+        kinds = draw(st.lists(st.sampled_from(ENTRIES), min_size=1, max_size=2))
+        few = draw(st.lists(st.one_of(kinds), min_size=1, max_size=12))
+        columns[name] = [few[i % len(few)] for i in range(n)]
+    order = np.arange(n)
+    return pd.DataFrame(columns), order % 2, np.array(["f", "m"])[order // 2 % 2]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(tables())
+def test_any_table_gets_a_result_or_an_error_of_the_library(tmp_path_factory, table):
+    X, y, groups = table
+    by = {"sensitive_features": groups}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = METHODS["unconstrained"].estimator(**{**QUICK, "max_epochs": 1}).fit(X, y, **by)
+        except OWN_ERRORS:
+            return
+        expected = model.predict_proba(X)
+        assert np.isfinite(expected).all()
+        folder = tmp_path_factory.mktemp("fuzzed")
+        model.save(folder / "m")
+        loaded = gcig.load(folder / "m")
+        np.testing.assert_array_equal(loaded.predict_proba(X), expected)
+        explanation = loaded.explain(X, y)
+        assert np.isfinite(explanation.attributions).all()
+        found = gcig.audit(loaded, X, y, **by, n_bootstrap=10, n_shuffles=9, min_cell=1)
+        page = found.to_html()
+        assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+        json.loads(found.to_json())
+
+
+# --- bytes ------------------------------------------------------------------------------------------------
+
+
+def damaged(content, rng):
+    """Return bytes with some of them replaced, removed or repeated."""
+    data = bytearray(content)
+    for _ in range(rng.choice([1, 3, 20])):
+        place = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                data[place] = rng.randrange(256)
+            case 1:
+                del data[place : place + rng.randrange(1, 30)]
+            case 2:
+                data[place:place] = data[place : place + rng.randrange(1, 30)]
+            case _:
+                data[place:place] = rng.choice([b"\0", b'"', b"\n", b",", b"9" * 400, b"NaN", b"[" * 2000])
+        if not data:
+            data = bytearray(b"x")
+    return bytes(data)
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """Return a file of every kind that commands open."""
+    folder = tmp_path_factory.mktemp("originals")
+    loans = make_raw_loans(80)
+    loans.to_csv(folder / "t.csv", index=False)
+    loans.to_parquet(folder / "t.parquet")
+    loans.to_feather(folder / "t.feather")
+    rows = make_loans(120)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = METHODS["unconstrained"].estimator(**QUICK).fit(rows.X, rows.y, **rows.groups)
+        model.save(folder / "model")
+        model.to_onnx(folder / "model.onnx")
+        quiet = ["--out", str(folder / "trained"), "--method", "unconstrained", "--epochs", "1", "-q"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            main(["train", str(folder / "t.csv"), *ROLE_FLAGS, "--drop", "id,race", *quiet])
+            main(
+                [
+                    "compare",
+                    str(folder / "t.csv"),
+                    *ROLE_FLAGS,
+                    "--drop",
+                    "id,race",
+                    "--methods",
+                    "unconstrained",
+                ]
+                + ["--folds", "2", "--jobs", "1", "-q", "--out", str(folder / "run")]
+            )
+    (folder / "options.toml").write_text('target = "approved"\npositive = "yes"\nsensitive = "sex"\n')
+    return folder
+
+
+def run_command(*words):
+    """Return the exit code and what was printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = main([str(word) for word in words])
+    return code, out.getvalue() + err.getvalue()
+
+
+FILES = ["t.csv", "t.parquet", "t.feather", "model.onnx", "options.toml"]
+FILES += ["trained/manifest.json", "trained/model.json", "trained/tensors.safetensors"]
+FILES += ["run/manifest.json", "run/trials/*.json"]
+
+
+def check_damaged(originals, folder, name, seed):
+    """Damage one file of a copy, use it, and check that only the library's own errors come out."""
+    import shutil
+
+    rng = random.Random(seed)
+    copy = folder / f"{seed}"
+    shutil.copytree(originals, copy)
+    path = next(copy.glob(name))
+    path.write_bytes(damaged(path.read_bytes(), rng))
+    table = path if name.startswith("t.") else copy / "t.csv"
+    commands = [["predict", copy / "trained", table], ["audit", copy / "trained", table, *ROLE_FLAGS, "-q"]]
+    if name == "model.onnx":
+        commands = [["audit", path, copy / "t.csv", *ROLE_FLAGS, "--drop", "id,race", "-q"]]
+    if name == "options.toml":
+        commands = [["audit", copy / "trained", copy / "t.csv", "--config", path, "-q"]]
+    if name.startswith("run"):
+        commands = [["report", copy / "run"]]
+    for command in commands:
+        code, printed = run_command(*command)
+        assert code in (0, 1, 2, 3), (seed, command[0], printed[-400:])
+        assert "Traceback" not in printed
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damaged_files_give_errors_of_the_library(originals, tmp_path, name):
+    for seed in range(2):
+        check_damaged(originals, tmp_path, name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_many_damaged_files_give_errors_of_the_library(originals, tmp_path, name):
+    for seed in range(100, 140):
+        check_damaged(originals, tmp_path, name, seed)
