@@ -150,7 +150,8 @@ def make_table(n_rows: int, seed: int, n_columns: int = AUDIT_COLUMNS) -> pd.Dat
     numbers = rng.normal(size=(n_rows, n_columns - 4)).round(3)
     numbers[:, 0] += 0.5 * sex
     job, zone = rng.integers(0, len(JOBS), n_rows), rng.integers(0, len(ZONES), n_rows)
-    logit = numbers[:, :4].sum(axis=1) + 0.3 * job - 1 + rng.logistic(size=n_rows)
+    weights = np.linspace(1, 0.2, n_columns // 4)  # the other columns are noise
+    logit = numbers[:, : len(weights)] @ weights + 0.3 * job - 1 + rng.logistic(size=n_rows)
     frame = pd.DataFrame(numbers.round(3), columns=[f"n{i}" for i in range(n_columns - 4)])
     return frame.assign(
         job=JOBS[job],

@@ -18,7 +18,7 @@ from torch import Tensor
 from gcig.core.batch import GroupedBatch, TrainingRows
 
 BLOCK_BYTES = 32 * 2**20
-_MAX_BLOCKS = 512  # all are open while rows are written, and systems limit the number of open files
+_MAX_BLOCKS = 400  # each has two files open while rows are written, and systems often allow 1,024
 EPOCH_ROWS = 2**18  # an epoch ends here even if the table has more rows; 40 of them are ten million rows
 
 
