@@ -51,6 +51,11 @@ class GroupedBatch:
 class RowStream(Protocol):
     """More training rows than fit into memory."""
 
+    @property
+    def rows_per_epoch(self) -> int:
+        """About how many rows an epoch has."""
+        ...
+
     def epoch(self) -> "Iterator[TrainingRows]":
         """Yield the blocks of rows that the next epoch is trained on, each a random sample of the table."""
         ...
@@ -75,6 +80,11 @@ class TrainingRows:
     targets: Tensor
     weights: Tensor | None = None
     stream: RowStream | None = None
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """The rows that an epoch is trained on."""
+        return len(self) if self.stream is None else self.stream.rows_per_epoch
 
     def __len__(self) -> int:
         return len(self.rows)

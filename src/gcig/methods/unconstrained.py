@@ -38,7 +38,7 @@ class UnconstrainedClassifier(NetworkClassifier):
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train with cross-entropy."""
-        loop = self.resolve_loop(len(data.training))
+        loop = self.resolve_loop(data.rows.rows_per_epoch)
         settings = FairTraining(
             loop=loop,
             learning_rate=self.resolve_learning_rate(loop.batch_size),

@@ -108,9 +108,14 @@ class RowBlocks:
         """Return the weight of rows with the given labels; None if all rows have the same."""
         return None if self._class_weights is None else self._class_weights.to(labels.device)[labels]
 
+    @property
+    def rows_per_epoch(self) -> int:
+        """About how many rows an epoch has; it ends with a whole block."""
+        return min(EPOCH_ROWS, self.n_rows)
+
     def epoch(self) -> Iterator[TrainingRows]:
         """Yield blocks in random order; the next epoch continues with the blocks that this one left."""
-        left = min(EPOCH_ROWS, self.n_rows)
+        left = self.rows_per_epoch
         while left > 0:
             if not self._queue:
                 self._queue = self._rng.permutation(len(self)).tolist()

@@ -396,7 +396,7 @@ class FairXClassifier(NetworkClassifier):
             )
         if self.max_eo_gap is not None:
             self._check_gap_can_be_measured(data)
-        settings = self.training_settings(len(data.training))
+        settings = self.training_settings(data.rows.rows_per_epoch)
         held_out = make_held_out(data, settings, self.encoder_.origin_)
         self.bounds_: dict[str, Bound] = {}
         if self.max_eo_gap is not None:

@@ -195,7 +195,7 @@ def train_plainly(
         WeightControl({}),
         selector,
         generator=generator,
-        n_rows=len(data),
+        n_rows=data.rows_per_epoch,
         stage=stage,
     )
 
@@ -213,7 +213,7 @@ def _train_teacher(
     before = deepcopy(network.state_dict())
     auc = held_out.auc(network) if unless_as_good and held_out.is_held_out else math.nan
     loop = settings.loop
-    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / len(data)))
+    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / data.rows_per_epoch))
     plain = replace(settings, loop=replace(loop, max_epochs=max(loop.max_epochs, enough)))
     try:
         train_plainly(network, data, plain, generator=generator, held_out=held_out, stage="teacher")
@@ -276,7 +276,7 @@ class Student:
         self._means = GroupBaselines.from_data(
             rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
         )
-        self._n_rows = max(len(data), _MIN_EPOCH_ROWS)
+        self._n_rows = max(data.rows_per_epoch, _MIN_EPOCH_ROWS)
         start = self._means.values.clone()
         self._objective = customise(self._make_objective(data))
         self._source = BatchSource(
