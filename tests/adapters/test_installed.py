@@ -120,6 +120,11 @@ class TestNativeFiles:
         assert found.subject.n_columns == 3
         assert found.outcome.accuracy.value == 1.0
 
+    def test_missing_columns_are_named(self, stored) -> None:
+        path, rows, _ = stored
+        with pytest.raises(InputError, match="- job"):
+            adapt(open_model(path), rows[["a", "b"]]).predict_proba(rows[["a", "b"]])
+
     def test_a_damaged_file_is_an_error(self, stored) -> None:
         path = stored[0]
         path.write_bytes(path.read_bytes()[:80])

@@ -206,7 +206,7 @@ def test_against_an_earlier_audit_and_the_history_of_both(audit, shell, tmp_path
     assert code == 0
     assert "2 audits" in (folder / "history.html").read_text()
     code, _, err = audit("--against", tmp_path / "none.json")
-    assert (code, "does not exist: name the JSON of an audit" in err) == (2, True)
+    assert (code, "is not a file: name the JSON of an audit" in err) == (2, True)
 
 
 def test_the_favourable_class_may_be_the_negative_one(audit, tmp_path):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from gcig._validation import InputError, check_features
+from gcig._validation import InputError, check_features, match_columns
 from gcig.adapters.base import AdaptedModel, class_codes
-from gcig.adapters.boosters import booster_categories, booster_prediction
+from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
 from gcig.adapters.explainers import Explainer, Rows
@@ -145,6 +145,8 @@ class BlackBoxModel(AdaptedModel):
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     """Wrap a model that gives probabilities or scores; ``tables`` are the rows that it is applied to."""
+    if tables[0] is not None and (known := booster_columns(model)) is not None:
+        match_columns(check_features(tables[0]), known)  # the errors of the libraries name no column
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return _adapt_classifier(model, tables)
     if (predict := booster_prediction(model)) is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gcig._validation import InputError
 from gcig.core.definition import Definition
-from gcig.core.shapley import count_points
+from gcig.core.shapley import ALWAYS_EXACT, count_points
 
 _SCALES = tuple(0.9**k for k in range(60))  # shares of the default amount, in decreasing order
 
@@ -32,6 +32,7 @@ class Budget:
     offset_rows : members of each cell whose scores are compared with that of its reference.
     importance_rows, exchanged_rows : rows for faithfulness, and for the attribute effect.
     described_rows : random rows that are described besides those with the largest disparity, if asked for.
+    exact_points : all coalitions are enumerated if that takes at most so many evaluations per row and group.
     max_levels : levels, over all columns, that get a control variate: each costs an evaluation per row.
     """
 
@@ -49,6 +50,7 @@ class Budget:
     importance_rows: int = 512
     exchanged_rows: int = 2048
     described_rows: int = 50
+    exact_points: int = ALWAYS_EXACT
     max_levels: int = 256
 
     def coarsen(self, definition: Definition) -> Definition:
@@ -97,14 +99,13 @@ class Workload:
         coarse, cells = budget.shuffled_steps or budget.pairs, 2 * self.n_groups
 
         def explain(rows: int, pairs: int, sets: int = 1) -> int:
-            points = count_points(self.n_columns, pairs, random=self.random)
+            points = count_points(self.n_columns, pairs, random=self.random, always=budget.exact_points)
             return min(rows, self.n_rows) * (1 + levels + sets * self.n_groups * points)
 
         parts = {
             "decisions": self.n_rows,
             "attributions": explain(explained, budget.pairs) + explain(budget.probe_rows, budget.pairs),
-            "members": min(budget.member_rows, self.n_rows)
-            * (1 + 2 * self.n_groups * budget.members * (2 * self.n_columns - 1)),
+            "members": self._members(budget),
             "trust": cells * (budget.offset_rows + 256)
             + budget.importance_rows * (1 + self.n_columns)
             + budget.exchanged_rows * 3,
@@ -117,6 +118,12 @@ class Workload:
         if self.robustness:
             parts["robustness"] = explain(budget.member_rows, coarse, 14) + parts["members"]
         return parts
+
+    def _members(self, budget: Budget) -> int:
+        """Return the rows sent to explain relative to members: strata of a few members each."""
+        strata = min(8, budget.members)
+        each = count_points(self.n_columns, budget.members // strata, random=True, always=budget.exact_points)
+        return min(budget.member_rows, self.n_rows) * (1 + 2 * self.n_groups * strata * each)
 
     def calls(self, budget: Budget, batch_rows: int) -> int:
         """Return the most calls of the model with at most ``batch_rows`` rows each."""
@@ -165,5 +172,6 @@ def _scaled(scale: float) -> Budget:
         importance_rows=part(full.importance_rows, 32),
         exchanged_rows=part(full.exchanged_rows, 64),
         described_rows=0,
+        exact_points=full.exact_points if many else 0,
         max_levels=part(full.max_levels, 32),
     )

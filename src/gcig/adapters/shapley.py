@@ -77,6 +77,7 @@ class ShapleyExplainer(Explainer):
             rng=np.random.default_rng(self.seed),
             max_points=MAX_POINTS,
             advance=advance,
+            always=self.budget.exact_points,
         )
         residual = np.abs(found.values.sum(axis=2) - found.change)
         replicates = None if found.replicates is None else tally.without_rounding(found.replicates)
@@ -105,6 +106,7 @@ class ShapleyExplainer(Explainer):
             random=True,
             rng=np.random.default_rng([self.seed, seed]),
             max_points=MAX_POINTS,
+            always=self.budget.exact_points,
         )
         residual = np.abs(found.values.sum(axis=2) - found.change)
         return Reasons(
@@ -152,7 +154,10 @@ class ShapleyExplainer(Explainer):
     def refine(self, definition: Definition) -> Definition | None:
         """Double the pairs, unless all coalitions are enumerated."""
         pairs = self._pairs(definition)
-        exact = is_exact(len(self.encoding.names), pairs, random=False) and not self.encoding.random
+        exact = (
+            is_exact(len(self.encoding.names), pairs, random=False, always=self.budget.exact_points)
+            and not self.encoding.random
+        )
         return None if exact else replace(definition, n_steps=2 * pairs)
 
     def _pairs(self, definition: Definition) -> int:
@@ -160,7 +165,12 @@ class ShapleyExplainer(Explainer):
 
     def describe(self, definition: Definition) -> dict[str, Any]:
         """Return the definition with the way of sampling in place of a rule of integration."""
-        exact = is_exact(len(self.encoding.names), self._pairs(definition), random=self.encoding.random)
+        exact = is_exact(
+            len(self.encoding.names),
+            self._pairs(definition),
+            random=self.encoding.random,
+            always=self.budget.exact_points,
+        )
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
 
 

@@ -18,7 +18,7 @@ from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import reference_source
 from gcig.auditing.subject import describe_subject, hash_model, resolve_model
-from gcig.auditing.table_audit import assemble_record, proxy_columns, with_change
+from gcig.auditing.table_audit import assemble_record, proxy_columns, read_earlier, with_change
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
@@ -118,6 +118,7 @@ def audit_file(
     (1000, ['female', 'male'])
     """
     check_robustness(other, robustness=robustness)
+    earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     if other is not None:
         other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
@@ -201,7 +202,7 @@ def audit_file(
     first = next(source.frames())
     groups = check_groups(roles.protected(first), n_rows=len(first), names=source.group_names)
     proxies = proxy_columns(first[list(roles.inputs)], groups)
-    return AuditResult(with_change(assemble_record(subject, findings, min_cell, proxies), against))
+    return AuditResult(with_change(assemble_record(subject, findings, min_cell, proxies), earlier))
 
 
 def open_for_model(

@@ -52,9 +52,7 @@ def explain_file(
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
     if (target is None) != (not sensitive):
-        raise InputError(
-            "needs the other: name both the target and the protected attribute.", argument="target"
-        )
+        raise InputError("Name both the target and the protected attribute, or neither.")
     known = columns_of(model)
     if target is not None:
         roles = assign_roles(

@@ -131,6 +131,7 @@ def audit(
     ('concern', 'integrated gradients')
     """
     check_robustness(other, robustness=robustness)
+    earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
@@ -180,7 +181,7 @@ def audit(
     )
     groups = Groups(source.batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
     record = assemble_record(subject, findings, min_cell, proxy_columns(X, groups))
-    return AuditResult(with_change(record, against))
+    return AuditResult(with_change(record, earlier))
 
 
 def proxy_columns(X: Any, groups: Groups) -> tuple[str, ...]:
@@ -206,11 +207,13 @@ def assemble_record(
     return replace(record, verdict=write_verdict(record))
 
 
-def with_change(record: AuditRecord, against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord:
-    """Add what changed since an earlier audit, if one is given."""
-    if against is None:
-        return record
+def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
+    """Return the record of an earlier audit, before time is spent on the new one."""
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
-    earlier = against.record if isinstance(against, AuditResult) else against
-    return replace(record, change=compare_audits(earlier, record))
+    return against.record if isinstance(against, AuditResult) else against
+
+
+def with_change(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
+    """Add what changed since an earlier audit, if there is one."""
+    return record if earlier is None else replace(record, change=compare_audits(earlier, record))

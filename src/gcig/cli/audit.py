@@ -162,7 +162,7 @@ def audit(
         check_writable(path)
     if options["against"] is not None and not options["against"].is_file():
         raise click.ClickException(
-            f"--against {options['against']} does not exist: name the JSON of an audit."
+            f"--against {options['against']} is not a file: name the JSON of an audit."
         )
     if min_cell is not None:
         options["min_cell"] = min_cell

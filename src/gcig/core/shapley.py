@@ -27,6 +27,7 @@ Draw = Callable[[Floats], Floats]
 Advance = Callable[[float], object]
 
 MAX_POINTS = 65_536
+ALWAYS_EXACT = 256  # points per row and reference that are affordable even if sampling needs fewer
 _MIN_DRAWS = 8  # draws of categories if all coalitions are enumerated
 
 
@@ -67,23 +68,25 @@ class ShapleyValues(NamedTuple):
     change: Floats
 
 
-def is_exact(n_columns: int, n_pairs: int, *, random: bool) -> bool:
+def is_exact(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> bool:
     """Return whether all coalitions are enumerated: sampling would evaluate at least as many points.
+
+    Up to ``always`` points are evaluated in any case.
 
     >>> is_exact(8, 20, random=False), is_exact(14, 20, random=False)
     (True, False)
     """
     points: int = 2**n_columns * (_MIN_DRAWS if random else 1)
-    return points <= max(256, n_pairs * (2 * n_columns - 1))
+    return points <= max(always, n_pairs * (2 * n_columns - 1))
 
 
-def count_points(n_columns: int, n_pairs: int, *, random: bool) -> int:
+def count_points(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> int:
     """Return the number of evaluations per row and reference.
 
     >>> count_points(14, 16, random=False)
     432
     """
-    if is_exact(n_columns, n_pairs, random=random):
+    if is_exact(n_columns, n_pairs, random=random, always=always):
         coalitions: int = 2**n_columns
         return _count_draws(n_columns, n_pairs, random=random) * coalitions
     return n_pairs * (2 * n_columns - 1)
@@ -105,6 +108,7 @@ def shapley_values(
     levels: Sequence[Levels] = (),
     max_points: int = MAX_POINTS,
     advance: Advance | None = None,
+    always: int = ALWAYS_EXACT,
 ) -> ShapleyValues:
     """Compute the Shapley values of many rows at once.
 
@@ -128,6 +132,8 @@ def shapley_values(
     advance : callable, optional
         Called repeatedly with the number of rows finished since the last call, which may be fractional: each
         of d draws of a row counts 1/d.
+    always : int
+        See `is_exact`.
 
     Examples
     --------
@@ -141,7 +147,7 @@ def shapley_values(
     if not (n and c):
         raise ValueError(f"rows must have at least one row and one column, not shape {rows.shape}")
     at_end = _in_parts(value, rows, max_points)
-    enumerated = is_exact(c, n_pairs, random=random)
+    enumerated = is_exact(c, n_pairs, random=random, always=always)
     n_draws = _count_draws(c, n_pairs, random=random) if enumerated else n_pairs
     uniforms = _spread_evenly(n_draws, n, c, rng)
     main = [_main_effects(value, rows, each, max_points) for each in levels]
