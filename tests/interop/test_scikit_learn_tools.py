@@ -16,10 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gcig
+from gcig.methods.disparate_impact_remover import DisparateImpactRemover
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
-from tables import QUICK_CREDIT, fitted_credit, load_credit
+from tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 
 # Three epochs on half the rows do not learn much.
 pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning")
@@ -199,3 +200,15 @@ def test_memory_of_joblib_returns_the_stored_fit(tmp_path, credit):
     first, second = cached(1), cached(1)
     assert calls == [1]
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+def test_tables_as_output_of_transformers_do_not_change_a_fit():
+    loans = make_loans(120)
+    plain = UnconstrainedClassifier(**QUICK).fit(loans.X, loans.y, **loans.groups)
+    with config_context(transform_output="pandas"):
+        again = UnconstrainedClassifier(**QUICK).fit(loans.X, loans.y, **loans.groups)
+        assert np.array_equal(again.predict_proba(loans.X), plain.predict_proba(loans.X))
+        remover = DisparateImpactRemover().fit(loans.numbers, **loans.groups)
+        repaired = remover.transform(loans.numbers, **loans.groups)
+    assert isinstance(repaired, pd.DataFrame)
+    assert repaired.columns.tolist() == ["x0", "x1", "x2"]
