@@ -81,7 +81,7 @@ class TrainingFile:
 
 @dataclass(frozen=True, eq=False)
 class FileSummary:
-    """What the first pass finds: the fitted encoder, the classes, the groups, and the rows of each cell."""
+    """Summary of a file: the fitted encoder, the classes, the groups, and the number of rows of each cell."""
 
     encoder: TableEncoder | PassThrough
     classes: tuple[Any, Any]
@@ -218,7 +218,7 @@ def _joined(batches: list[GroupedBatch]) -> GroupedBatch:
 
 
 def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> torch.Tensor | None:
-    """Scale the weights of the classes so that the mean over all rows is one."""
+    """Scale the weights of the classes to a mean of one over all rows."""
     if factors is None:
         return None
     counts = summary.counts.sum(1)

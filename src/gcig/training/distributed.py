@@ -97,7 +97,7 @@ def add_gradients(parameters: list[nn.Parameter], group: Group | None) -> None:
 
 
 def shared_seed(seed: int) -> int:
-    """Return the seed of the first process, so that all processes draw the same numbers."""
+    """Return the seed of the first process, with which all processes draw the same numbers."""
     group = _CURRENT.get()
     if group is None:
         return seed

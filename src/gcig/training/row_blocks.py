@@ -1,7 +1,7 @@
 """Training rows on disk: a shuffled copy of an encoded table in blocks, of which one is in memory at a time.
 
-Every row is dealt to a random block, so that each block is a random sample of the table, however the file is
-sorted. The mini-batches of a block are as good as those of the whole table.
+Every row is dealt to a random block. Each block is therefore a random sample of the table, however the file
+is sorted, and its mini-batches are as good as those of the whole table.
 """
 
 import math
