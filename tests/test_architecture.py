@@ -87,7 +87,7 @@ def test_path_names_every_file_that_it_reaches(name, reached):
 
 @pytest.mark.slow
 def test_reproduction_names_every_file_that_it_reaches(tmp_path):
-    options = "--datasets german --methods unconstrained,fairx --folds 2 --jobs 1"
+    options = "--quick --datasets german --methods unconstrained,fairx --jobs 1"
     with traced_files() as reached:
         assert main(["reproduce", *options.split(), "--out", str(tmp_path / "run")]) == 0
     assert not sorted(reached - files_on(PATHS["fit"]) - files_on(PATHS["reproduction"]))

@@ -13,7 +13,7 @@ from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, choose_all, search_trials
-from gcig.data.datasets.registry import dataset_spec
+from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.experiments import ablation, comparison, design_choices, sensitivity, variants
 from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
@@ -75,7 +75,7 @@ class Request:
             raise InputError(f"folds must be at least 2, got {folds}.")
         if tuning not in TUNING:
             raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
-        small = {name: not quick and len(Table.shipped(name).y) < SMALL_ROWS for name in names}
+        small = {name: not quick and len(load_dataset(name).y) < SMALL_ROWS for name in names}
         repeats = {name: SMALL_REPEATS if is_small else 1 for name, is_small in small.items()}
         tuning = "none" if quick else tuning
         return cls(names, keys, folds, tuple(dict.fromkeys(seeds)), repeats, tuning, quick)
