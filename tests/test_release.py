@@ -105,6 +105,7 @@ def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):
 def test_files_that_a_first_release_needs_exist():
     for name in (
         "README.md",
+        "SECURITY.md",
         "LICENSE",
         "CHANGELOG.md",
         "CITATION.cff",
