@@ -35,6 +35,10 @@ _TUNING = {
 }
 
 
+_SEARCH = (
+    f"All methods have the same number of candidates, trained on at most {TUNING_ROWS:,} rows.",
+    f"Rule: {RULE}",
+)
 _TRIAL = ["dataset", "method", "variant", "seed", "fold", "repeat", "parameters", "fit_seconds"]
 
 
@@ -220,13 +224,7 @@ def _protocol(found: Collected) -> Chapter:
             if repeated
             else ""
         ),
-        _TUNING[request.tuning]
-        + (
-            f" All methods have the same number of candidates, each trained once per fold on at most "
-            f"{TUNING_ROWS:,} rows. Rule: {RULE}"
-            if request.tuning != "none"
-            else ""
-        ),
+        " ".join([_TUNING[request.tuning], *(_SEARCH if request.tuning != "none" else ())]),
         "Grids, the threshold rule and FairX's training are the same for all datasets; they were fixed when "
         "results of earlier versions on these folds were known.",
     ]
