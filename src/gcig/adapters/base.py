@@ -17,6 +17,7 @@ from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tens
 from gcig.core.modules import evaluating
 
 _CHUNK_ROWS = 65_536  # rows per forward pass
+_ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,3 +206,25 @@ def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.in
     """Return predicted classes as 0 and 1."""
     positive = 1 if classes is None else classes[1]
     return np.asarray(np.asarray(predictions) == positive, dtype=np.int64)
+
+
+def check_probabilities(output: Any, n_rows: int, model: str) -> NDArray[np.float64]:
+    """Return (n,) probabilities of label 1 from an output of shape (n,), (n, 1) or (n, 2)."""
+    found = np.asarray(output, dtype=np.float64)
+    if found.shape == (n_rows, 2):
+        found = found[:, 1]
+    elif found.shape == (n_rows, 1):
+        found = found[:, 0]
+    if found.shape != (n_rows,):
+        raise InputError(
+            f"model: for {n_rows} rows the {model} returned an output of shape {found.shape}, but "
+            f"probabilities of shape ({n_rows},) or ({n_rows}, 2) are needed. Wrap the model in a function "
+            "that returns them."
+        )
+    outside = int(np.count_nonzero(~((found >= -_ROUNDING) & (found <= 1 + _ROUNDING))))
+    if outside:
+        raise InputError(
+            f"model: {outside} of {n_rows} outputs of the {model} are missing or outside [0, 1], but "
+            "probabilities are needed. Wrap the model in a function that turns its output into probabilities."
+        )
+    return np.clip(found, 0.0, 1.0)

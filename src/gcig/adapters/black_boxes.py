@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from gcig._validation import InputError, check_features, match_columns
-from gcig.adapters.base import AdaptedModel, class_codes
+from gcig._validation import check_features, match_columns
+from gcig.adapters.base import AdaptedModel, check_probabilities, class_codes
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
@@ -24,7 +24,6 @@ Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
 _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
-_ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -222,25 +221,3 @@ def _column_names(tables: Sequence[Any], positions: Sequence[int]) -> list[str]:
 
 def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:
     return lambda X: check_probabilities(method(X), len(X), name)
-
-
-def check_probabilities(output: Any, n_rows: int, model: str) -> Floats:
-    """Return (n,) probabilities of label 1 from an output of shape (n,), (n, 1) or (n, 2)."""
-    found = np.asarray(output, dtype=np.float64)
-    if found.shape == (n_rows, 2):
-        found = found[:, 1]
-    elif found.shape == (n_rows, 1):
-        found = found[:, 0]
-    if found.shape != (n_rows,):
-        raise InputError(
-            f"model: for {n_rows} rows the {model} returned an output of shape {found.shape}, but "
-            f"probabilities of shape ({n_rows},) or ({n_rows}, 2) are needed. Wrap the model in a function "
-            "that returns them."
-        )
-    outside = int(np.count_nonzero(~((found >= -_ROUNDING) & (found <= 1 + _ROUNDING))))
-    if outside:
-        raise InputError(
-            f"model: {outside} of {n_rows} outputs of the {model} are missing or outside [0, 1], but "
-            "probabilities are needed. Wrap the model in a function that turns its output into probabilities."
-        )
-    return np.clip(found, 0.0, 1.0)

@@ -13,7 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import InputError, check_features, check_groups
+from gcig.adapters.base import check_probabilities
 from gcig.adapters.budget import Workload
+from gcig.adapters.entries import TableEncoding
 
 _MAX_WAIT = 60.0  # seconds
 _TEMPORARY = (408, 425, 429)  # client errors of HTTP that may pass; other codes from 400 to 499 do not
@@ -133,8 +135,6 @@ class RemoteModel:
         audit : bool
             Whether the measurement is an audit; otherwise an evaluation.
         """
-        from gcig.adapters.entries import TableEncoding
-
         encoding = TableEncoding.learn([X])
         groups = check_groups(sensitive_features, n_rows=len(check_features(X)))
         work = Workload(
@@ -151,8 +151,6 @@ class RemoteModel:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of the rows, asking for those that are not known."""
-        from gcig.adapters.black_boxes import check_probabilities
-
         keys = _row_keys(X)
         first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self._known}
         places = sorted(first.values())
