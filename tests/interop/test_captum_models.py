@@ -23,7 +23,7 @@ def test_integrated_gradients_from_every_baseline(key):
     for group in range(len(found.groups)):
         start = torch.from_numpy(model.baselines_[y[:N].to_numpy(), group])
         values, delta = explainer.attribute(rows, start, n_steps=400, return_convergence_delta=True)
-        np.testing.assert_allclose(found.attributions[group], values.numpy(), rtol=1e-3, atol=5e-4)
+        np.testing.assert_allclose(found.attributions[group], values.numpy(), rtol=1e-3, atol=2e-3)
         assert found.completeness[group].max() <= delta.abs().max() + 1e-3
 
 
@@ -36,7 +36,7 @@ def test_original_columns_are_sums_over_what_captum_finds():
     values = IntegratedGradients(model.module_).attribute(rows, start, n_steps=400).numpy()
     summed = np.zeros((N, X.shape[1]), dtype=np.float32)
     np.add.at(summed, (slice(None), model.encoder_.origin_), values)
-    np.testing.assert_allclose(found.attributions[0], summed, rtol=1e-3, atol=5e-4)
+    np.testing.assert_allclose(found.attributions[0], summed, rtol=1e-3, atol=2e-3)
 
 
 def test_other_tools_of_captum_take_the_explained_score():

@@ -57,7 +57,9 @@ def make_evaluation(rows, linear):
 
 
 def make_explanation(rows, linear):
-    model = gcig.FairXClassifier(**{**QUICK_CREDIT, "lambda_ig": 0, "lambda_fair": 0}).fit(**rows)
+    model = gcig.FairXClassifier(**{**QUICK_CREDIT, "lambda_ig": 0, "lambda_fair": 0})
+    with pytest.warns(gcig.InputWarning, match="'salary'"):  # one entry is far from the others
+        model.fit(**rows)
     return model.explain(rows["X"], rows["y"])
 
 

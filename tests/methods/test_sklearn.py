@@ -88,6 +88,7 @@ def test_every_parameter_has_a_default_and_can_be_set(method):
     assert set(model.get_params()) == set(inspect.signature(method).parameters)
 
 
+@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # a student of few epochs
 @pytest.mark.parametrize("method", METHODS)
 def test_a_clone_has_the_parameters_and_nothing_learned(method):
     model = method(**QUICK, class_weight={0: 1.0, 1: 2.0}).fit(LOANS.X, LOANS.y, **LOANS.groups)

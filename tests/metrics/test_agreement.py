@@ -45,7 +45,7 @@ def linear(frame: pd.DataFrame):
 
 
 def network(frame: pd.DataFrame):
-    model = gcig.FairXClassifier(max_epochs=20, hidden_sizes=(8,), random_state=0)
+    model = gcig.FairXClassifier(max_epochs=8, hidden_sizes=(8,), random_state=0)
     X = frame[["age", "pay", "job"]]
     return model.fit(X, frame["y"], sensitive_features=frame["sex"])
 

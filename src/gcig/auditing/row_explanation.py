@@ -105,7 +105,7 @@ def explain(
     >>> forest = RandomForestClassifier(20, max_depth=4, random_state=0).fit(X, y)
     >>> found = explain(forest, X.iloc[[17]], reference=(X, y, sex))
     >>> [reason.column for reason in found.record.rows[0].columns][:1], len(found.record.rows[0].neighbours)
-    (['duration'], 4)
+    (['credit_amount'], 4)
     """
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)

@@ -313,13 +313,12 @@ class ColumnTerm:
         """Return the shortfall over the rows that have attributions."""
         values = batch.attributions(self.penalty)
         norms = vector_norm(values.detach(), "l1")
-        if is_recording():
-            # A row of zeros has no share in the mean.
-            return column_shortfall(values * defined_rows(norms).unsqueeze(-1), self.least)
-        if not all_defined(norms):
-            values = values[:, defined_rows(norms)]
+        if is_recording() or not all_defined(norms):
+            values = values * defined_rows(norms).unsqueeze(-1)  # a row of zeros has no share in the mean
         short = column_shortfall(values, self.least)
-        return short if float(short.detach()) else short.detach()  # its gradient at zero is zero
+        if is_recording() or float(short.detach()):
+            return short
+        return short.detach()  # its gradient at zero is zero
 
 
 @dataclass(frozen=True)

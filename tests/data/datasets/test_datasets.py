@@ -446,7 +446,7 @@ def _blocks(page):
 def test_the_how_to_runs_as_printed(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs" / "howto" / "new_dataset.rst").read_text("utf-8")
     blocks = list(_blocks(page))
-    assert [language for language, _ in blocks] == ["text", "python", "python"]
+    assert [language for language, _ in blocks] == ["text", "python", "python", "toml"]
     (tmp_path / "loans.csv").write_text(blocks[0][1])
     monkeypatch.chdir(tmp_path)
     namespace = {}
