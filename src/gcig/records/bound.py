@@ -39,7 +39,7 @@ class Bound(Record):
 
     @property
     def status(self) -> str:
-        """Whether the bound is met (by the limit), not met (by the value), or cannot be shown to be met."""
+        """The verdict: met (by the limit), not met (by the value), or cannot be shown with this many rows."""
         if self.limit <= self.bound:
             return MET
         return NOT_SHOWN if self.value <= self.bound else NOT_MET

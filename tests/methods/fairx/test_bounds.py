@@ -12,7 +12,7 @@ from gcig.methods.fairx.bounds import BoundSearch
 from gcig.methods.fairx.guards import BoundWarning
 from gcig.methods.fairx.training import Candidate
 from gcig.records.bound import Bound
-from gcig.training.loop import Epoch, Outcome
+from gcig.training.loop import DivergenceError, Epoch, Outcome
 from tables import QUICK, make_loans
 
 PLAIN = {"auc": 0.9, "gcig": 0.2, "gcig_members": 0.2, "outcome_gap": 0.3, "attribute_effect": 0.05}
@@ -93,6 +93,20 @@ def test_the_search_ends_if_the_weights_are_refused():
     _, best = search(student, outcome=0.01)
     assert len(student.asked) < 8
     assert best.measured["outcome_gap_limit"] > 0.01
+
+
+def test_a_stage_that_diverges_leaves_the_network_before_it():
+    student = KnownStudent(gcig=0.0)
+    train = student.train
+
+    def diverges(weights, **more):
+        if weights["outcome"] > 0.15:
+            raise DivergenceError("the loss was not finite")
+        return train(weights, **more)
+
+    student.train = diverges
+    _, best = search(student, outcome=0.01)
+    assert best.weights["outcome"] == 0.1
 
 
 def test_a_bound_of_reasons_raises_their_weight_alone():

@@ -30,7 +30,7 @@ from gcig.methods.fairx.training import Candidate, Customise, Student, TrainedNe
 from gcig.metrics.rates import Floats
 from gcig.metrics.upper_limits import fair_gap_limit
 from gcig.records.bound import Bound
-from gcig.training.loop import Epoch, Outcome
+from gcig.training.loop import DivergenceError, Epoch, Outcome
 
 PARAMETERS = {"gcig": "max_gcig", "outcome": "max_eo_gap"}
 _FIGURES = {"gcig": "gcig", "outcome": "outcome_gap"}
@@ -190,12 +190,17 @@ class BoundSearch:
         n_epochs = self.student.settings.loop.max_epochs
         if start is not None:
             n_epochs = math.ceil(_STAGE_SHARE * n_epochs)
-        candidate = self.student.train(
-            weights,
-            n_epochs=n_epochs,
-            start=None if start is None else start.candidate,
-            prefer=self._prefer,
-        )
+        try:
+            candidate = self.student.train(
+                weights,
+                n_epochs=n_epochs,
+                start=None if start is None else start.candidate,
+                prefer=self._prefer,
+            )
+        except DivergenceError:
+            if start is None:
+                raise
+            return Stage(weights, start.candidate, start.epoch)  # its weights were not reached
         before, kept = len(self.history), candidate.outcome.best_epoch
         for epoch in candidate.outcome.history:
             self.history.append(replace(epoch, number=before + epoch.number))
@@ -236,7 +241,7 @@ class BoundSearch:
         plain = self.student.teacher.measured
         more_effect = measured["attribute_effect"] - plain["attribute_effect"] > _EFFECT_TOLERANCE
         excess = self._largest_excess(measured)
-        if excess > 1:
+        if not excess <= 1:
             return _UNMET * (1 + more_effect) + excess
         kinds = ("gcig", "gcig_members")
         left = sum(measured[kind] / max(plain[kind], 1e-12) for kind in kinds) / len(kinds)

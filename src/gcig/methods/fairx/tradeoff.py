@@ -54,7 +54,7 @@ class TradeOff:
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.FairXClassifier(max_epochs=1, random_state=0)
     >>> family = model.path(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> list(family.frame.columns[:5])
     ['model', 'weight_gcig', 'weight_outcome', 'auc', 'auc_lost']
