@@ -169,6 +169,8 @@ def test_a_subset_judges_only_what_it_can_test():
     quick = judged(collected(quick=True))
     assert "insensitive" not in quick
     assert "ablation/full" in quick
+    decided = {key for key, each in quick.items() if any(f.holds is not None for f in each.values())}
+    assert decided == {"slower", "groups"}  # two folds decide nothing else
 
 
 def test_two_folds_decide_nothing():

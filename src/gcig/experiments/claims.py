@@ -9,10 +9,10 @@ experiments that were not requested are not judged at all.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gcig.experiments.collection import Collected
-from gcig.experiments.evidence import Evidence
+from gcig.experiments.evidence import MIN_FOLDS, Evidence
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import method_label
 from gcig.records import Interval
@@ -83,7 +83,10 @@ def judge_claims(found: Collected, claims: Iterable[Claim]) -> list[Judged]:
         asked &= claim.experiment in (*found.request.experiments, *measured)
         if asked and versions:
             relevant = versions if claim.about_fairx else versions[:1]
-            judged.append(Judged(claim, {each: claim.judge(evidence, each) for each in relevant}))
+            findings = {each: claim.judge(evidence, each) for each in relevant}
+            if found.request.expected() < MIN_FOLDS and claim.experiment not in measured:
+                findings = {each: replace(own, holds=None, reason=FEW) for each, own in findings.items()}
+            judged.append(Judged(claim, findings))
     return judged
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.settings import LABELS, finished, method_label, ordered
+from gcig.experiments.settings import LABELS, UNRANKED, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.report.charts import TradeOff, pareto_front
 
@@ -18,7 +18,10 @@ _GAPS = ("gcig", "eo_gap")
 def tuned_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
     """Plot the methods of the comparison: means on test rows, one point per method."""
     points = {name: _points(frame[frame["dataset"] == name], by=[]) for name in datasets}
-    caption = "One point per method, means over the folds; upper left is better."
+    caption = (
+        "One point per method, means over the folds; upper left is better. Hardt is not shown with GCIG, "
+        "because the logit that is explained does not contain its group thresholds."
+    )
     return {"trade_off": _figure("The price of fair outcomes and fair reasons", caption, points)}
 
 
@@ -40,6 +43,7 @@ def _points(frame: pd.DataFrame, by: list[str]) -> list[TradeOff]:
         own = rows[rows["method"] == method]
         for _, part in own.groupby(by or ["method"], sort=False):
             auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", *_GAPS))
+            gcig = math.nan if method in UNRANKED["gcig"] else gcig
             words = _describe(json.loads(part["parameters"].iloc[0]), method) if by else ""
             collapsed = bool(part["collapsed"].astype(bool).any())
             found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))
