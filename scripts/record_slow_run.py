@@ -31,7 +31,7 @@ def main(command: list[str]) -> int:
                 f"commit   {run('git', 'rev-parse', 'HEAD')}{changed}",
                 f"finished {datetime.datetime.now(datetime.UTC).isoformat(timespec='minutes')}",
                 f"python   {platform.python_version()} on {platform.system()}",
-                f"command  {' '.join(command)}",
+                f"command  {' '.join(command[command.index('pytest') :])}",
                 f"result   {lines[-1].strip('= ') if lines else 'nothing ran'}",
                 *failed,
             ]

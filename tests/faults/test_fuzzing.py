@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import random
+import shutil
 import warnings
 
 import numpy as np
@@ -117,18 +118,18 @@ def originals(tmp_path_factory):
         quiet = ["--out", str(folder / "trained"), "--method", "unconstrained", "--epochs", "1", "-q"]
         with contextlib.redirect_stdout(io.StringIO()):
             main(["train", str(folder / "t.csv"), *ROLE_FLAGS, "--drop", "id,race", *quiet])
-            main(
-                [
-                    "compare",
-                    str(folder / "t.csv"),
-                    *ROLE_FLAGS,
-                    "--drop",
-                    "id,race",
-                    "--methods",
-                    "unconstrained",
-                ]
-                + ["--folds", "2", "--jobs", "1", "-q", "--out", str(folder / "run")]
-            )
+            run = [
+                "--methods",
+                "unconstrained",
+                "--folds",
+                "2",
+                "--jobs",
+                "1",
+                "-q",
+                "--out",
+                str(folder / "run"),
+            ]
+            main(["compare", str(folder / "t.csv"), *ROLE_FLAGS, "--drop", "id,race", *run])
     (folder / "options.toml").write_text('target = "approved"\npositive = "yes"\nsensitive = "sex"\n')
     return folder
 
@@ -149,8 +150,6 @@ FILES += ["run/manifest.json", "run/trials/*.json"]
 
 def check_damaged(originals, folder, name, seed):
     """Damage one file of a copy, use it, and check that only the library's own errors come out."""
-    import shutil
-
     rng = random.Random(seed)
     copy = folder / f"{seed}"
     shutil.copytree(originals, copy)
