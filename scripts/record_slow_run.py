@@ -1,4 +1,4 @@
-"""Run a command of pytest and record its last line, the commit and the time in tests/faults/last_slow_run.txt."""
+"""Run pytest and record its last line, the commit and the time in tests/faults/last_slow_run.txt."""
 
 import datetime
 import platform
