@@ -9,9 +9,10 @@ choice. Losses of AUC are relative to the same kind of model without fairness: t
 
 Methods of this package: FairX (a bound), the Lagrangian, adversarial and exponentiated-gradient methods.
 Peers: fairret (a penalty in a torch loop), OxonFair and error-parity (post-processing of LightGBM), FairGBM.
-A peer that is not installed is left out, with a line that says so; error-parity needs NumPy 1, and so an
-environment of its own. Post-processing decides by a rule per group on top of the base model's score: its AUC
-is that of the base model, and its decisions need the group of every new row.
+A peer that is not installed or fails is left out, with a line that says so: FairGBM 0.9.14 passes an argument
+that scikit-learn has removed, and error-parity needs NumPy 1, and so an environment of its own.
+Post-processing decides by a rule per group on top of the base model's score: its AUC is that of the base
+model, and its decisions need the group of every new row.
 """
 
 import argparse
@@ -152,12 +153,12 @@ def _oxonfair(rows: Part, tolerance: float) -> Predict:
 
     train, calibration = hold_out(rows.y, rows.groups, fraction=0.25, random_state=1)
     model, rest = _lightgbm(rows[train]), rows[calibration]
-    data = oxonfair.build_data_dict(rest.y, rest.encoded, rest.groups)
+    data = oxonfair.DataDict(rest.y, rest.encoded, rest.groups)
     rule = oxonfair.FairPredictor(model, data)
     rule.fit(group_metrics.accuracy, group_metrics.equalized_odds, tolerance)
 
     def predict(new: Part) -> Answer:
-        asked = oxonfair.build_data_dict(new.y, new.encoded, new.groups)
+        asked = oxonfair.DataDict(new.y, new.encoded, new.groups)
         decided = np.asarray(rule.predict(asked), dtype=np.int64).reshape(-1)
         return Answer(model.predict_proba(new.encoded)[:, 1], decided)
 
@@ -221,15 +222,25 @@ def main() -> None:
         if tool not in missing and (name, tool, fold) not in done
     ]
     finished = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-        delayed(choose_and_measure)(*each) for each in left
+        delayed(_try)(*each) for each in left
     )
     for found in finished:
+        if "error" in found:  # a peer may not fit the other installed packages
+            print(f"{found['trial']} failed: {found['error']}", file=sys.stderr)
+            continue
         known.append(found)
         print(f"{found['trial']}: {found['seconds']:.0f} s", file=sys.stderr)
         if file is not None:
             file.write_text(json.dumps(known, indent=1) + "\n")
     for name in arguments.datasets:
         print("\n".join(table(name, [each for each in known if each["trial"][0] == name])), end="\n\n")
+
+
+def _try(name: str, tool: str, fold: int) -> dict[str, Any]:
+    try:
+        return choose_and_measure(name, tool, fold)
+    except Exception as error:
+        return {"trial": [name, tool, fold], "error": f"{type(error).__name__}: {error}"}
 
 
 def choose_and_measure(name: str, tool: str, fold: int) -> dict[str, Any]:
