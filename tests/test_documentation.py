@@ -61,11 +61,13 @@ QUICK_EPOCHS = 2
 # Pages that take long even with little training: only the slow tests follow them.
 LONG = {
     "README",
+    "guide/choosing",
     "howto/audit_foreign_model",
     "howto/audit_gate",
     "howto/bounds",
     "howto/compare",
     "howto/interop",
+    "howto/large_tables",
     "howto/own_table",
     "howto/several_groups",
 }

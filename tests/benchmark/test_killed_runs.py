@@ -26,6 +26,7 @@ def killed_and_undisturbed(tmp_path, kills, jobs=1, seed=0):
     return without_times(out), without_times(tmp_path / "run-undisturbed")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_three_times_gives_the_same_results(tmp_path):
     killed, undisturbed = killed_and_undisturbed(tmp_path, kills=3)
     assert killed == undisturbed

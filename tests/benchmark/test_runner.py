@@ -207,6 +207,7 @@ assert len(results) == 15
 """
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_folder_run_each_trial_once(tmp_path):
     command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parents[1])]
     both = [subprocess.Popen(command) for _ in range(2)]

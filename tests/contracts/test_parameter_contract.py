@@ -60,7 +60,7 @@ def test_hostile_values_are_accepted_or_named(key):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ["unconstrained", "remover", "fairx"])
+@pytest.mark.parametrize("key", ["unconstrained", "remover", pytest.param("fairx", marks=pytest.mark.slow)])
 def test_values_that_are_accepted_can_be_fitted(key):
     """The check is complete: what it accepts does not fail later with an error of a library."""
     estimator = ESTIMATORS[key]

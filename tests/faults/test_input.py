@@ -113,8 +113,8 @@ def test_fault_08_an_empty_cell():
         k_folds(y, SEX.to_numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit(y=y, batch_size=4)  # most mini-batches lack the cell
-        model = gcig.FairXClassifier(**{**QUICK, "max_epochs": 1, "batch_size": 4})
+        fit(y=y, batch_size=16)  # most mini-batches lack the cell
+        model = gcig.FairXClassifier(**{**QUICK, "max_epochs": 1, "batch_size": 16})
         assert np.isfinite(model.fit(X, y, sensitive_features=SEX).predict_proba(X)).all()
 
 

@@ -124,6 +124,7 @@ def test_fault_28_a_resume_with_other_settings_or_data_is_refused(shell, tmp_pat
     assert "other rows" in err or "other data" in err or "changed" in err
 
 
+@pytest.mark.slow
 def test_fault_36_a_worker_that_is_killed(shell, tmp_path, monkeypatch):
     """The kernel kills a worker for want of memory by SIGKILL; here the trial does so, once."""
     make_raw_loans(80).to_csv(tmp_path / "t.csv", index=False)

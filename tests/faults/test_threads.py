@@ -93,8 +93,8 @@ def fit(case):
 
 def small_module(dropout, made={}):  # noqa: B006 (made once, because its weights are random)
     if not made:
-        made[0] = small_network(nn.Dropout(0.5))
-        made[1] = small_network(OwnNoise())
+        made[0] = small_network(nn.Dropout(0.5)).float()
+        made[1] = small_network(OwnNoise()).float()
     return copy.deepcopy(made[dropout - 1])
 
 
