@@ -175,6 +175,7 @@ def test_a_trial_whose_process_died_is_taken_over(tmp_path, monkeypatch):
     assert done == [TRIALS[0]]
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_jobs_and_a_trial_that_kills_its_workers_is_lost_alone(tmp_path):
     with registered("killed", KilledClassifier):
         trials = [*small_trials(TABLE, ("killed",), n_folds=2)[:1], *TRIALS]

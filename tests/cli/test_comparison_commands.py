@@ -176,6 +176,7 @@ def test_a_reproduction_as_json(shell, monkeypatch, command):
     assert found["claims"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_demo_reports_its_settings_and_its_page(shell, tmp_path):
     out = tmp_path / "demo"

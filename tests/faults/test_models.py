@@ -76,6 +76,7 @@ def test_fault_21_single_rows_without_reasons_are_left_out_and_counted():
     assert "1 rows have vanishing attributions" in repr(explanation)
 
 
+@pytest.mark.slow
 def test_fault_21_training_goes_on_past_rows_without_reasons():
     same = X.copy()
     same[(SEX == "f") & (Y == 0)] = 0.25  # each of them is the baseline of their cell
@@ -134,6 +135,7 @@ def test_fault_22_dropout_and_batch_norm_left_in_training_mode_do_not_matter():
     assert torch.equal(network[1].running_mean, statistics)
 
 
+@pytest.mark.slow
 def test_fault_22_a_trained_model_is_never_left_in_training_mode():
     model = FairXClassifier.from_module(left_in_training_mode(), **QUICK).fit(X, Y, **GROUPS)
     assert not any(part.training for part in model.module_.modules())

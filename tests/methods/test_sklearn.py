@@ -171,6 +171,7 @@ def test_groups_that_are_not_wanted_are_refused():
         pipeline.fit(LOANS.numbers, LOANS.y, sensitive_features=LOANS.sex)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("routing")
 def test_grid_search_over_weights_with_fairness_scorers():
     search = GridSearchCV(
@@ -209,6 +210,7 @@ def test_cross_validation_scores_are_those_of_the_metrics():
         assert result["test_gcig"][fold] == pytest.approx(-gcig_score(model, X, y, sensitive_features=sex))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("routing")
 def test_weights_are_routed_beside_groups():
     model = requesting().set_fit_request(sample_weight=True)

@@ -68,6 +68,7 @@ def test_a_linear_model_has_the_same_values_by_shapley_values() -> None:
     assert all(math.isnan(figure.other.value) for figure in found.figures)
 
 
+@pytest.mark.slow
 def test_evaluate_and_audits_return_the_same_panel(german, tmp_path) -> None:
     data, model = german
     flipped = gcig.methods.METHODS["unconstrained"].estimator(max_epochs=3, random_state=1)
