@@ -4,6 +4,7 @@ import copyreg
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -328,9 +329,11 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """Train a network, or a new one, on encoded rows, and set what is learned from them."""
         rows, device = data.all, data.all.inputs.device
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
-        blocks = find_blocks(rows.inputs, origin)
+        with own_modes(device):  # training uses the tensors, also if the caller infers
+            blocks = find_blocks(rows.inputs, origin)
+            protected = protected_attributes(rows.inputs, rows.groups, blocks)
         self.blocks_ = blocks.cpu().numpy()
-        protected = protected_attributes(rows.inputs, rows.groups, blocks)
+        data = replace(data, blocks=blocks, protected=tuple(protected))
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         generator = seeded_generator(seed)

@@ -25,6 +25,7 @@ from gcig._validation import (
 )
 from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
+from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
 
 
@@ -57,6 +58,10 @@ class TrainingData:
         The training rows as the user gave them.
     stream : RowStream, optional
         All training rows, if they do not fit into memory; `training` is then a sample of them.
+    blocks : Tensor of shape (columns,), optional
+        The original column, or dummy block, of each encoded column, if it is known.
+    protected : tuple of AttributeColumns, optional
+        The protected attributes among the encoded columns, if they are known.
 
     Examples
     --------
@@ -73,6 +78,8 @@ class TrainingData:
     n_groups: int
     table: pd.DataFrame
     stream: RowStream | None = None
+    blocks: Tensor | None = None
+    protected: tuple[AttributeColumns, ...] | None = None
 
     @property
     def rows(self) -> TrainingRows:

@@ -243,15 +243,18 @@ class HeldOut:
 
 def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
     """Return the held-out set of training data; `origin` is that of the encoder."""
-    inputs = data.training.inputs
-    blocks = find_blocks(inputs, torch.from_numpy(np.asarray(origin)).to(inputs.device))
+    inputs, blocks, protected = data.training.inputs, data.blocks, data.protected
+    if blocks is None:
+        blocks = find_blocks(inputs, torch.from_numpy(np.asarray(origin)).to(inputs.device))
+    if protected is None:
+        protected = tuple(protected_attributes(inputs, data.training.groups, blocks))
     return HeldOut(
         data.training if data.validation is None else data.validation,
         data.training,
         settings,
         data.n_groups,
         origin=blocks,
-        protected=protected_attributes(inputs, data.training.groups, blocks),
+        protected=list(protected),
     )
 
 
