@@ -62,6 +62,7 @@ QUICK_EPOCHS = 2
 LONG = {
     "README",
     "guide/choosing",
+    "guide/fairx",
     "howto/audit_foreign_model",
     "howto/audit_gate",
     "howto/bounds",
