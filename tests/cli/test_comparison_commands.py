@@ -158,14 +158,21 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
 
 
 @pytest.mark.parametrize("command", ["reproduce", "report"])
-def test_a_reproduction_as_json(shell, monkeypatch, command):
-    page = PUBLISHED / "index.html"
+def test_a_reproduction_as_json(shell, monkeypatch, tmp_path, command):
+    run = shutil.copytree(PUBLISHED, tmp_path / "run")
+    # The published run is older than the present form of a request.
+    request = json.loads((run / "request.json").read_text())
+    request = {name: request[name] for name in ("datasets", "methods", "n_folds", "seeds")}
+    request |= {"repeats": dict.fromkeys(request["datasets"], 1), "tuning": "none", "quick": True}
+    (run / "request.json").write_text(json.dumps(request))
+    (run / "chosen_parameters.json").write_text("{}")
+    page = run / "index.html"
     monkeypatch.setattr(f"gcig.experiments.reproduce.{command}", lambda *_, **__: page)
-    code, out, err = shell(command, *(["--out"] if command == "reproduce" else []), PUBLISHED, "--json")
+    code, out, err = shell(command, *(["--out"] if command == "reproduce" else []), run, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     if command == "report":
-        assert (found["kind"], found["source"], found["page"]) == ("report", str(PUBLISHED), str(page))
+        assert (found["kind"], found["source"], found["page"]) == ("report", str(run), str(page))
         found = found["result"]
     assert (found["schema"], found["kind"], found["page"]) == (1, "reproduction", str(page))
     rows = pd.read_csv(PUBLISHED / "results.csv")
