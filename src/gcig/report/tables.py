@@ -74,7 +74,7 @@ class Table:
 
     @cached_property
     def _numeric(self) -> tuple[bool, ...]:
-        """Whether each column is numeric; templates ask once per entry."""
+        """Flags of the numeric columns, computed once: templates read them for every entry."""
         columns = [[row[column] for row in self.rows] for column in range(len(self.header))]
         return tuple(
             any(entry is not None and sort_value(entry) is not None for entry in entries)
