@@ -107,15 +107,7 @@ def train_within_bounds(
     if settings.max_eo_gap is not None:
         lowest = fair_limit(held_out.logits(plain) - held_out.cut(plain), held_out)
     best = BoundSearch(student, settings.bounds, lowest).run()
-    network.load_state_dict(best.state)
-    record = TrainedNetwork(
-        outcome=best.outcome,
-        ema_baselines=student.ema_baselines if settings.explains else None,
-        weights=best.weights,
-        braked=best.braked,
-        plain=student.teacher.measured,
-    )
-    return record, check_bounds(best.measured, held_out, lowest)
+    return student.keep(best), check_bounds(best.measured, held_out, lowest)
 
 
 @dataclass(frozen=True)

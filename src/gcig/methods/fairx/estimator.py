@@ -258,7 +258,7 @@ class FairXClassifier(NetworkClassifier):
         """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
 
         One teacher is trained, and from it up to nine students around the weights `lambda_ig` and
-        `lambda_fair`, each from its neighbour, for about three times the cost of `fit`. They may lose twice
+        `lambda_fair`, each from its neighbour in a shorter training than that of `fit`. They may lose twice
         `max_auc_drop`. The estimator itself is not changed.
 
         Parameters

@@ -166,14 +166,7 @@ def train_fairly(
         customise=customise,
     )
     candidate = student.train(settings.weights)
-    network.load_state_dict(candidate.state)
-    return TrainedNetwork(
-        outcome=candidate.outcome,
-        ema_baselines=student.ema_baselines if settings.explains else None,
-        weights=candidate.weights,
-        braked=candidate.braked,
-        plain=student.teacher.measured,
-    )
+    return student.keep(candidate)
 
 
 def train_plainly(
@@ -378,6 +371,17 @@ class Student:
             outcome=outcome,
             within_limits=control.limits.hold(measured.get("auc_lost", 0.0), columns),
             braked=control.n_braked > 0,
+        )
+
+    def keep(self, candidate: Candidate) -> TrainedNetwork:
+        """Restore a candidate's network, and return the record of its training."""
+        self.network.load_state_dict(candidate.state)
+        return TrainedNetwork(
+            outcome=candidate.outcome,
+            ema_baselines=self.ema_baselines if self.settings.explains else None,
+            weights=candidate.weights,
+            braked=candidate.braked,
+            plain=self.teacher.measured,
         )
 
     @property
