@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from gcig.records.fold import UNRANKED_NOTE
 from gcig.report.comparison_page import comparison_page, methods_table
 from gcig.report.summaries import group_sizes, pooled_rates, summarise
 from gcig.report.tables import entry_text
@@ -36,8 +37,11 @@ def test_the_table_has_means_marks_and_failures():
     assert table.marks[1, gcig] == "best"  # the collapsed one is lower, and does not count
     assert table.marks[3, gap] == "best"
     assert [row[-1] for row in table.rows] == [
-        "on the front", "on the front", "collapsed in 1 of 2 folds", "1 of 2 folds failed",
-    ]  # fmt: skip
+        "on the front",
+        "on the front",
+        "collapsed in 1 of 2 folds",
+        "1 of 2 folds failed; no rank in GCIG",
+    ]
     assert table.marks[2, len(table.header) - 1] == "concern"
 
 
@@ -64,6 +68,20 @@ def test_each_table_has_a_verdict():
 def test_without_the_two_methods_the_lowest_gcig_is_named():
     results = [fold("a", 0, evaluation(gcig=0.3)), fold("b", 0, evaluation(gcig=0.1))]
     assert "b has the lowest GCIG (0.100)." in Page(comparison_page(results)).texts
+
+
+def test_post_processing_is_listed_without_a_rank_in_gcig():
+    results = [fold("dir", 0, evaluation(gcig=0.3)), fold("hardt", 0, evaluation(auc=0.95, gcig=0.1))]
+    read = Page(comparison_page(results, labels=LABELS))
+    assert "dir has the lowest GCIG (0.300)." in read.texts
+    table = methods_table(summarise(results, LABELS)["loans"])
+    gcig, front = table.header.index("GCIG"), len(table.header) - 1
+    assert entry_text(table.rows[1][gcig]) == "0.100"
+    assert [row for row, column in table.marks if column == gcig] == [0]
+    assert [row[front] for row in table.rows] == ["on the front", "no rank in GCIG"]
+    assert UNRANKED_NOTE in table.notes
+    assert read.text.count("Hardt: EO gap") == 1  # the chart of AUC against GCIG leaves it out
+    assert "Hardt: GCIG" not in read.text
 
 
 def test_no_results_give_a_page():

@@ -1,5 +1,6 @@
 """Comparison of methods on one or more tables, with the same folds and measures for all, and its result."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from gcig.benchmark.tuning import TUNING, Choice, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
+from gcig.records.fold import is_ranked
 from gcig.records.formatting import html_table, shown
 from gcig.report.charts.svg import Picture, standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
@@ -94,10 +96,12 @@ class ComparisonResult:
     def pareto(self) -> pd.DataFrame:
         """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
 
-        The criteria are means over the folds; methods with a collapsed or failed fold are left out.
+        The criteria are means over the folds. Methods with a collapsed or failed fold are left out, and so is
+        Hardt, which has no rank in GCIG.
         """
         means = self.summary()
         means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
+        means = means[[is_ranked(method, "gcig") for method in means["method"]]]
         parts = [
             part[pareto_front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
             for _, part in means.groupby("dataset", sort=False)
@@ -106,13 +110,13 @@ class ComparisonResult:
         return pd.concat(parts or [means])[columns].reset_index(drop=True)
 
     def plot(self) -> Picture:
-        """Plot AUC against GCIG and against the EO gap, one point per method."""
+        """Plot AUC against GCIG and against the EO gap, one point per method; Hardt only in the latter."""
         svg = pareto(
             [
                 TradeOff(
                     _label(row["method"]),
                     row["auc"],
-                    row["gcig"],
+                    row["gcig"] if is_ranked(row["method"], "gcig") else math.nan,
                     row["eo_gap"],
                     name=row["variant"],
                     collapsed=bool(row["collapsed"]),

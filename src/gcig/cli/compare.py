@@ -139,6 +139,7 @@ def _table_name(file: Path) -> str:
 def comparison_table(found: ComparisonResult) -> str:
     """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
     from gcig.methods.registry import METHODS
+    from gcig.records.fold import UNRANKED_NOTE, is_ranked
     from gcig.records.formatting import number, spread
 
     best = set(found.pareto()["method"])
@@ -153,6 +154,8 @@ def comparison_table(found: ComparisonResult) -> str:
     lines = [format_table(head, rows, right_aligned=range(1, 6))]
     if best:
         lines.append("* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once.")
+    if not all(is_ranked(method, "gcig") for method in found.summary()["method"]):
+        lines.append(UNRANKED_NOTE)
     floors = found.summary()["eo_noise_floor"].dropna()
     if len(floors):
         low, high = number(floors.min()), number(floors.max())

@@ -15,7 +15,6 @@ from gcig.experiments.settings import (
     DEFINITION_NOTE,
     HIGHER_IS_BETTER,
     LABELS,
-    UNRANKED,
     Setting,
     finished,
     fold_values,
@@ -26,6 +25,7 @@ from gcig.experiments.settings import (
     spread,
 )
 from gcig.records import Interval, formatting
+from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.report.tables import Entry, Mark, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
@@ -74,9 +74,9 @@ def main_table(
         rows,
         caption="Our results and the paper's main table",
         notes=(
-            "Mean and standard deviation over folds and seeds; our best means are bold. Hardt has no rank in "
-            "GCIG: its group thresholds are not part of the logit that is explained. The paper's FairX is "
+            "Mean and standard deviation over folds and seeds; our best means are bold. The paper's FairX is "
             "the published algorithm; our own version of it is listed below it, next to the same numbers.",
+            UNRANKED_NOTE,
             COLLAPSED_NOTE,
         ),
         marks=marks,
@@ -92,7 +92,7 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
         entries: list[Value] = [name]
         for metric in measures:
             values = _means(frame, name, metric, (PLAIN, *others, FAIRX))
-            ranked = {m: values[m] for m in others if m in values and m not in UNRANKED.get(metric, ())}
+            ranked = {m: values[m] for m in others if m in values and is_ranked(m, metric)}
             first = min(ranked, key=lambda method: ranked[method], default=None)
             best = "-" if first is None else f"{_number(ranked[first])} ({method_label(first)})"
             floor = _rows(frame, name, FAIRX)["eo_noise_floor"].mean() if metric == "eo_gap" else math.nan
@@ -233,10 +233,9 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
 
 
 def _best(entries: Sequence[Entry], metric: str, methods: Sequence[str]) -> list[int]:
-    unranked = UNRANKED.get(metric, frozenset())
     sign = 1 if metric in HIGHER_IS_BETTER else -1
     values = [
-        math.nan if method in unranked else sign * entry.value
+        sign * entry.value if is_ranked(method, metric) else math.nan
         for method, entry in zip(methods, entries, strict=True)
     ]
     known = [value for value in values if not math.isnan(value)]

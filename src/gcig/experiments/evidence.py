@@ -17,11 +17,11 @@ from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     PLACE,
-    UNRANKED,
     finished,
     interval,
 )
 from gcig.records import Interval, formatting
+from gcig.records.fold import is_ranked
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
@@ -84,8 +84,8 @@ class Evidence:
 
     def rivals(self, fairx: str, metric: str) -> list[str]:
         """Return the methods that a version of FairX is ranked against: all but the other version."""
-        left_out = {FAIRX, PUBLISHED, *UNRANKED.get(metric, ())}
-        return [method for method in self.methods if method not in left_out or method == fairx]
+        ranked = [method for method in self.methods if is_ranked(method, metric)]
+        return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
 
     def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
         """Return the methods with the best mean, equal up to the digits that the paper prints."""

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from gcig.experiments.figures import Figure, Panel, Series
-from gcig.experiments.settings import LABELS, UNRANKED, finished, method_label, ordered
+from gcig.experiments.settings import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
+from gcig.records.fold import is_ranked
 from gcig.report.charts import TradeOff, pareto_front
 
 _GAPS = ("gcig", "eo_gap")
@@ -43,7 +44,7 @@ def _points(frame: pd.DataFrame, by: list[str]) -> list[TradeOff]:
         own = rows[rows["method"] == method]
         for _, part in own.groupby(by or ["method"], sort=False):
             auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", *_GAPS))
-            gcig = math.nan if method in UNRANKED["gcig"] else gcig
+            gcig = gcig if is_ranked(method, "gcig") else math.nan
             words = _describe(json.loads(part["parameters"].iloc[0]), method) if by else ""
             collapsed = bool(part["collapsed"].astype(bool).any())
             found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))

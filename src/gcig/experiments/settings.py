@@ -104,8 +104,6 @@ LABELS = {
     "fit_seconds": "Seconds to fit",
 }
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
-# Post-processing decides by group thresholds, which the explained logit of the base network does not contain.
-UNRANKED = dict.fromkeys(("gcig", "gcig_raw", "gcig_members"), frozenset({"hardt"}))
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 PLACE = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged

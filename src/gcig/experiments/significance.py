@@ -20,13 +20,13 @@ from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, printed_mea
 from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     LABELS,
-    UNRANKED,
     fold_values,
     interval,
     means,
     method_label,
 )
 from gcig.records import formatting
+from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.report.tables import Entry, Table, Value
 
 COUNTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's table of wins
@@ -64,7 +64,7 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
     rows: list[tuple[Value, ...]] = []
     for metric in COUNTED:
         lower = metric not in HIGHER_IS_BETTER
-        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
+        ranked = [method for method in methods if is_ranked(method, metric)]
         ours, ours_on_all = (
             tally(means(frame, metric, datasets=names, methods=ranked), against=FAIRX, lower_is_better=lower)
             for names in (in_paper, datasets)
@@ -81,8 +81,8 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             "others. Means are not rounded. Means equal up to 1e-9 tie, which is neither a win nor a loss; "
             "championships are shared.",
             f"ours: {', '.join(in_paper)}. ours, all: {', '.join(datasets)}. paper: as printed. paper, "
-            "recounted: from the rounded means in the paper's own main table by the same rules. We do not "
-            "rank Hardt in GCIG: its group thresholds are not part of the logit that is explained.",
+            "recounted: from the rounded means in the paper's own main table by the same rules.",
+            UNRANKED_NOTE,
         ),
     )
 
@@ -98,7 +98,7 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
     rows: list[tuple[Value, ...]] = []
     n_blocks = 0
     for metric in _TESTED:
-        ranked = [method for method in methods if method not in UNRANKED.get(metric, ())]
+        ranked = [method for method in methods if is_ranked(method, metric)]
         averages = means(frame, metric, datasets=datasets, methods=ranked)
         lower = metric not in HIGHER_IS_BETTER
         found = friedman(averages, lower_is_better=lower)
@@ -121,7 +121,7 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
             f"Two of {len(methods)} methods differ at the 5 % level if their mean ranks are "
             f"{formatting.number(critical, 2)} apart (Nemenyi). Ranks span {len(methods) - 1} units: with "
             f"{n_blocks} datasets only the largest differences can be shown. The paper has no test.",
-            "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained.",
+            UNRANKED_NOTE,
             "compas and compas-paper contain the same people, and are therefore not independent datasets.",
         ),
         digits=2,

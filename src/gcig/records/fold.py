@@ -7,6 +7,19 @@ from typing import Any
 from gcig.records.base import Record
 from gcig.records.evaluation import Evaluation
 
+# Methods whose decisions follow from group thresholds, which the explained logit does not contain.
+_POST_PROCESSED = frozenset({"hardt"})
+UNRANKED_NOTE = "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained."
+
+
+def is_ranked(method: str, measure: str) -> bool:
+    """Return whether a method may be ranked by a measure: post-processing has no rank in GCIG.
+
+    >>> is_ranked("hardt", "gcig_raw"), is_ranked("hardt", "eo_gap"), is_ranked("fairx", "gcig_raw")
+    (False, True, True)
+    """
+    return method not in _POST_PROCESSED or not measure.startswith("gcig")
+
 
 @dataclass(frozen=True, eq=False)
 class FoldResult(Record):

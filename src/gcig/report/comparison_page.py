@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gcig.records import FoldResult
+from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.records.formatting import number
 from gcig.report import charts
 from gcig.report.document import (
@@ -114,7 +115,7 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
     sound = [i for i, method in enumerate(methods) if method.evaluations and not method.degenerate]
     marks: dict[tuple[int, int], Mark] = {}
     for j, (measure, direction) in enumerate(_MEASURES.values(), 1):
-        values = {i: direction * methods[i].mean(measure) for i in sound if direction}
+        values = {i: direction * methods[i].rank_value(measure) for i in sound}
         best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
         marks |= {(i, j): "best" for i, v in values.items() if abs(v - best) <= 1e-9}
     on = dict(zip(sound, _front([methods[i] for i in sound]), strict=True))
@@ -131,10 +132,15 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         notes=[
             "Bold: the best of the methods without a fold that collapsed or decides everyone alike. Chance: "
             "the EO gap that an exactly fair model with the same rates and rows shows on average.",
+            *_unranked(methods),
             *_suppression(methods),
         ],
         marks=marks,
     )
+
+
+def _unranked(methods: Sequence[MethodSummary]) -> list[str]:
+    return [] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]
 
 
 def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
@@ -156,7 +162,7 @@ def _measured(method: MethodSummary, measure: str) -> Entry:
 
 
 def _front(methods: Sequence[MethodSummary]) -> list[bool]:
-    return charts.pareto_front([(m.mean("auc"), -m.mean("eo_gap"), -m.mean("gcig")) for m in methods])
+    return charts.pareto_front([(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods])
 
 
 def _standing(method: MethodSummary, on_front: bool) -> str:
@@ -167,12 +173,16 @@ def _standing(method: MethodSummary, on_front: bool) -> str:
         notes.append(f"collapsed in {method.collapsed} of {method.n_folds} folds")
     if alike := method.degenerate - method.collapsed:
         notes.append(f"decides everyone alike in {alike} of {method.n_folds} folds")
+    if not is_ranked(method.method, "gcig"):
+        notes.append("no rank in GCIG")
     return "; ".join(notes) or ("on the front" if on_front else "dominated")
 
 
 def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> VerdictBlock:
     by_key = {method.method: method for method in reversed(methods) if method.evaluations}
-    sound = [m for m in methods if m.evaluations and not m.degenerate and not math.isnan(m.mean("gcig"))]
+    sound = [
+        m for m in methods if m.evaluations and not m.degenerate and not math.isnan(m.rank_value("gcig"))
+    ]
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
     if plain in by_key and fair in by_key and plain != fair:
@@ -187,7 +197,9 @@ def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> Verdict
 
 def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
     points = [
-        charts.TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0)
+        charts.TradeOff(
+            m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
+        )
         for m in methods
     ]
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
+from gcig.records.fold import is_ranked
 from gcig.report.tables import Entry, mean_sd
 
 RATES = {
@@ -59,6 +60,10 @@ class MethodSummary:
         """Return the mean of a measure over the folds."""
         values = self.values(measure)
         return fmean(values) if values else math.nan
+
+    def rank_value(self, measure: str) -> float:
+        """Return the mean by which the method is ranked, NaN if it has no rank in this measure."""
+        return self.mean(measure) if is_ranked(self.method, measure) else math.nan
 
     def entry(self, measure: str, digits: int = 3) -> Entry:
         """Return the mean and standard deviation of a measure over the folds as an entry of a table."""

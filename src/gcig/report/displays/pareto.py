@@ -66,7 +66,9 @@ class ParetoDisplay:
     ) -> Self:
         """Draw a comparison on one table, as means over folds."""
         points = [
-            TradeOff(m.label, m.mean("auc"), m.mean("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0)
+            TradeOff(
+                m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
+            )
             for methods in summarise(results, labels).values()
             for m in methods
         ]
