@@ -6,8 +6,10 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
+from scipy import sparse
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -186,6 +188,7 @@ class TestRecord:
         found = shown[0].explanation
         assert set(found.references) == {"group 0", "group 1", "group 2"}
         assert found.group is None  # not shown unless asked for
+        assert [near.group for near in found.neighbours] == [f"group {i // 2}" for i in range(6)]
 
     def test_reasons_of_a_row_are_complete(self) -> None:
         """Under two references, the sums differ by the difference of the references' logits."""
@@ -208,6 +211,22 @@ class TestRecord:
         )
         assert sum(each.attributions["group 1"] for each in row.columns) == pytest.approx(logit)
         assert row.disparity == pytest.approx(found.procedural.rows[5].disparity)
+        # The nearest people are those that `explain` finds among the audited rows.
+        alone = gcig.explain(model, X.iloc[[row.position]], y[[row.position]], reference=(X, y, table["sex"]))
+        near = alone.record.rows[0].neighbours
+        assert [each.distance for each in row.neighbours] == [each.distance for each in near]
+        assert row.neighbours[3].columns == near[3].columns
+
+    @pytest.mark.parametrize("kind", [sparse.coo_array, pl.from_pandas])
+    def test_rows_of_tables_of_any_kind_are_described(self, kind) -> None:
+        table = make_numeric_loans()
+        X, y, sex = table[["income", "debt"]], (table["approved"] == "yes").astype(int), table["sex"]
+        model = LogisticRegression().fit(kind(X), y)
+        found = audit(model, kind(X), y, sensitive_features=sex, include_rows=True, **QUICK).record
+        row = found.procedural.rows[0].explanation
+        entries = [f"{value:.6g}" for value in X.iloc[row.position]]
+        assert sorted(each.value for each in row.columns) == sorted(entries)
+        assert len(row.neighbours) == 4
 
     def test_quantiles_of_the_difference_per_column(self) -> None:
         """The differences of a linear model, computed row by row."""

@@ -48,7 +48,8 @@ def test_the_report_describes_the_run(train):
     report = json.loads((folder / "report.json").read_text())
     assert json.loads(out) == report
     assert report["split"] == {"train": 144, "test": 96, "seed": 3}
-    assert report["target"] == {"column": "approved", "negative": "no", "positive": "yes"}
+    target = {"column": "approved", "negative": "no", "positive": "yes", "favourable": "yes"}
+    assert report["target"] == target
     assert report["sensitive"] == ["sex"]
     roles = {column["name"]: column["role"] for column in report["data"]["columns"]}
     assert (roles["id"], roles["sex"], roles["approved"], roles["job"]) == (
@@ -153,6 +154,22 @@ def test_limits_of_other_methods_are_checked_at_the_end(train):
     assert code == 0
     assert "Ranking" not in out  # there is nothing to compare it with
     assert gcig.load(folder).method_key == "unconstrained"
+
+
+def test_the_four_fifths_ratio_is_of_the_favourable_class(train):
+    _, usual, _, folder = train("--method", "unconstrained")
+    ratio = json.loads((folder / "report.json").read_text())["models"][0]["evaluation"]
+    _, turned, _, _ = train("--method", "unconstrained", "--favourable", "no", "--overwrite")
+    report = json.loads((folder / "report.json").read_text())
+    found = report["models"][0]["evaluation"]
+    refused = [1 - group["selection_rate"] for group in found["groups"]]
+    assert found["selection_rate_ratio"] == pytest.approx(min(refused) / max(refused))
+    assert found["selection_rate_ratio"] != ratio["selection_rate_ratio"]
+    assert report["target"]["favourable"] == "no"
+    assert "favourable outcome: no (the model predicts yes)" in (folder / "report.html").read_text()
+    assert "--favourable no" in turned
+    assert "--favourable" not in usual
+    assert "--favourable is 'maybe', but the classes are" in train("--favourable", "maybe", "--overwrite")[2]
 
 
 def test_parameters_reach_the_estimator(train):

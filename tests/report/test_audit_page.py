@@ -210,4 +210,4 @@ def test_words_follow_the_favourable_class():
     bad = replace(record, subject=replace(record.subject, favourable="no default", positive="default"))
     text = Page(audit_page(bad)).text
     assert "favourable outcome: no default (the model predicts default)" in text
-    assert "favourable decisions" in text
+    assert "favourable rate" in text

@@ -214,12 +214,15 @@ def test_printing_opens_every_explanation(visit):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert evaluate(browser, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert evaluate(browser, "getComputedStyle(document.querySelector('.contents')).display") == "none"
+    assert evaluate(browser, "getComputedStyle(document.querySelector('.picker')).display") == "none"
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert evaluate(browser, "document.querySelectorAll('details:not([open])').length") == 0
     assert evaluate(browser, "document.querySelectorAll('.explorer article[hidden]').length") == 0
+    assert evaluate(browser, "document.querySelectorAll('th button').length") == 0  # headers then repeat
     browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert evaluate(browser, "document.querySelectorAll('.explorer article:not([hidden])').length") == 1
     assert evaluate(browser, "document.querySelectorAll('details[open]').length") == 0
+    assert evaluate(browser, "document.querySelectorAll('th button').length") > 20
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert printed.startswith(b"%PDF")
     assert len(printed) > 50_000

@@ -11,6 +11,7 @@ from gcig.adapters import AdaptedModel
 from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
 from gcig.auditing.first_pass import FirstPass, first_pass
 from gcig.auditing.gcig_figures import GcigFigures
+from gcig.auditing.neighbours import NEIGHBOUR_ROWS
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
 from gcig.auditing.row_list import RowList, describe_rows
 from gcig.auditing.sources import Source, iterate
@@ -215,6 +216,8 @@ def _rows(
         favourable=options.favourable,
         threshold=adapted.threshold if options.threshold is None else options.threshold,
     )
+    # A limit on the rows sent to the model leaves none for neighbours.
+    limited = adapted.explainer.budget.described_rows == 0
     return describe_rows(
         listed,
         source,
@@ -223,6 +226,8 @@ def _rows(
         min_cell=options.min_cell,
         threshold=options.threshold,
         include_protected=options.include_protected,
+        people=() if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist(),
+        compared=first.compared,
     )
 
 

@@ -15,7 +15,7 @@ from gcig._validation import Groups, InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
 from gcig.auditing.explain_result import ExplainResult
-from gcig.auditing.neighbours import Neighbourhood
+from gcig.auditing.neighbours import NEIGHBOUR_ROWS, Neighbourhood
 from gcig.auditing.sources import TableSource
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
@@ -158,9 +158,9 @@ def explain(
         group_names=[groups.names[g] if groups and include_protected else None for g in _codes(groups, own)],
     )
     if neighbours and known.source is not None and table is not None:
-        near = Neighbourhood(
-            adapted, known.source, known.compared, describer, threshold, min_cell, random_state
-        )
+        batch = known.source.batch
+        few = np.sort(np.random.default_rng(random_state).permutation(len(batch))[:NEIGHBOUR_ROWS])
+        near = Neighbourhood(batch.take(few), known.names, known.compared, describer, threshold, min_cell)
         described = near.add(table, described)
     return ExplainResult(
         ExplanationRecord(

@@ -1,17 +1,18 @@
 """Single rows of an audit: the distribution of the disparity, and the rows where it is largest, described."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gcig._validation import check_features
+from gcig.auditing.neighbours import Neighbourhood
 from gcig.auditing.sources import Source, take_rows
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.row_reasons import RowDescriber, known_protected, revealing_columns
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import RowAudit
-from gcig.records.explanation import RowExplanation
 
 _N_BINS = 24
 _TOP_ROWS = 20
@@ -161,38 +162,43 @@ def describe_rows(
     min_cell: int,
     threshold: float | None,
     include_protected: bool,
+    people: Sequence[int],
+    compared: tuple[int, ...],
 ) -> tuple[RowAudit, ...]:
     """Describe rows by decreasing disparity; rows of suppressed cells are left out.
 
     Parameters
     ----------
     cell_sizes : (groups, 2) number of audited rows per group and label.
+    people : positions of the rows among which the nearest ones to each row are found.
+    compared : positions of the groups that these come from.
     """
     shown = [row for row in listed if cell_sizes[row.group, row.label] >= min_cell]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
-    adapted, found = describer.comparison.adapted, dict[int, RowExplanation]()
-    parts = take_rows(source, list(by_position))
+    adapted, places = describer.comparison.adapted, sorted(by_position)
     hidden: set[str] = set()
     if not include_protected:
         hidden = {*source.attributes, *known_protected(adapted.model)}
         first = next(source.batches())
         hidden |= revealing_columns(first.table, first.groups)
     describer = replace(describer, hidden=frozenset(hidden))
-    order = sorted(by_position)
-    for part in parts:
-        places, order = order[: len(part)], order[len(part) :]
-        rows = [by_position[place] for place in places]
-        encoded = EncodedRows(part.inputs, part.labels, part.groups, np.array(places), None)
-        described = describer.describe(
-            encoded,
-            part.predict(adapted, threshold),
-            names=part.identifiers or [str(place) for place in places],
-            table=check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None,
-            label_source="given",
-            group_names=[source.group_names[row.group] if include_protected else None for row in rows],
-            values=np.stack([row.values for row in rows], axis=1),
+    rows, part = [by_position[place] for place in places], take_rows(source, places)
+    table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
+    described = describer.describe(
+        EncodedRows(part.inputs, part.labels, part.groups, np.array(places), None),
+        part.predict(adapted, threshold),
+        names=part.identifiers or [str(place) for place in places],
+        table=table,
+        label_source="given",
+        group_names=[source.group_names[row.group] if include_protected else None for row in rows],
+        values=np.stack([row.values for row in rows], axis=1),
+    )
+    if table is not None and len(people):
+        near = Neighbourhood(
+            take_rows(source, people), source.group_names, compared, describer, threshold, min_cell
         )
-        found.update(zip(places, described, strict=True))
+        described = near.add(table, described)
+    found = dict(zip(places, described, strict=True))
     return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils import _safe_indexing
 
 from gcig._progress import progress
 from gcig._tables import level_name
@@ -46,6 +48,18 @@ class Batch:
         """The rows with their positions."""
         positions = np.arange(self.start, self.start + len(self))
         return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
+
+    def take(self, places: Codes) -> "Batch":
+        """Return some of the rows as a batch of their own."""
+        return Batch(
+            _taken(self.table, places),
+            _taken(self.sensitive, places),
+            self.inputs[places],
+            self.labels[places],
+            self.groups[places],
+            None if self.weights is None else self.weights[places],
+            identifiers=None if self.identifiers is None else [self.identifiers[i] for i in places.tolist()],
+        )
 
     def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
         """Return scores and decisions; ``threshold`` overrides the model's own rule."""
@@ -142,19 +156,31 @@ def iterate(source: Source, task: str, *, shown: bool) -> Iterator[Batch]:
             advance(len(batch))
 
 
-def take_rows(source: Source, positions: Sequence[int]) -> list[Batch]:
-    """Return the rows at some positions, in their order in the table, as parts of the batches they are in."""
+def take_rows(source: Source, positions: Sequence[int]) -> Batch:
+    """Return the rows at some positions, in their order in the table, as one batch."""
     wanted, found = np.sort(np.asarray(positions, dtype=np.int64)), []
     for batch in source.batches():
         own = wanted[(wanted >= batch.start) & (wanted < batch.start + len(batch))] - batch.start
         if len(own):
-            table, sensitive = (
-                each.iloc[own] if hasattr(each, "iloc") else None if each is None else np.asarray(each)[own]
-                for each in (batch.table, batch.sensitive)
-            )
-            names = None if batch.identifiers is None else [batch.identifiers[i] for i in own.tolist()]
-            inputs, labels, groups = batch.inputs[own], batch.labels[own], batch.groups[own]
-            found.append(
-                Batch(table, sensitive, inputs, labels, groups, start=batch.start, identifiers=names)
-            )
-    return found
+            found.append(batch.take(own))
+    return found[0] if len(found) == 1 else _join(found)
+
+
+def _join(batches: Sequence[Batch]) -> Batch:
+    """Join rows of several batches, which are tables of a file."""
+    names = [name for each in batches for name in each.identifiers or ()]
+    return Batch(
+        pd.concat([each.table for each in batches]),
+        pd.concat([each.sensitive for each in batches]),
+        np.concatenate([each.inputs for each in batches]),
+        np.concatenate([each.labels for each in batches]),
+        np.concatenate([each.groups for each in batches]),
+        identifiers=names or None,
+    )
+
+
+def _taken(values: Any, places: Codes) -> Any:
+    """Return some rows of a table or array of any kind."""
+    if values is None:
+        return None
+    return values.tocsr()[places] if hasattr(values, "tocsr") else _safe_indexing(values, places)

@@ -139,7 +139,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
         worst = max(found.pairs, key=lambda pair: (not math.isnan(pair.gcig.value), pair.gcig.value))
         lines.append(
             f"The groups whose reasons differ most are {worst.first!r} and {worst.second!r}: "
-            f"{estimate(worst.gcig)}."
+            f"{number(worst.gcig.value)}."
         )
     return lines
 

@@ -21,6 +21,7 @@ from gcig.cli.options import (
     column_options,
     config_option,
     drop_options,
+    favourable_option,
     file_argument,
     group_names_option,
     json_option,
@@ -68,6 +69,7 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
 @limit_options
 @min_cell_option
+@favourable_option
 @click.option(
     "--references",
     type=click.Choice(["mean", "members", "both"]),
@@ -123,6 +125,7 @@ def train(
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.predict import count_formulas, warn_of_formulas
     from gcig.cli.training_report import judge, print_summary, write_report
+    from gcig.metrics.sample import check_favourable
     from gcig.persistence import check_replaceable
     from gcig.records.audit import SMALLEST_CELL
     from gcig.training.runtime import resolve_device
@@ -138,6 +141,7 @@ def train(
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
     training = {name: options.pop(name) for name in ("references", "lambda_ig", "lambda_fair", "threshold")}
+    favourable = options.pop("favourable")
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
@@ -148,6 +152,7 @@ def train(
 
     table = read_labelled(file, **options, sample_seed=seed)
     remark(describe_reading(table))
+    favourable = check_favourable(favourable, table.classes)
     rows = hold_out_rows(table, test_size, seed)
     remark(
         f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
@@ -162,6 +167,7 @@ def train(
         {_PLAIN: shared, method: shared | parameters},
         how={name: options.get(name) for name in ("kinds", "group_names")},
         min_cell=min_cell,
+        favourable=favourable,
         robustness=robustness,
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
@@ -180,7 +186,16 @@ def train(
             held_out.to_csv(temporary, index=False)
         warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
-    document = write_report(out, table, len(rows[1]), trained, seed=seed, limits=limits, reasons=reasons)
+    document = write_report(
+        out,
+        table,
+        len(rows[1]),
+        trained,
+        favourable=favourable,
+        seed=seed,
+        limits=limits,
+        reasons=reasons,
+    )
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
@@ -191,6 +206,7 @@ def train(
             trained,
             reasons,
             limits=limits,
+            favourable=favourable,
             saved_test=save_test,
             group_names=options["group_names"],
         )
@@ -288,6 +304,7 @@ def _train_and_measure(
     *,
     how: Mapping[str, Any],
     min_cell: int,
+    favourable: int,
     robustness: bool,
     announce: Callable[[str], None],
     progress: bool,
@@ -295,7 +312,8 @@ def _train_and_measure(
     """Fit each method in turn with its parameters, and evaluate it on the held-out rows.
 
     References and members come from the training rows. ``how`` says how to read a file that is larger than
-    memory once more. ``robustness`` compares the last model with the first under every reference.
+    memory once more, ``favourable`` is the label that is favourable for a person, and ``robustness`` compares
+    the last model with the first under every reference.
     """
     from time import perf_counter
 
@@ -323,6 +341,7 @@ def _train_and_measure(
             sensitive_features=table.sensitive.iloc[test],
             reference=reference,
             min_cell=min_cell,
+            favourable=favourable,
             robustness=robustness and bool(trained),
             other=trained[0].estimator if robustness and trained else None,
         )

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._files import hash_file, write_atomically
+from gcig._tables import level_name
 from gcig._version import __version__
 from gcig.cli.frame import ExitCode, echo, format_table, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
-from gcig.records.formatting import describe_suppression, number
+from gcig.records.formatting import describe_suppression, favourable_outcome, number
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
@@ -42,6 +43,7 @@ def write_report(
     n_test: int,
     trained: Sequence[TrainedModel],
     *,
+    favourable: int,
     seed: int,
     limits: Mapping[str, float | None],
     reasons: Sequence[str],
@@ -64,6 +66,7 @@ def write_report(
             "column": table.target,
             "negative": str(table.classes[0]),
             "positive": str(table.classes[1]),
+            "favourable": str(table.classes[favourable]),
         },
         "sensitive": list(table.sensitive.columns),
         "split": {"train": table.n_rows - n_test, "test": n_test, "seed": seed},
@@ -98,11 +101,13 @@ def report_page(document: Mapping[str, Any]) -> str:
     data, target, split = document["data"], document["target"], document["split"]
     models = {model["label"]: Evaluation.from_dict(model["evaluation"]) for model in document["models"]}
     protected = " x ".join(document["sensitive"])
+    outcome = favourable_outcome(target["favourable"], target["positive"])
     return training_page(
         models,
         title=f"{document['models'][-1]['label']} on {data['file']}",
         subtitle=(
-            f"Predicts {target['column']} (1 is {target['positive']!r}); protected attribute {protected}; "
+            f"Predicts {target['column']} (1 is {target['positive']!r}); {outcome}; "
+            f"protected attribute: {protected}; "
             f"trained on {split['train']:,} rows, measured on {split['test']:,} held-out rows"
         ),
         columns=[(column["name"], column["role"], column["read_as"]) for column in data["columns"]],
@@ -132,6 +137,7 @@ def print_summary(
     reasons: Sequence[str],
     *,
     limits: Mapping[str, float | None],
+    favourable: int,
     group_names: Mapping[str, str],
     saved_test: Path | None = None,
 ) -> None:
@@ -154,6 +160,8 @@ def print_summary(
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
     if group_names:
         roles += ["--group-names", ",".join(f"{value}={name}" for value, name in group_names.items())]
+    if favourable == 0:
+        roles += ["--favourable", level_name(table.classes[0])]
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
         echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")

@@ -173,3 +173,13 @@ def describe_suppression(cells: Sequence[str], min_cell: int, limit: int = 10) -
     more = f" and {len(cells) - limit} more" if len(cells) > limit else ""
     named = visible("; ".join(cells[:limit]))
     return f"Gaps leave out suppressed cells, which have fewer than {min_cell} rows: {named}{more}."
+
+
+def favourable_outcome(favourable: str, positive: str) -> str:
+    """Say which outcome is favourable for a person, and what scores predict if that is the other one.
+
+    >>> favourable_outcome("paid", "default")
+    'favourable outcome: paid (the model predicts default)'
+    """
+    more = "" if favourable == positive else f" (the model predicts {positive})"
+    return f"favourable outcome: {favourable}{more}"

@@ -58,10 +58,10 @@ def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
 
 
 def _rates_of(record: AuditRecord) -> dict[str, str]:
-    """Return name -> field of the rates; favourable decisions take the place of the selection rate."""
+    """Return name -> field of the rates; the favourable rate takes the place of the selection rate."""
     if record.subject.favourable == record.subject.positive:
         return RATES
-    named = {"selection rate": ("favourable decisions", "favourable_rate")}
+    named = {"selection rate": ("favourable rate", "favourable_rate")}
     return dict(named.get(name, (name, field)) for name, field in RATES.items())
 
 
@@ -97,12 +97,13 @@ def _roc_figure(groups: list[GroupAudit], order: Sequence[str]) -> FigureBlock:
 def _groups_table(record: AuditRecord) -> TableBlock:
     rates = _rates_of(record)
     header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
-    fields = (*rates.values(), "calibration", "auc", "gcig")
+    fields = (*rates.values(), "calibration", "auc")
     rows: list[tuple[Value, ...]] = []
     for group in record.groups:
         suppressed = group.n_rows is None
         entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
-        rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries))
+        gcig = Entry("") if suppressed else group.gcig.value
+        rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
     return TableBlock(header, rows, "Each group, with 95 % intervals")
 
 

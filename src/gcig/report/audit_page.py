@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gcig.records import AuditRecord
-from gcig.records.formatting import counted, limits, number
+from gcig.records.formatting import counted, favourable_outcome, limits, number
 from gcig.report import charts
 from gcig.report.audit_change import change_section
 from gcig.report.audit_outcome import outcome_section
@@ -66,9 +66,7 @@ def audit_page(
     ]
     size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
     protected = " and ".join(subject.sensitive) or "not named"
-    outcome = f"favourable outcome: {subject.favourable}"
-    if subject.favourable != subject.positive:
-        outcome += f" (the model predicts {subject.positive})"
+    outcome = favourable_outcome(subject.favourable, subject.positive)
     return page(
         f"Audit of {subject.model_name}",
         sections,

@@ -213,10 +213,8 @@ def _parts(record: AuditRecord) -> list[Block]:
         ]
         parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome", notes=[_OF_ROWS]))
     if len(found.pairs) > 1:
-        pairs = [(pair.first, pair.second, estimate(pair.gcig)) for pair in found.pairs]
-        parts.append(
-            TableBlock(("group", "compared with", "GCIG"), pairs, "By pair of groups", notes=[_OF_ROWS])
-        )
+        pairs = [(pair.first, pair.second, pair.gcig.value) for pair in found.pairs]
+        parts.append(TableBlock(("group", "compared with", "GCIG"), pairs, "By pair of groups"))
     return parts
 
 

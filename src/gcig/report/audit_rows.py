@@ -22,6 +22,12 @@ def rows_section(record: AuditRecord, order: Sequence[str]) -> Section:
         Paragraph("Rows are numbered by their position in the audited table, from 0."),
         _table(rows),
     ]
+    near = (
+        " Below it are the nearest people of each group with a favourable and with an unfavourable decision; "
+        "gcig explain draws their waterfalls."
+        if any(row.explanation is not None and row.explanation.neighbours for row in rows)
+        else ""
+    )
     views = [_view(row, order) for row in rows if row.explanation is not None]
     if views:
         blocks += [
@@ -31,7 +37,7 @@ def rows_section(record: AuditRecord, order: Sequence[str]) -> Section:
             Paragraph(
                 "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
                 "leads from the typical member of a group who has the same outcome to the row: every bar "
-                "is the amount (in logits) by which a column moves the score."
+                f"is the amount (in logits) by which a column moves the score.{near}"
             ),
             RowExplorer(views),
         ]
@@ -71,4 +77,5 @@ def _view(row: RowAudit, order: Sequence[str]) -> RowView:
     assert row.explanation is not None
     name = row.explanation.row
     title = f"{name}: {row.explanation.decision}, disparity {number(row.disparity)}"
-    return RowView(_key(row), title, person_blocks(row.explanation, order), identifier=name)
+    blocks = person_blocks(row.explanation, order, draw_neighbours=False)
+    return RowView(_key(row), title, blocks, identifier=name)

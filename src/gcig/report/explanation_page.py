@@ -3,7 +3,7 @@
 import math
 
 from gcig.records.explanation import ExplanationRecord, RowExplanation
-from gcig.records.formatting import number
+from gcig.records.formatting import favourable_outcome, number
 from gcig.report.document import Block, Callout, Paragraph, RowExplorer, RowView, Section, page
 from gcig.report.glossary import explanations
 from gcig.report.person import person_blocks
@@ -23,13 +23,14 @@ def explanation_page(record: ExplanationRecord) -> str:
         if math.isfinite(record.threshold)
         else "the model's own rule"
     )
+    outcome = favourable_outcome(record.favourable, record.positive)
     return page(
         title,
         [
             Section("Reasons: why this decision?", [*_privacy(record), *body]),
             Section("How to read this page", [_reading(record), *explanations("What is GCIG?")]),
         ],
-        subtitle=f"{record.model_name} ({record.model_kind}); favourable outcome: {record.favourable}",
+        subtitle=f"{record.model_name} ({record.model_kind}); {outcome}",
         foot={
             "Model": f"{record.model_name} ({record.model_kind})",
             "Reasons": record.explanation,

@@ -12,16 +12,23 @@ from gcig.report.tables import Entry, Mark, Value
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 
 
-def person_blocks(row: RowExplanation, order: Sequence[str]) -> list[Block]:
-    """Return the blocks of a row, with those of its neighbours below; ``order`` lists all groups."""
+def person_blocks(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> list[Block]:
+    """Return the blocks of a row, with those of its neighbours below.
+
+    Parameters
+    ----------
+    order : all groups of the page.
+    draw_neighbours : whether neighbours have waterfalls as well; a page of many rows would become too large.
+    """
     return [
         *_blocks(row, order),
-        *(Details(_summary(near), _blocks(near, order)) for near in row.neighbours),
+        *(Details(_summary(near), _blocks(near, order, draw=draw_neighbours)) for near in row.neighbours),
     ]
 
 
-def _blocks(row: RowExplanation, order: Sequence[str]) -> list[Block]:
-    return [Paragraph(" ".join(row.describe())), _waterfalls(row, order), _table(row)]
+def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> list[Block]:
+    drawn = [_waterfalls(row, order)] if draw else []
+    return [Paragraph(" ".join(row.describe())), *drawn, _table(row)]
 
 
 def _summary(near: RowExplanation) -> str:

@@ -35,7 +35,7 @@ _MEASURES = {
     "Selection rate": ("selection_rate", "share of positive decisions"),
     "EO gap": ("eo_gap", "sum of the groups' differences in true and false positive rates"),
     "EO gap by chance": ("eo_noise_floor", "average gap of an exactly fair model with as many rows"),
-    "Four-fifths ratio": ("selection_rate_ratio", "lowest divided by highest selection rate"),
+    "Four-fifths ratio": ("selection_rate_ratio", "lowest divided by highest rate of favourable decisions"),
     "GCIG": ("gcig", "how far the reasons depend on the group"),
     "GCIG on encoded columns": ("gcig_encoded", "each category is a column, centred within its variable"),
     "GCIG on raw columns": ("gcig_raw", "the paper's: each category is a column, not centred"),

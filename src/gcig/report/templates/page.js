@@ -29,6 +29,7 @@
       .forEach(function (entry) { body.appendChild(entry.row); });
   }
 
+  var buttons = [];
   document.querySelectorAll("table[data-sortable]").forEach(function (table) {
     if (table.tBodies[0].rows.length < 2) return;
     table.querySelectorAll("thead th").forEach(function (header) {
@@ -36,8 +37,24 @@
       button.type = "button";
       while (header.firstChild) button.appendChild(header.firstChild);
       header.appendChild(button);
+      buttons.push(button);
       header.setAttribute("aria-sort", "none");
       button.addEventListener("click", function () { sort(table, header); });
+    });
+  });
+
+  // Browsers repeat the header of a table on every printed page unless it holds a button.
+  window.addEventListener("beforeprint", function () {
+    buttons.forEach(function (button) {
+      button.header = button.parentNode;
+      button.header.append.apply(button.header, button.childNodes);
+      button.remove();
+    });
+  });
+  window.addEventListener("afterprint", function () {
+    buttons.forEach(function (button) {
+      button.append.apply(button, button.header.childNodes);
+      button.header.appendChild(button);
     });
   });
 
