@@ -19,14 +19,25 @@ Result = TypeVar("Result")
 
 
 class _Fork(threading.local):
-    """The state of this thread: `active` while it records a step or prepares for it, streams of branches."""
+    """The state of this thread: `depth` of nested branches while it records a step or prepares for it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.active, self.branches = False, dict[int, list[torch.cuda.Stream]]()  # by device
+        self.depth: int | None = None
 
 
 _fork = _Fork()
+# Torch records one graph at a time per process. Streams for recordings are shared by all threads, since
+# torch has only 32 of a kind and gives them out again: one that another thread uses cannot be recorded.
+_one_at_a_time = threading.Lock()
+_streams: dict[int, list[torch.cuda.Stream]] = {}  # by device
+
+
+def _stream(number: int) -> torch.cuda.Stream:
+    streams = _streams.setdefault(torch.cuda.current_device(), [])
+    while len(streams) <= number:
+        streams.append(torch.cuda.Stream(priority=-1))  # of a kind that nobody else is likely to use
+    return streams[number]
 
 
 def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -36,33 +47,36 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     same time. A task must contain the backward pass of its own operations, and the caller must keep what the
     tasks use until they are done: memory that is freed is used again in the order of one branch.
     """
-    if not forks() or len(tasks) < 2:
+    first = _fork.depth
+    if first is None or len(tasks) < 2:
         return [task() for task in tasks]
-    branches = _fork.branches.setdefault(torch.cuda.current_device(), [])
-    while len(branches) < len(tasks):
-        branches.append(torch.cuda.Stream())
     current, results = torch.cuda.current_stream(), []
-    for task, branch in zip(tasks, branches, strict=False):
-        branch.wait_stream(current)
-        with torch.cuda.stream(branch):
-            results.append(task())
-    for branch in branches[: len(tasks)]:
-        current.wait_stream(branch)
+    branches = [_stream(first + number) for number in range(len(tasks))]
+    _fork.depth = first + len(tasks)
+    try:
+        for task, branch in zip(tasks, branches, strict=True):
+            branch.wait_stream(current)
+            with torch.cuda.stream(branch):
+                results.append(task())
+        for branch in branches:
+            current.wait_stream(branch)
+    finally:
+        _fork.depth = first
     return results
 
 
 def forks() -> bool:
     """Return whether this thread records a step, or prepares for it: tasks are then run in parallel."""
-    return _fork.active
+    return _fork.depth is not None
 
 
 @contextmanager
 def _forking() -> Iterator[None]:
-    _fork.active = True
+    _fork.depth = 1  # the first stream is that of the step itself
     try:
         yield
     finally:
-        _fork.active = False
+        _fork.depth = None
 
 
 class _Recording(NamedTuple):
@@ -94,13 +108,11 @@ class RecordedStep:
         self._step, self._load, self._generators = step, load, generators
         self._recordings: dict[Hashable, _Recording | None] = {}
         self._pool: Any = None  # of memory, shared by the recordings
-        self._stream: Any = None  # of the device of the rows
         self.fails = False
 
     def __call__(self, rows: Tensor) -> Mapping[str, Tensor]:
         """Run the step on some rows."""
         with torch.cuda.device(rows.device):
-            self._stream = self._stream or torch.cuda.Stream()
             return self._run(rows, (len(rows), self._load()))
 
     def _run(self, rows: Tensor, kind: Hashable) -> Mapping[str, Tensor]:
@@ -122,10 +134,12 @@ class RecordedStep:
 
     def _run_aside(self, rows: Tensor) -> Mapping[str, Tensor]:
         """Run the step on the stream that it is recorded on."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream), _forking():
-            terms = self._step(rows)
-        torch.cuda.current_stream().wait_stream(self._stream)
+        stream, current = _stream(0), torch.cuda.current_stream()
+        with _one_at_a_time:
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream), _forking():
+                terms = self._step(rows)
+            current.wait_stream(stream)
         return terms
 
     def _record(self, rows: Tensor) -> _Recording | None:
@@ -135,9 +149,9 @@ class RecordedStep:
         try:
             # Other threads may use the device meanwhile.
             record = torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                graph, pool=self._pool, stream=_stream(0), capture_error_mode="thread_local"
             )
-            with record, _forking():
+            with _one_at_a_time, record, _forking():
                 terms = self._step(own)
                 values = torch.stack([value.float() for value in terms.values()])
         except RuntimeError as error:

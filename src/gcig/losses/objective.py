@@ -473,11 +473,17 @@ class ObjectiveGradient:
         vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
         n = len(batch.labels)
         rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
-        in_parallel([partial(each.update, *rows_seen) for each in self._references])
-        if self.engine is None:
-            terms = _by_autograd(self.objective, batch, weights, vector)
-        else:
-            terms = _by_engine(self.objective, batch, weights, self.engine, vector)
+
+        def differentiate() -> dict[str, Tensor]:
+            in_parallel([partial(each.update, *rows_seen) for each in self._references])
+            if self.engine is None:
+                return _by_autograd(self.objective, batch, weights, vector)
+            return _by_engine(self.objective, batch, weights, self.engine, vector)
+
+        tasks: list[Callable[[], Any]] = [differentiate]
+        if ahead := getattr(self.make_batch, "draw_ahead", None):
+            tasks.append(partial(ahead, len(rows)))
+        terms = in_parallel(tasks)[0]
         return {name: value.detach() for name, value in terms.items()}
 
     def _choose_engine(self, n_rows: int) -> NetworkPass | None:

@@ -121,6 +121,7 @@ class BatchSource:
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
         self.protected, self._sample = protected, data
         self._drawn: _Points | None = None
+        self._ahead: dict[int, _Points] = {}
         if teacher is not None:
             device = data.rows.inputs.device
             self.generator = generator_on(device, generator or torch.default_generator)
@@ -179,14 +180,23 @@ class BatchSource:
     def _take_between(self, count: int) -> "_Points":
         """Return the next points between rows and references; draw more if there are too few left.
 
-        On a GPU every mini-batch draws its own, so that all mini-batches consist of the same operations.
+        On a GPU every mini-batch draws those of the next one of its size, so that all mini-batches consist of
+        the same operations; see `draw_ahead`.
         """
         if self._sample.rows.inputs.is_cuda:
-            return self._draw_between(count)
+            if count not in self._ahead:
+                self._ahead[count] = self._draw_between(count)
+            return self._ahead[count]
         if self._drawn is None or len(self._drawn.inputs) < count:
             self._drawn = self._draw_between(max(count, _DRAWN_POINTS))
         drawn, self._drawn = self._drawn, self._drawn[count:]
         return drawn[:count]
+
+    def draw_ahead(self, n_rows: int) -> None:
+        """Draw the synthetic points of the next mini-batch of this size, while this one is computed."""
+        count = math.ceil(_BETWEEN_SHARE * n_rows)
+        if count in self._ahead:
+            self._ahead[count].copy_(self._draw_between(count))
 
     def _draw_between(self, count: int) -> "_Points":
         """Draw points between random rows and references of their labels: members, or means of cells."""
@@ -243,6 +253,13 @@ class _Points:
     targets: Tensor
     weights: Tensor | None
     limits: Tensor | None = None
+
+    def copy_(self, other: "_Points") -> None:
+        """Replace the points by others, in place."""
+        for own, new in ((self.inputs, other.inputs), (self.targets, other.targets)):
+            own.copy_(new)
+        if self.weights is not None and other.weights is not None:
+            self.weights.copy_(other.weights)
 
     def __getitem__(self, part: slice) -> "_Points":
         weights = None if self.weights is None else self.weights[part]
