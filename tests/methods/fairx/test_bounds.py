@@ -53,20 +53,37 @@ class KnownStudent:
         return Candidate({}, reached, measured, Outcome(history, 2), within_limits=True, braked=False)
 
 
-def search(student, fair_limit=0.0, **bounds):
-    found = BoundSearch(student, bounds, fair_limit)
+def search(student, fair_limit=0.0, chance=0.0, **bounds):
+    found = BoundSearch(student, bounds, fair_limit, chance)
     return found, found.run()
 
 
-def test_the_outcome_is_bounded_first_and_reasons_follow():
+def test_reasons_stay_fair_if_auc_suffices_for_both():
     student = KnownStudent()
     found, best = search(student, outcome=0.15)
-    assert student.asked[0] == {"gcig": 0.0, "outcome": 0.05}
+    assert student.asked[0] == {"gcig": 0.1, "outcome": 0.05}
     assert best.measured["outcome_gap_limit"] <= 0.15
     assert best.weights["gcig"] > 0
     assert len(student.asked) <= 10
     outcomes = [stage.weights["outcome"] for stage in found.stages]
     assert best.weights["outcome"] < 2 * min(w for w in outcomes if 0.3 / (1 + 10 * w) + 0.05 <= 0.15)
+
+
+def test_reasons_give_way_to_a_bound_that_cannot_be_met_with_them():
+    student = KnownStudent(refuses_above=0.3)
+    found, best = search(student, outcome=0.01)
+    assert {"gcig": 0.0, "outcome": 0.05} in student.asked
+    assert found.stages[-1].weights["gcig"] == 0.1
+    assert best.measured["outcome_gap_limit"] == min(
+        stage.candidate.measured["outcome_gap_limit"] for stage in found.stages
+    )
+
+
+def test_the_aim_of_a_bound_that_cannot_be_shown_leaves_out_what_chance_adds():
+    strict, corrected = KnownStudent(gcig=0.0), KnownStudent(gcig=0.0)
+    by_value = search(strict, fair_limit=0.2, outcome=0.1)[1]
+    without_chance = search(corrected, fair_limit=0.2, chance=0.1, outcome=0.1)[1]
+    assert without_chance.measured["outcome_gap"] > by_value.measured["outcome_gap"]
 
 
 def test_the_confidence_limit_is_the_aim_unless_it_cannot_be_shown():
@@ -91,7 +108,7 @@ def test_the_result_is_never_worse_than_a_smaller_weight(seed_noise):
 def test_the_search_ends_if_the_weights_are_refused():
     student = KnownStudent(refuses_above=0.1)
     _, best = search(student, outcome=0.01)
-    assert len(student.asked) < 8
+    assert len(student.asked) < 12
     assert best.measured["outcome_gap_limit"] > 0.01
 
 

@@ -5,9 +5,11 @@ small that even an exactly fair network would not show that, the search aims at 
 result says that it cannot be shown.
 
 The search trains in stages, each of which starts at the network of a smaller weight. Weights of unmet bounds
-grow by a constant factor until all bounds are met or too much AUC is lost; then the last step is halved a few
-times. Of all networks that were seen, the one with the highest AUC that meets the bounds is kept, or else the
-nearest one, so the result is never worse than that of a smaller weight.
+grow by a constant factor until all bounds are met or too much AUC is lost; then the last step is halved. If
+only the outcome has a bound, and AUC does not suffice for it and for fair reasons, the search is repeated
+with the outcome alone, and reasons follow with what AUC is left. Of all networks that were seen, the one with
+the highest AUC that meets the bounds is kept, or else the nearest one, so the result is never worse than that
+of a smaller weight.
 
 The rows that the limits are computed on also choose the network. That costs little: in simulations with 40
 candidates, of which each decides 10 % of the rows anew, 9 to 11 % of the bounds called met are exceeded on
@@ -27,6 +29,7 @@ from gcig.core.batch import TrainingRows
 from gcig.methods.fairx.selection import HeldOut, decision_counts
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import Candidate, Customise, Student, TrainedNetwork, unchanged
+from gcig.metrics.noise_floor import expected_range
 from gcig.metrics.rates import Floats
 from gcig.metrics.upper_limits import fair_gap_limit
 from gcig.records.bound import Bound
@@ -37,11 +40,10 @@ _FIGURES = {"gcig": "gcig", "outcome": "outcome_gap"}
 _STAGE_SHARE = 0.4  # epochs of a stage that starts at a neighbour, relative to a whole training
 _FACTOR = 2.0  # between the weights of two stages
 _LARGEST_WEIGHT = 10.0
-_HALVINGS = 1  # of the last step, which leaves the weight within a factor of 1.4
 _UNMET = 100.0  # more than any loss of AUC costs
 _AUC_PRICE = 150.0  # 0.001 of AUC is worth 15 % of the teacher's GCIG
 _EFFECT_TOLERANCE = 0.005  # of the attribute's effect, which is measured on a thousand rows
-_LATER_SHARES = (0.3, 1.0)  # of the weight of GCIG, if only the outcome has a bound, which comes first
+_LATER_SHARES = (0.3, 1.0)  # of the weight of GCIG, if it follows the outcome
 _GOOD_RATES = (0.1, 0.9)  # rates by label of a good model, to judge bounds before there is any model
 
 
@@ -75,11 +77,12 @@ def fair_limit_before_training(held_out: HeldOut) -> float:
     return fair_gap_limit(rates, sizes)
 
 
-def fair_limit(margins: Tensor, held_out: HeldOut) -> float:
-    """Return the limit that an exactly fair model would have with the rates of these decisions."""
+def fair_gap(margins: Tensor, held_out: HeldOut) -> tuple[float, float]:
+    """Return the limit and the expected gap of an exactly fair model with the rates of these decisions."""
     selected, sizes = decision_counts(margins, held_out.membership)
     rates: Floats = selected.sum(axis=1) / sizes.sum(axis=1)
-    return fair_gap_limit(rates, sizes)
+    expected = sum(expected_range(row[row > 0], float(rate)) for row, rate in zip(sizes, rates, strict=True))
+    return fair_gap_limit(rates, sizes), expected
 
 
 def train_within_bounds(
@@ -103,10 +106,10 @@ def train_within_bounds(
         network, data, settings, generator=generator, held_out=held_out, trained=trained, customise=customise
     )
     plain = student.teacher.network
-    lowest = math.nan
+    lowest = noise = math.nan
     if settings.max_eo_gap is not None:
-        lowest = fair_limit(held_out.logits(plain) - held_out.cut(plain), held_out)
-    best = BoundSearch(student, settings.bounds, lowest).run()
+        lowest, noise = fair_gap(held_out.logits(plain) - held_out.cut(plain), held_out)
+    best = BoundSearch(student, settings.bounds, lowest, noise).run()
     return student.keep(best), check_bounds(best.measured, held_out, lowest)
 
 
@@ -128,11 +131,10 @@ class Stage:
     candidate: Candidate
     epoch: int
 
-    @property
-    def braked(self) -> bool:
-        """True if AUC kept a weight below half of what was asked for until the last epoch."""
+    def braked(self, term: str) -> bool:
+        """Return whether AUC kept a weight below half of what was asked for until the last epoch."""
         last = self.candidate.outcome.history[-1].metrics
-        return any(last[f"weight_{term}"] < 0.5 * weight for term, weight in self.weights.items())
+        return last[f"weight_{term}"] < 0.5 * self.weights[term]
 
 
 @dataclass
@@ -145,6 +147,8 @@ class BoundSearch:
     bounds : mapping of term to float
     fair_limit : float
         The limit of the outcome gap that an exactly fair model would have; a smaller bound cannot be shown.
+    noise : float
+        The outcome gap that an exactly fair model would have on average.
 
     Attributes
     ----------
@@ -155,28 +159,37 @@ class BoundSearch:
     student: Student
     bounds: Mapping[str, float]
     fair_limit: float
+    noise: float
     stages: list[Stage] = field(default_factory=list, init=False)
     history: list[Epoch] = field(default_factory=list, init=False)
 
     def run(self) -> Candidate:
         """Train until the bounds are met; return the best candidate, with the history of all stages."""
         weights = dict(self.student.settings.weights)
-        later = 0.0 if "gcig" in self.bounds else weights["gcig"]
-        low = high = self._train({**weights, "gcig": weights["gcig"] - later}, None)
-        while not self._meets(high) and (raised := self._raise(high)) != high.weights:
-            low, high = high, self._train(raised, high)
-        if self._meets(high) and high is not low:
-            for _ in range(_HALVINGS):
-                middle = self._train(_between(low.weights, high.weights), low)
-                low, high = (low, middle) if self._meets(middle) else (middle, high)
-        if later:
-            start = min(self.stages, key=lambda stage: self._rank(stage.candidate))
+        self._search(weights)
+        reasons = 0.0 if "gcig" in self.bounds else weights["gcig"]
+        if reasons and not any(map(self._meets, self.stages)):
+            if self.stages[-1].weights["gcig"]:
+                self._search({**weights, "gcig": 0.0})
+            stage = self._best
             for share in _LATER_SHARES:
-                start = self._train({**start.weights, "gcig": share * later}, start)
-        best = min(self.stages, key=lambda stage: self._rank(stage.candidate))
+                stage = self._train({**stage.weights, "gcig": share * reasons}, stage)
+        best = self._best
         outcome = Outcome(tuple(self.history), best.epoch)
         braked = any(stage.candidate.braked for stage in self.stages)
         return replace(best.candidate, outcome=outcome, braked=braked)
+
+    @property
+    def _best(self) -> Stage:
+        return min(self.stages, key=lambda stage: self._rank(stage.candidate))
+
+    def _search(self, weights: dict[str, float]) -> None:
+        """Raise the weights of unmet bounds from a first stage on; if they are met, halve the last step."""
+        low = high = self._train(weights, None)
+        while not self._meets(high) and (raised := self._raise(high)):
+            low, high = high, self._train(raised, high)
+        if self._meets(high) and high is not low:
+            self._train(_between(low.weights, high.weights), low)
 
     def _train(self, weights: dict[str, float], start: Stage | None) -> Stage:
         n_epochs = self.student.settings.loop.max_epochs
@@ -200,23 +213,31 @@ class BoundSearch:
         self.stages.append(Stage(weights, candidate, before + kept if kept else unchanged))
         return self.stages[-1]
 
-    def _raise(self, stage: Stage) -> dict[str, float]:
-        """Return larger weights of the bounds that are not met, unless AUC forbids the present ones."""
-        weights = dict(stage.weights)
-        if stage.braked:
-            return weights
-        for term in self.bounds:
-            if self._excess(stage.candidate.measured, term) > 1:
-                weights[term] = min(_LARGEST_WEIGHT, _FACTOR * weights[term])
-        return weights
+    def _raise(self, stage: Stage) -> dict[str, float] | None:
+        """Return larger weights of the bounds that are not met; None if AUC forbids even the present ones.
+
+        The weight of a term without a bound stays at what AUC allowed.
+        """
+        raised = {
+            term: min(_LARGEST_WEIGHT, _FACTOR * stage.weights[term])
+            for term in self.bounds
+            if self._excess(stage.candidate.measured, term) > 1 and not stage.braked(term)
+        }
+        if all(weight == stage.weights[term] for term, weight in raised.items()):
+            return None
+        others = {term: weight for term, weight in stage.candidate.weights.items() if term not in self.bounds}
+        return {**stage.weights, **others, **raised}
 
     def _excess(self, measured: Mapping[str, float], term: str) -> float:
         """Return the figure that is aimed at, relative to its bound; more than 1 if it is not met."""
         bound = self.bounds[term]
         if term == "gcig":
             value = measured["gcig_limit"]
-        else:
-            value = measured["outcome_gap_limit" if bound >= self.fair_limit else "outcome_gap_pooled"]
+        elif bound >= self.fair_limit:
+            value = measured["outcome_gap_limit"]
+        else:  # the gap of the held-out rows is noisy, even without its bias, the pooled one too optimistic
+            unbiased = math.sqrt(max(0.0, measured["outcome_gap"] ** 2 - self.noise**2))
+            value = (unbiased + measured["outcome_gap_pooled"]) / 2
         return value / bound if bound > 0 else math.inf
 
     def _largest_excess(self, measured: Mapping[str, float]) -> float:

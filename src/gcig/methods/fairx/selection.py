@@ -347,7 +347,9 @@ class CheckpointSelector:
         found["auc_lost"] = self.teacher.auc_lost(network, found["auc"])
         measured = self._compare(found, self.teacher)
         early = max(0.0, _MATURE_SHARE - epoch / self.n_epochs)
-        criterion = self._criterion(measured, control, found) + _EARLY_PRICE * early
+        criterion = self._criterion(measured, control, found)
+        if self.prefer is None:
+            criterion += _EARLY_PRICE * early
         control.observe(epoch, measured)
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         metrics = {**{f"val_{name}": value for name, value in found.items()}, **weights}

@@ -15,7 +15,7 @@ from torch import nn
 from gcig._files import write_atomically
 from gcig._validation import InputError, check_groups, check_labels
 from gcig.core.batch import GroupedBatch
-from gcig.methods.fairx.bounds import fair_limit
+from gcig.methods.fairx.bounds import fair_gap
 from gcig.methods.fairx.guards import columns_changed
 from gcig.methods.fairx.selection import HeldOut, make_held_out, measure
 from gcig.methods.fairx.training import Candidate, Student
@@ -326,6 +326,6 @@ def measure_family(
         changes=tuple(tuple(float(np.mean(a != b)) for b in decisions) for a in decisions),
         n_rows=len(rows),
         outcome=held_out.settings.outcome,
-        fair_limit=fair_limit(torch.from_numpy(decisions[0]).to(rows.inputs) - 0.5, held_out),
+        fair_limit=fair_gap(torch.from_numpy(decisions[0]).to(rows.inputs) - 0.5, held_out)[0],
         about=dict(about or {}),
     )
