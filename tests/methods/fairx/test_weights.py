@@ -116,6 +116,13 @@ def test_training_backs_off_from_the_heaviest_term():
     assert weights.n_braked == 2
 
 
+@pytest.mark.parametrize(("outcome", "lowered"), [(0.05, "outcome"), (5.0, "gcig")])
+def test_a_term_with_a_larger_weight_is_lowered_later(outcome, lowered):
+    weights = control(gcig=0.2, outcome=outcome, growth=2.5)  # both weights are 0.05 after one epoch
+    weights.observe(1, measured(NEAR, outcome=0.3))
+    assert [name for name, cap in weights.caps.items() if cap < math.inf] == [lowered]
+
+
 def test_lost_columns_lower_the_weight_of_gcig():
     weights = control(gcig=0.1, outcome=5.0)
     weights.observe(1, measured(columns=3.9))

@@ -5,8 +5,8 @@ equal because it has none; or it relies on one column, whose reasons are the sam
 grow from a small value, always at the same pace, until they reach those that the user chose; a larger weight
 passes through the smaller ones. Training watches the AUC that is lost and the effective columns that are left
 on the held-out set, compared with the teacher. If nearly too much is lost, it backs off from the term that
-weighs most; a larger weight tolerates more, up to the limit. Two weights that are both too large therefore
-end alike, and a larger weight does not end with a larger value of its term.
+weighs most for what was asked; a larger weight tolerates more, up to the limit. Two weights that are both too
+large therefore end alike, and a larger weight does not end with a larger value of its term.
 """
 
 import math
@@ -197,9 +197,13 @@ class WeightControl:
         if not self.limits.keeps_columns(measured.columns):
             heaviest = "gcig"
         elif self.limits.are_near(measured.auc_lost):
-            heaviest = max(now, key=lambda name: now[name] * measured.values[name])
+            heaviest = max(now, key=lambda name: now[name] * measured.values[name] / self._importance(name))
         else:
             self.caps = {name: _RAISE * cap for name, cap in self.caps.items()}
             return
         self.caps[heaviest] = _LOWER * now[heaviest]
         self.n_braked += 1
+
+    def _importance(self, name: str) -> float:
+        """Return how much a term may weigh for what was asked; 1 for the usual weight."""
+        return math.sqrt(max(self.targets[name], SMALLEST) / USUAL[name])
