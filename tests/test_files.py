@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from gcig._files import atomic_path, hash_file, sync_folder, write_atomically, write_new
+from gcig._files import atomic_path, hash_file, read_json, sync_folder, write_atomically, write_new
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX")
@@ -21,6 +21,24 @@ def raising(error):
         raise error
 
     return fail
+
+
+@pytest.mark.parametrize("content", [b"\xff{}", b"{", b"[" * 100_000, b"9" * 5000, b""])
+def test_a_file_that_is_not_json_is_an_error_with_its_name(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.json is not JSON: it is damaged, or a different kind of file"):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_large_json_file_is_not_read(tmp_path):
+    with open(tmp_path / "a.json", "wb") as file:
+        file.truncate(2**34)  # sparse: it takes no room
+    with pytest.raises(ValueError, match=r"a\.json has more than 67108864 bytes"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    assert read_json(tmp_path / "a.json", 8) == {"a": 1}
+    with pytest.raises(ValueError, match="more than 7 bytes"):
+        read_json(tmp_path / "a.json", 7)
 
 
 @pytest.mark.parametrize("content", ["Größe\n", b"\x00\xff", "", "a\r\nb\n"])

@@ -1,12 +1,16 @@
-"""Files that are written completely or not at all, and their SHA-256."""
+"""Files that are written completely or not at all, JSON files of bounded size, and SHA-256."""
 
 import hashlib
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+_MAX_JSON_BYTES = 64 * 2**20
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -91,6 +95,21 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: str | os.PathLike[str], max_bytes: int = _MAX_JSON_BYTES) -> Any:
+    """Return the content of a JSON file; raise a `ValueError` that names the file if it is anything else.
+
+    A file of more than ``max_bytes`` bytes is refused before it is read whole.
+    """
+    with open(path, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"{path} has more than {max_bytes} bytes, so gcig did not write it.")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):  # also bytes that are no text, and nesting without end
+        raise ValueError(f"{path} is not JSON: it is damaged, or a different kind of file.") from None
 
 
 def hash_file(path: str | os.PathLike[str]) -> str:

@@ -67,6 +67,7 @@ def test_entries_are_passed_through_unchanged(shell, model, loans, tmp_path):
 
 
 def test_parquet_in_and_out(shell, model, loans, tmp_path):
+    pytest.importorskip("pyarrow")
     table = loans.assign(number=pd.array([None, *range(1, len(loans))], dtype="Int64"))
     table.to_parquet(tmp_path / "new.parquet")
     out = tmp_path / "decisions.parquet"

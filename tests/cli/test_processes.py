@@ -68,6 +68,7 @@ def test_a_reader_that_stops_early_is_not_an_error(model, loans_csv):
 
 
 def test_a_terminal_shows_a_bar(model, loans_csv, tmp_path):
+    pytest.importorskip("tqdm")
     code, shown = on_a_terminal(
         ["predict", model, loans_csv, "--rows-at-once", "60", "--out", tmp_path / "d.csv"]
     )

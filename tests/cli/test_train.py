@@ -237,6 +237,7 @@ def test_the_command_line_overrides_options_from_a_file(shell, loans_csv, tmp_pa
 
 
 def test_parquet_is_read_too(shell, loans, tmp_path):
+    pytest.importorskip("pyarrow")
     loans.to_parquet(tmp_path / "loans.parquet")
     out = tmp_path / "model"
     assert (
@@ -267,6 +268,7 @@ def test_few_held_out_rows_cause_a_warning(train):
 def test_a_file_larger_than_memory_is_sampled_for_the_report_and_trained_from_blocks(
     shell, tmp_path, monkeypatch
 ):
+    pytest.importorskip("pyarrow")
     from gcig.cli import labelled_table
     from gcig.methods import base
 

@@ -224,6 +224,7 @@ def test_wrong_files(shell, model, secret_loans, tmp_path, command, write, words
 def test_a_parquet_name_with_other_content(shell, model, tmp_path):
     (tmp_path / "new.parquet").write_text("a,b\n1,2\n")
     check(shell("predict", model, tmp_path / "new.parquet"), "not a Parquet file")
+    pytest.importorskip("pyarrow")
     (tmp_path / "new.parquet").write_bytes(b"PAR1 and then nothing")
     check(shell("predict", model, tmp_path / "new.parquet"), "damaged Parquet file")
 

@@ -16,6 +16,7 @@ from gcig.core.disparity import (
     defined_rows,
     disparity,
     effective_columns,
+    independent_squares,
     normalise,
     sum_blocks,
 )
@@ -48,6 +49,22 @@ def by_hand(attributions, norm):
 def test_equals_a_loop_over_pairs(groups, norm):
     attributions = make_attributions(groups)
     assert disparity(attributions, norm=norm).tolist() == pytest.approx(by_hand(attributions, norm), rel=1e-9)
+
+
+@GROUPS
+@NORMS
+def test_squares_from_two_equal_estimates_are_those_of_one(groups, norm):
+    attributions = make_attributions(groups)
+    found = independent_squares(attributions, attributions, norm=norm)
+    torch.testing.assert_close(found, column_disparity(attributions, norm=norm).square())
+
+
+def test_squares_from_two_estimates_are_free_of_their_noise():
+    """Groups that agree but for noise: products of independent differences have mean zero."""
+    common = make_attributions(1, n=4000, columns=3)
+    noisy = [common + 0.3 * make_attributions(2, n=4000, columns=3, seed=seed) for seed in (1, 2)]
+    biased = column_disparity(noisy[0]).square().mean()
+    assert independent_squares(*noisy).mean().abs() < 0.05 * biased
 
 
 @GROUPS

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.core.shapley import Levels, is_exact, shapley_values
+from gcig.core.shapley import Levels, count_points, is_exact, shapley_values
 
 RNG = np.random.default_rng(0)
 
@@ -192,3 +192,28 @@ def test_nothing_to_explain_is_an_error() -> None:
         shapley_values(
             interacting, np.empty((0, 3)), fixed(np.zeros((1, 3))), n_pairs=1, random=False, rng=RNG
         )
+
+
+@pytest.mark.parametrize(
+    ("c", "n_pairs", "random"), [(3, 4, False), (3, 40, True), (12, 5, False), (12, 5, True)]
+)
+def test_the_number_of_points_is_that_of_the_evaluations(c: int, n_pairs: int, random: bool) -> None:
+    seen = 0
+
+    def counting(points: np.ndarray) -> np.ndarray:
+        nonlocal seen
+        seen += len(points)
+        return points.sum(axis=1)
+
+    rows, references = RNG.normal(size=(5, c)), RNG.normal(size=(1, c))
+    rng = np.random.default_rng(0)
+    shapley_values(counting, rows, fixed(references), n_pairs=n_pairs, random=random, rng=rng)
+    # The rows themselves are evaluated once more, whatever the number of references.
+    assert seen == pytest.approx(5 * count_points(c, n_pairs, random=random), rel=0.15)
+
+
+def test_enumeration_is_chosen_up_to_the_cost_of_sampling() -> None:
+    assert is_exact(5, 1, random=False, always=32)
+    assert not is_exact(5, 1, random=False, always=31)
+    assert is_exact(10, 54, random=False, always=0)  # 54 * 19 = 1026 points, against 1024
+    assert not is_exact(10, 53, random=False, always=0)

@@ -1,8 +1,8 @@
 """Faults 26 and 37: full and read-only disks, tried on a real file system of one megabyte."""
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,46 +11,18 @@ import pytest
 import gcig
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError
+from support.small_disks import needs_mounts, small_disk
 from tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="mounting a small file system needs root on Linux"
-)
+pytestmark = needs_mounts
+TESTS = Path(__file__).parents[1]
 LOANS = make_loans(200)
-
-
-class Disk:
-    """A file system of one megabyte."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def fill(self):
-        """Use all of its space, down to the last byte."""
-        with open(self.path / "filler", "wb", buffering=0) as file:
-            for size in (65_536, 4096, 512, 1):
-                try:
-                    while file.write(bytes(size)):
-                        pass
-                except OSError:
-                    pass
-
-    def make_read_only(self):
-        subprocess.run(["mount", "-o", "remount,ro", str(self.path)], check=True)
-
-    def names(self):
-        return sorted(each.name for each in self.path.iterdir() if each.name != "filler")
 
 
 @pytest.fixture
 def disk(tmp_path):
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=False)
-    if mounted.returncode:
-        pytest.skip("this machine does not allow mounts")
-    yield Disk(path)
-    subprocess.run(["umount", str(path)], check=True)
+    with small_disk(tmp_path / "disk") as mounted:
+        yield mounted
 
 
 @pytest.fixture
@@ -107,6 +79,25 @@ def test_fault_26_a_full_disk_in_the_middle_of_a_run(shell, loans_csv, disk):
     assert "run the same command again" in err
     (disk.path / "filler").unlink()
     assert shell(*command)[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+def test_fault_26_kills_of_two_drivers_on_a_disk_in_trouble(disk, trouble):
+    """What was acknowledged stays, and the run can be finished once there is space again."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.two_drivers", str(disk.path / "run"), "50", "1", trouble],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(done.stdout.split()) == 50
+    assert len(set(done.stdout.split())) > 5  # trials were finished between the kills
+    reason = {"full": "No space left on device", "read-only": "Read-only file system"}[trouble]
+    assert reason in done.stderr  # drivers met the trouble, and said so
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ import contextlib
 import io
 import json
 import random
+import resource
 import shutil
+import sys
 import warnings
 
 import numpy as np
@@ -107,6 +109,7 @@ def originals(tmp_path_factory):
     folder = tmp_path_factory.mktemp("originals")
     loans = make_raw_loans(80)
     loans.to_csv(folder / "t.csv", index=False)
+    loans.to_csv(folder / "t.csv.gz", index=False)
     loans.to_parquet(folder / "t.parquet")
     loans.to_feather(folder / "t.feather")
     rows = make_loans(120)
@@ -130,6 +133,8 @@ def originals(tmp_path_factory):
                 str(folder / "run"),
             ]
             main(["compare", str(folder / "t.csv"), *ROLE_FLAGS, "--drop", "id,race", *run])
+    _, audit = run_command("audit", folder / "trained", folder / "t.csv", *ROLE_FLAGS, "-q", "--json")
+    (folder / "audit.json").write_text(audit)
     (folder / "options.toml").write_text('target = "approved"\npositive = "yes"\nsensitive = "sex"\n')
     return folder
 
@@ -143,7 +148,36 @@ def run_command(*words):
     return code, out.getvalue() + err.getvalue()
 
 
-FILES = ["t.csv", "t.parquet", "t.feather", "model.onnx", "options.toml"]
+def peak_megabytes():
+    """Return the most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# A hook of the interpreter stays for good, so there is one, which reports to the list that is set.
+_CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+_ran = None
+
+
+def _watch(event, _):
+    if _ran is not None and event in _CODE:
+        _ran.append(event)
+
+
+@contextlib.contextmanager
+def no_code():
+    """Record every unpickled class, process and connection."""
+    global _ran
+    _ran = found = []
+    try:
+        yield found
+    finally:
+        _ran = None
+
+
+sys.addaudithook(_watch)
+
+
+FILES = ["t.csv", "t.csv.gz", "t.parquet", "t.feather", "model.onnx", "options.toml", "audit.json"]
 FILES += ["trained/manifest.json", "trained/model.json", "trained/tensors.safetensors"]
 FILES += ["run/manifest.json", "run/trials/*.json"]
 
@@ -159,14 +193,20 @@ def check_damaged(originals, folder, name, seed):
     commands = [["predict", copy / "trained", table], ["audit", copy / "trained", table, *ROLE_FLAGS, "-q"]]
     if name == "model.onnx":
         commands = [["audit", path, copy / "t.csv", *ROLE_FLAGS, "--drop", "id,race", "-q"]]
+    if name == "audit.json":
+        commands = [["audit", copy / "trained", copy / "t.csv", *ROLE_FLAGS, "--against", path, "-q"]]
     if name == "options.toml":
         commands = [["audit", copy / "trained", copy / "t.csv", "--config", path, "-q"]]
     if name.startswith("run"):
         commands = [["report", copy / "run"]]
+    before = peak_megabytes()
     for command in commands:
-        code, printed = run_command(*command)
+        with no_code() as ran:
+            code, printed = run_command(*command)
         assert code in (0, 1, 2, 3), (seed, command[0], printed[-400:])
         assert "Traceback" not in printed
+        assert ran == [], (seed, command[0])
+    assert peak_megabytes() - before < 500, (seed, commands[0][0])
     shutil.rmtree(copy)
 
 

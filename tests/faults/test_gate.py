@@ -1,7 +1,10 @@
 """Fault 43: a model that has collapsed, or that decides everyone alike, at a gate."""
 
+import json
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from tables import ROLE_FLAGS
 
@@ -24,3 +27,15 @@ def test_fault_43_a_collapsed_model_does_not_pass(shell, tmp_path):
     code, printed, err = shell("audit", tmp_path / "m", new, *ROLE_FLAGS, *limit)
     assert code == 1, printed + err
     assert "collapsed" in printed + err
+
+
+@pytest.mark.parametrize("threshold", ["0.000001", "0.999999"])
+def test_fault_43_everyone_decided_alike_does_not_pass(shell, model, loans_csv, threshold):
+    """The gap is 0 then, which is no merit: the gate is inconclusive, not passed."""
+    gate = ["audit", model, loans_csv, *ROLE_FLAGS, "--threshold", threshold, "--max-eo-gap", "0.5"]
+    code, printed, err = shell(*gate, "--json", "--quiet")
+    assert json.loads(printed)["outcome"]["eo_gap"]["value"] == 0
+    assert code == 3
+    assert "inconclusive" in err
+    assert "everyone is decided alike at this threshold, so the gap says nothing" in err
+    assert shell(*gate, "--max-gcig", "0.000001", "--quiet")[0] == 1  # the reasons can still fail

@@ -1,11 +1,15 @@
-"""Fault 30: names that reach a page, which is then opened in a real browser."""
+"""Fault 30: names that reach a page, which is then opened in a real browser, or a figure."""
 
 import warnings
 
+import pandas as pd
+import pytest
+
 import gcig
 from gcig.methods.registry import METHODS
+from gcig.report import displays
 from support.browsers import needs_browser, open_browser
-from tables import QUICK, make_loans
+from tables import QUICK, make_loans, make_raw_loans
 
 LOANS = make_loans(120)
 PAYLOADS = (
@@ -46,3 +50,64 @@ def test_fault_30_no_script_runs_in_a_browser(tmp_path):
         assert browser.title != "owned"
         assert browser.execute_script("return document.querySelectorAll('img, svg[onload]').length") == 0
         assert browser.execute_script("return document.body.innerText.includes('<script>')")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_fault_30_no_script_runs_on_the_page_of_any_command(shell, tmp_path):
+    """Every name of the file is hostile: columns, categories, groups, labels and the name of the file."""
+    a, b, c, d = PAYLOADS
+    table = make_raw_loans(200)
+    job, sex = table["job"].replace({"nurse": a, "clerk": c}), table["sex"].map({"female": a, "male": c})
+    approved = table["approved"].map({"yes": a, "no": b})
+    # The names of folders cannot hold a slash.
+    folder = tmp_path / a.replace("/", "")
+    columns = {"id": [f"{b}{i}" for i in range(200)], a: table["income"], b: table["owner"], c: job}
+    folder.mkdir()
+    pd.DataFrame({**columns, d: sex, "approved": approved}).to_csv(folder / "t.csv", index=False)
+    quick = ["--epochs", "2", "--quiet"]
+    roles = ["--target", "approved", "--positive", a, "--sensitive", d]
+    own, pages = [*roles, "--drop", "id"], []
+    train = ["train", folder / "t.csv", *own, "--out", folder / "m", *quick]
+    family = ["tradeoff", folder / "t.csv", *own, "--out", folder / "family", *quick]
+    audit = ["audit", folder / "m", folder / "t.csv", *roles, "--min-cell", "1", "--quiet", "--html"]
+    rows = ["--include-rows", "--include-protected", "--id-column", "id"]
+    explain = ["explain", folder / "m", folder / "t.csv", *roles, "--id-column", "id", "--id", f"{b}3"]
+    compare = ["compare", folder / "t.csv", *own, "--methods", "unconstrained,hardt", "--folds", "2", *quick]
+    commands = [train, family, [*audit, folder / "a.html", *rows], [*explain, "--html", folder / "e.html"]]
+    commands += [[*compare, "--jobs", "1", "--out", folder / "run"]]
+    for command in commands:
+        code, _, err = shell(*command)
+        assert code in (0, 1, 3), err
+    pages = sorted(folder.rglob("*.html"))
+    assert len(pages) >= 5, pages
+    with open_browser() as browser:
+        for page in pages:
+            browser.get(page.as_uri())
+            assert browser.title != "owned", page
+            found = browser.execute_script("return document.querySelectorAll('img, svg[onload]').length")
+            assert found == 0, page
+            assert browser.execute_script("return document.body.innerText.includes('<script>')"), page
+
+
+def test_fault_30_dollar_signs_are_plain_text_in_figures():
+    """matplotlib reads text between dollar signs as mathematics, and fails if that is not well formed."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    names = ["$x^{", "a$b$c", r"$\frac{1}{$", "_hidden", "$$"]
+    X = LOANS.X.set_axis(names, axis=1)
+    sex = LOANS.sex.replace({"male": "$m_{"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = METHODS["unconstrained"].estimator(**QUICK).fit(X, LOANS.y, sensitive_features=sex)
+        found = gcig.audit(model, X, LOANS.y, sensitive_features=sex, n_bootstrap=20, n_shuffles=19)
+    rates = displays.GroupRatesDisplay.from_record(found.record)
+    reasons = displays.AttributionProfileDisplay.from_record(found.record)
+    for display, expected in ((rates, ["$m_{"]), (reasons, [*names, "$m_{"])):
+        display.figure_.canvas.draw()
+        texts = [text.get_text() for text in display.figure_.findobj(matplotlib.text.Text)]
+        for name in expected:
+            assert any(name.replace("$", r"\$") in text for text in texts), (name, texts)
+    pyplot.close("all")

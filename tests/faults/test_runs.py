@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from gcig.methods.registry import METHODS
 from support.small_runs import BrokenClassifier, KilledOnceClassifier, registered
 from tables import ROLE_FLAGS, make_raw_loans
 
@@ -26,11 +27,11 @@ def command(tmp_path):
     return ["compare", str(tmp_path / "t.csv"), *roles, "--jobs", "1", "--out", str(tmp_path / "run")]
 
 
-def start(command):
+def start(command, **environment):
     """Start a command in a process of its own."""
     code = "import sys; from gcig.cli import main; sys.exit(main(sys.argv[1:]))"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, *command], text=True, **pipes)
+    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **environment}}
+    return subprocess.Popen([sys.executable, "-c", code, *command], text=True, **more)
 
 
 def finished(folder):
@@ -99,6 +100,7 @@ def test_fault_25_fifty_kills_with_two_drivers(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) == 50
+    assert len(set(done.stdout.split())) > 5  # trials were finished between the kills
 
 
 @pytest.mark.slow
@@ -107,6 +109,34 @@ def test_fault_27_two_processes_on_one_folder(command, tmp_path):
     errors = [process.communicate(timeout=400)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     assert len(finished(tmp_path / "run")) == 6
+
+
+@pytest.mark.slow
+def test_a_whole_run_has_the_same_bits_with_one_and_two_workers(tmp_path):
+    """All methods, and other hash seeds: every number of every trial is the same."""
+    make_raw_loans(300).to_csv(tmp_path / "t.csv", index=False)
+    roles = [*ROLE_FLAGS, "--drop", "id,race", "--folds", "2", "--quiet"]
+    for jobs in ("1", "2"):
+        out = ["--jobs", jobs, "--out", str(tmp_path / jobs)]
+        process = start(["compare", str(tmp_path / "t.csv"), *roles, *out], PYTHONHASHSEED=jobs)
+        _, err = process.communicate(timeout=900)
+        assert process.returncode in (0, 1), err
+    one, two = (
+        {name: timeless(json.loads(content)) for name, content in finished(tmp_path / jobs).items()}
+        for jobs in ("1", "2")
+    )
+    assert one == two
+    assert len(one) >= 2 * len(METHODS)
+    pd.testing.assert_frame_equal(
+        without_times(tmp_path / "1"), without_times(tmp_path / "2"), check_exact=True
+    )
+
+
+def timeless(found):
+    """Return a stored trial without its times; the text of equal numbers is equal to the last bit."""
+    if isinstance(found, dict):
+        return {name: timeless(each) for name, each in found.items() if "seconds" not in name}
+    return [timeless(each) for each in found] if isinstance(found, list) else repr(found)
 
 
 def test_fault_28_a_resume_with_other_settings_or_data_is_refused(shell, tmp_path):

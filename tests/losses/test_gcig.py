@@ -472,6 +472,24 @@ def test_chunked_equals_unchunked(options, max_bytes, groups):
     torch.testing.assert_close(problem.gradient(cut), problem.gradient(whole), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_member_in_chunks_equals_the_mean_over_single_members(weighted):
+    problem = Problem(groups=2, n=33)
+    pool = problem.x + 0.1  # nobody is their own reference
+    members = GroupMembers(pool, problem.y, problem.g, n_members=3)
+    weights = torch.rand(33, generator=torch.Generator().manual_seed(0)).double() if weighted else None
+
+    def value(references, **options):
+        penalty = GCIGPenalty(references, fast=False, n_steps=8, **options)
+        return penalty(problem.module, problem.x, problem.y, sample_weight=weights)
+
+    whole = value(members, each_member=True)
+    cut = value(members, each_member=True, max_bytes=5_000)
+    torch.testing.assert_close(cut, whole, rtol=1e-12, atol=0)
+    single = [value(GroupBaselines(members.values[:, :, i])) for i in range(3)]
+    torch.testing.assert_close(whole, torch.stack(single).mean(), rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("options", [{}, {"fast": False}, {"fast": False, "max_bytes": 5_000}])
 def test_frozen_layers_get_no_gradient(options):
     problem = Problem()

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gcig._files import write_atomically
+from gcig._files import read_json, write_atomically
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
@@ -236,15 +236,11 @@ class AuditResult:
     @classmethod
     def from_json(cls, source: str | Path) -> "AuditResult":
         """Read the audit from a file that `to_json` wrote, or from its text; reject anything else."""
-        text = (
-            source
-            if isinstance(source, str) and source.lstrip().startswith("{")
-            else Path(source).read_text("utf-8")
-        )
         try:
-            data: Any = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"This is not the JSON of an audit: {error}.") from error
+            is_text = isinstance(source, str) and source.lstrip().startswith("{")
+            data: Any = json.loads(str(source)) if is_text else read_json(source)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"This is not the JSON of an audit: {error}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != AUDIT_SCHEMA:
             raise InputError(
@@ -252,9 +248,11 @@ class AuditResult:
                 "Read it with the version that wrote it."
             )
         try:
-            return cls(AuditRecord.from_dict(data))
+            record = AuditRecord.from_dict(data)
+            record.to_json()  # an infinite number cannot be written again
         except ValueError as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
+        return cls(record)
 
     def __str__(self) -> str:
         record = self.record

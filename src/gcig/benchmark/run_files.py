@@ -1,4 +1,4 @@
-"""Files of a run: whole writes, bounded reads, locks between processes, and the errors they raise.
+"""Files of a run: whole writes, locks between processes, and the errors they raise.
 
 A claim is a lock that the operating system holds on a file. No claim has to be judged stale: when a process
 is killed, the system releases its locks. A process takes the claim, *then* looks for the result, then does
@@ -57,17 +57,6 @@ def disk_error(path: Path, error: OSError) -> RunError:
         f"could not write {path.name!r} in {str(path.parent)!r}: {error.strerror or error}. Finished trials "
         "are kept. Make the folder writable, then run the same command again to resume."
     )
-
-
-def read_bounded(path: Path, limit: int) -> bytes:
-    """Return the content of a file of at most ``limit`` bytes; raise a `RunError` for a larger one."""
-    with open(path, "rb") as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise RunError(
-            f"{path.name} has more than {limit} bytes, so gcig did not write it. Choose another folder."
-        )
-    return data
 
 
 @contextmanager

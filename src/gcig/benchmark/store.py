@@ -17,8 +17,9 @@ from typing import Any, Self
 import numpy as np
 
 import gcig
+from gcig._files import read_json
 from gcig._warnings import warn_caller
-from gcig.benchmark.run_files import RunError, RunWarning, claim, exclusive_claim, read_bounded, write_file
+from gcig.benchmark.run_files import RunError, RunWarning, claim, exclusive_claim, write_file
 from gcig.benchmark.trials import Table, Trial, canonical_json
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -89,7 +90,7 @@ class Manifest:
     def read(cls, path: Path) -> Self:
         """Read a manifest; raise a `RunError` if the file is not one."""
         try:
-            content = json.loads(read_bounded(path, _MAX_BYTES))
+            content = read_json(path, _MAX_BYTES)
             found = content.pop("format")
             manifest = cls(**content)
             if found != _FORMAT or not all(isinstance(part, dict) for part in content.values()):
@@ -364,7 +365,7 @@ def _unpack(text: str) -> np.ndarray[Any, Any]:
 
 def _read(file: Path) -> tuple[Trial, FoldResult] | None:
     try:
-        content = json.loads(read_bounded(file, _MAX_FILE_BYTES))
+        content = read_json(file, _MAX_FILE_BYTES)
         if content.pop("sha256") != _checksum(content):
             return None
         result = content["result"]

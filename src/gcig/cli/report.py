@@ -60,13 +60,13 @@ def _write(text: str, path: Path) -> Path:
 
 
 def _draw_audit(path: Path, out: Path | None) -> _Drawn:
-    from gcig.records import AuditRecord
+    from gcig.auditing import AuditResult
     from gcig.report.audit_page import audit_page
 
     data = _json_object(path)
     if "verdict" not in data:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
-    page = audit_page(AuditRecord.from_dict(data))
+    page = audit_page(AuditResult.from_json(path).record)
     return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: data)
 
 
@@ -104,18 +104,17 @@ def _draw_training(folder: Path, out: Path | None) -> _Drawn:
     document = _json_object(path)
     try:
         page = report_page(document)
-    except (KeyError, TypeError, IndexError) as error:
-        raise click.ClickException(f"{path} is not what `gcig train` wrote: {error!r} is missing.") from error
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise click.ClickException(
+            f"{path} is not what `gcig train` wrote: {error!r}. Train again."
+        ) from error
     return _Drawn(_write(page, out or folder / "report.html"), lambda: document)
 
 
 def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise click.ClickException(
-            f"{path} is not JSON: it is damaged, or a different kind of file."
-        ) from None
+    from gcig._files import read_json
+
+    data = read_json(path)
     if not isinstance(data, dict):
         raise click.ClickException(f"{path} holds no JSON object: gcig did not write it.")
     return data

@@ -85,7 +85,7 @@ def read_request(out: Path) -> Request:
         )
     try:
         return Request.from_json(file.read_bytes())
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(
             f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__}). Restore the file, or "
             "name another folder."

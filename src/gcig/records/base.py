@@ -88,7 +88,9 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
         return None if value is None else _typed(arguments[0], value, name)
     if hint is float and value is None:
         return math.nan
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if hint is float and isinstance(value, float):
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
         return float(value)
     if hint is int and isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -1,0 +1,248 @@
+"""Mutation tests: change one operator, number or condition of a file, and see whether a test notices.
+
+    python scripts/mutants.py [--sample 150] [--seed 0] [ROOM ...]
+
+The fast tests of each room run once with coverage, which tells the tests that execute each line. A mutant is
+run against those tests alone, in a fork of a process that has imported the large libraries already. The
+share of killed mutants is printed with every survivor; a mutant that runs for too long counts as killed.
+"""
+
+import argparse
+import ast
+import copy
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
+SECONDS = 300  # of one mutant's tests, at most
+
+_COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
+_COMPARED |= {other: one for one, other in _COMPARED.items()}
+_COMPUTED = {ast.Add: ast.Sub, ast.Mult: ast.Div, ast.BitAnd: ast.BitOr, ast.FloorDiv: ast.Mult}
+_COMPUTED |= {
+    ast.Sub: ast.Add,
+    ast.Div: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.Pow: ast.Mult,
+    ast.Mod: ast.Mult,
+}
+_CALLED = {"min": "max", "amin": "amax", "argmin": "argmax", "minimum": "maximum", "clamp_min": "clamp_max"}
+_CALLED |= {"all": "any", "zeros": "ones", "zeros_like": "ones_like", "floor": "ceil"}
+_CALLED |= {other: one for one, other in _CALLED.items()}
+# Messages and declarations, which no test of behaviour reads.
+_SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "exc", "msg", "type_params", "bases"}
+_SKIPPED_CALLS = {"warn", "field", "parameter", "getLogger", "cast", "TypeVar", "NamedTuple"}
+
+
+class Mutant:
+    """One change of one file: `apply` makes it in a fresh tree, whose nodes are counted in the same order."""
+
+    def __init__(self, path: Path, line: int, position: int, change: int, text: str) -> None:
+        self.path, self.line, self.position, self.change, self.text = path, line, position, change, text
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+    def source(self, root: Path) -> str:
+        """Return the text of the changed file."""
+        tree = ast.parse((root / self.path).read_text("utf-8"))
+        node = list(visited(tree))[self.position]
+        changes(node)[self.change]()
+        return ast.unparse(tree)
+
+
+def visited(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that can be changed, without messages, declarations and docstrings."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in _SKIPPED_FIELDS:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Assert):
+                continue
+            if isinstance(child, ast.Call) and called(child) in _SKIPPED_CALLS:
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            yield from visited(child)
+
+
+def called(node: ast.Call) -> str:
+    """Return the last name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def changes(node: ast.AST) -> list[Callable[[], None]]:
+    """Return functions that each change a node in place."""
+
+    def put(target: ast.AST, name: str, value: object) -> Callable[[], None]:
+        return lambda: setattr(target, name, value)
+
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in _COMPARED:
+            return [put(node, "ops", [_COMPARED[type(op)]()])]
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in _COMPUTED:
+            return [put(node, "op", _COMPUTED[type(op)]())]
+        case ast.BoolOp(op=op):
+            return [put(node, "op", ast.Or() if isinstance(op, ast.And) else ast.And())]
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            return [put(node, "op", ast.UAdd())] if isinstance(node.op, ast.USub) else [_unwrap(node)]
+        case ast.Constant(value=bool() as value):
+            return [put(node, "value", not value)]
+        case ast.Constant(value=int() as value):
+            return [put(node, "value", value + 1)]
+        case ast.Constant(value=float() as value):
+            return [put(node, "value", value * 2 or 1.0)]
+        case ast.If() | ast.IfExp() | ast.While():
+            return [put(node, "test", ast.UnaryOp(ast.Not(), node.test))]
+        case ast.Call(func=ast.Attribute() as function) if function.attr in _CALLED:
+            return [put(function, "attr", _CALLED[function.attr])]
+        case ast.Call(func=ast.Name() as function) if function.id in _CALLED:
+            return [put(function, "id", _CALLED[function.id])]
+    return []
+
+
+def _unwrap(node: ast.UnaryOp) -> Callable[[], None]:
+    """Remove a `not`."""
+
+    def change() -> None:
+        node.operand = ast.UnaryOp(ast.Not(), node.operand)
+
+    return change
+
+
+def mutants(path: Path, root: Path) -> list[Mutant]:
+    """Return all mutants of a file."""
+    found = []
+    for position, node in enumerate(visited(ast.parse((root / path).read_text("utf-8")))):
+        for number in range(len(changes(node))):
+            other = copy.deepcopy(node)
+            changes(other)[number]()
+            before, after = (ast.unparse(getattr(each, "test", each)) for each in (node, other))
+            text = f"{before} -> {after}".replace("\n", " ")[:150]
+            found.append(Mutant(path, node.lineno, position, number, text))
+    return found
+
+
+def run_tests(source: Path, arguments: list[str], log: Path, environment: dict[str, str]) -> int | None:
+    """Run pytest in a fork that imports gcig from `source`; return its exit code, None if it took long."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.chdir(ROOT)
+        with open(log, "w", encoding="utf-8") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.environ.update(environment, PYTHONPATH=str(source))
+        sys.path.insert(0, str(source))
+        sys.dont_write_bytecode = True
+        import pytest
+
+        fixed = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no"]
+        os._exit(int(pytest.main([*fixed, "-m", "not slow", *arguments])))
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def mirrored(source: Path, room: str) -> list[str]:
+    """Return the tests of a file or folder of the package, and its examples in docstrings."""
+    path = Path("tests", room)
+    tests = [str(path.with_name(f"test_{path.name}") if path.suffix else path)]
+    for file in files(source, room):
+        if ">>> " in (source / file).read_text("utf-8"):
+            name = ".".join(file.with_suffix("").parts)
+            tests.append(f"tests/test_doctests.py::test_examples_of_module_run[{name}]")
+    return tests
+
+
+def tests_by_line(source: Path, room: str, folder: Path) -> dict[Path, dict[int, list[str]]]:
+    """Run a room's tests unchanged, and return the tests that execute each line of its files."""
+    from coverage import CoverageData
+
+    data = folder / "coverage"
+    options = [*mirrored(source, room), "--cov=gcig", "--cov-context=test", "--cov-report="]
+    code = run_tests(source, options, folder / "log", {"COVERAGE_FILE": str(data)})
+    if code != 0:
+        sys.exit(f"The tests of {room} fail without a change:\n{(folder / 'log').read_text()[-2000:]}")
+    read = CoverageData(str(data))
+    read.read()
+    found = {}
+    for path in files(source, room):
+        by_line = read.contexts_by_lineno(str(source / path))
+        found[path] = {
+            line: sorted({name.partition("|")[0] for name in names if name})
+            for line, names in by_line.items()
+        }
+    data.unlink()
+    return found
+
+
+def files(source: Path, room: str) -> list[Path]:
+    """Return the files of a room, relative to the source folder."""
+    place = source / "gcig" / room
+    paths = [place] if place.is_file() else sorted(place.glob("*.py"))
+    return [path.relative_to(source) for path in paths if path.name != "__init__.py"]
+
+
+def main() -> int:
+    """Print every survivor, and the share of mutants that were killed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rooms", nargs="*", default=ROOMS)
+    parser.add_argument("--sample", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import sklearn.metrics  # noqa: F401  (imported here once, and inherited by every fork)
+    import torch  # noqa: F401
+
+    folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
+    source = folder / "src"
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    room_of = {path: room for room in options.rooms for path in files(source, room)}
+    every = [mutant for path in room_of for mutant in mutants(path, source)]
+    chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    print(f"{len(chosen)} of {len(every)} mutants of {len(room_of)} files", flush=True)
+    executed: dict[Path, dict[int, list[str]]] = {}
+    for room in {room_of[mutant.path]: None for mutant in chosen}:
+        executed |= tests_by_line(source, room, folder)
+    survivors = []
+    for number, mutant in enumerate(sorted(chosen, key=lambda each: (each.path, each.line)), 1):
+        lines = executed[mutant.path]
+        if mutant.line not in lines:
+            survivors.append(f"{mutant} (no test executes it)")
+            print(number, "SURVIVED", survivors[-1], flush=True)
+            continue
+        target = source / mutant.path
+        original = target.read_text("utf-8")
+        target.write_text(mutant.source(source), encoding="utf-8")
+        tests = lines[mutant.line] or mirrored(
+            source, room_of[mutant.path]
+        )  # executed at import: all of them
+        code = run_tests(source, tests, folder / "log", {})
+        target.write_text(original, encoding="utf-8")
+        if code == 0:
+            survivors.append(str(mutant))
+        print(number, "SURVIVED" if code == 0 else "killed", mutant, flush=True)
+    shutil.rmtree(folder)
+    killed = len(chosen) - len(survivors)
+    print(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
