@@ -38,7 +38,7 @@ class KnownStudent:
         measured = {
             **PLAIN,
             "outcome_gap": gap,
-            "outcome_gap_pooled": gap,
+            "outcome_gap_pooled": 0.8 * gap,
             "outcome_gap_limit": gap + 0.05,
             "gcig": gcig,
             "gcig_members": gcig,
