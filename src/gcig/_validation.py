@@ -359,8 +359,9 @@ def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
     """Return whether all rows of each group share one value, and the groups do not all share the same."""
     for rows in (slice(0, 1000), slice(None)):  # the first rows rule out nearly every column
         codes, of_group = pd.factorize(column.iloc[rows])[0].astype(np.int64) + 1, groups[rows]
-        pairs = np.unique(of_group * (codes.max() + 1) + codes)
-        if len(pairs) > len(np.unique(of_group)):
+        n_groups = np.count_nonzero(np.bincount(of_group))
+        n_values = codes.max() + 1  # missing entries are one of them
+        if n_values > n_groups + 1 or np.count_nonzero(np.bincount(of_group * n_values + codes)) > n_groups:
             return False
     return bool(codes.min() < codes.max())
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 _CHECKED_ROWS = 16_384
+_FIRST_ROWS = 512  # rows that rule out nearly every column
+_CHUNK_ROWS = 4096  # rows that stay in the cache
 _MAX_VALUES = 32  # distinct values of a number that may stand for a group
 _MIN_ROWS_PER_VALUE = 10  # with fewer rows, most values occur in a single group by chance
 
@@ -33,39 +35,45 @@ def find_blocks(inputs: Tensor, origin: Tensor) -> Tensor:
     >>> find_blocks(rows, torch.arange(3))
     tensor([0, 0, 1])
     """
-    low, high = inputs.amin(0), inputs.amax(0)
-    two_valued = ((inputs == low) | (inputs == high)).all(0) & (torch.bincount(origin)[origin] == 1)
-    candidates, constant = two_valued.tolist(), (low == high).tolist()
+    alone = (torch.bincount(origin)[origin] == 1).nonzero().flatten()
+    values = inputs if len(alone) == inputs.shape[1] else inputs.index_select(1, alone)
+    low, high = values.amin(0), values.amax(0)
+    two_valued, parts = torch.ones_like(low, dtype=torch.bool), []
+    for part in values.split(_CHUNK_ROWS):
+        parts.append(part == high)
+        two_valued &= (parts[-1] | (part == low)).all(0)
+    raised = torch.cat(parts).T.contiguous()  # the rows of a column in one place
+    columns = zip(alone.tolist(), raised, two_valued.tolist(), (low == high).tolist(), strict=True)
+    candidates = {place: None if constant else column for place, column, fits, constant in columns if fits}
     blocks, start = origin.clone(), 0
     while start < len(origin):
         stop = start + 1
-        if candidates[start] and not constant[start]:
-            stop = _end_of_block(inputs, high, start, candidates, constant)
+        if candidates.get(start) is not None:
+            stop = _end_of_block(candidates, start)
         blocks[start:stop] = blocks[start].clone()
         start = stop
     numbers: Tensor = torch.unique(blocks, return_inverse=True)[1]
     return numbers
 
 
-def _end_of_block(
-    inputs: Tensor, high: Tensor, start: int, candidates: list[bool], constant: list[bool]
-) -> int:
+def _end_of_block(candidates: dict[int, Tensor | None], start: int) -> int:
     """Return the end of the dummy block that begins at `start`, or `start` + 1 if there is none.
 
-    Constant columns, levels that do not occur in the rows, may lie inside a block.
+    `candidates` says for each column with two values which rows have the higher one. It is None for a
+    constant column: levels that do not occur in the rows may lie inside a block.
     """
-    n_raised = torch.zeros(len(inputs), dtype=torch.int8, device=inputs.device)
-    for column in range(start, len(candidates)):
-        if not candidates[column]:
-            break
-        if constant[column]:
+    n_raised, column = torch.zeros((), dtype=torch.int8), start
+    while column in candidates:
+        raised = candidates[column]
+        column += 1
+        if raised is None:
             continue
-        n_raised += inputs[:, column] == high[column]
+        n_raised = n_raised.to(raised.device) + raised.to(torch.int8)
         least, most = n_raised.aminmax()
         if most > 1:
             break
         if least == 1:
-            return column + 1
+            return column
     return start + 1
 
 
@@ -108,17 +116,21 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
     [0, 1] [0, 0, 1, 1]
     [2] [0, 1, 0, 1]
     """
-    chosen = _spread(len(inputs))
-    rows, groups = inputs[chosen], groups[chosen]
+    chosen = _spread(len(inputs), _CHECKED_ROWS)
+    first = chosen[_spread(len(chosen), _FIRST_ROWS)]
+    few, groups_of_few, groups = inputs[first], groups[first], groups[chosen]
+    few_suffice = len(groups_of_few.unique()) == len(groups.unique())
     found: dict[tuple[int, ...], list[Tensor]] = {}
     for block in range(int(origin.max()) + 1):
         columns = (origin == block).nonzero().flatten()
-        entries = rows[:, columns]
+        if few_suffice and not _may_reveal(few[:, columns], groups_of_few):
+            continue
+        entries = inputs[:, columns][chosen]
         two_valued = (entries == entries.amin(0)) | (entries == entries.amax(0))
         one_hot = len(columns) > 1 and bool(two_valued.all())
         # A number comes first in its block, before an indicator of missing entries and bins.
         values, codes = torch.unique(entries.argmax(1) if one_hot else entries[:, 0], return_inverse=True)
-        if len(values) < 2 or len(rows) < _MIN_ROWS_PER_VALUE * len(values):
+        if len(values) < 2 or len(chosen) < _MIN_ROWS_PER_VALUE * len(values):
             continue
         if not one_hot and len(values) > _MAX_VALUES:
             continue
@@ -126,6 +138,16 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
         if len(set(levels) - {-1}) > 1:
             found.setdefault(levels, []).append(columns)
     return [AttributeColumns(torch.cat(parts), origin.new_tensor(levels)) for levels, parts in found.items()]
+
+
+def _may_reveal(entries: Tensor, groups: Tensor) -> bool:
+    """Return whether a few rows of all groups leave the groups apart; if not, more rows join them too.
+
+    The rows are too few to say whether a block is a category or begins with a number, so both must fail.
+    """
+    codings = [entries[:, 0], entries.argmax(1)]
+    levels = (_levels(torch.unique(each, return_inverse=True)[1], groups) for each in codings)
+    return any(len(set(each) - {-1}) > 1 for each in levels)
 
 
 def _levels(codes: Tensor, groups: Tensor) -> tuple[int, ...]:
@@ -140,7 +162,7 @@ def _levels(codes: Tensor, groups: Tensor) -> tuple[int, ...]:
     return tuple(order.get(level, -1) for level in levels)
 
 
-def _spread(n_rows: int) -> Tensor:
-    """Return the positions of at most `_CHECKED_ROWS` rows, evenly spaced, since a table may be sorted."""
-    count = min(n_rows, _CHECKED_ROWS)
+def _spread(n_rows: int, most: int) -> Tensor:
+    """Return the positions of at most `most` rows, evenly spaced, since a table may be sorted."""
+    count = min(n_rows, most)
     return torch.arange(count) * n_rows // max(count, 1)

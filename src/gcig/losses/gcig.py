@@ -63,7 +63,7 @@ def label_members(
 ) -> Tensor:
     """Return each row's membership in the means that the penalty consists of, shape (n, means)."""
     dtype = dtype or torch.get_default_dtype()
-    members = indicator(labels, 2, "y").to(dtype)
+    members = indicator(labels, 2, "y", dtype)
     if label_weights == "empirical":
         members = members.sum(1, keepdim=True)
     return members if sample_weight is None else members * sample_weight.to(dtype).unsqueeze(1)
@@ -155,6 +155,7 @@ class GCIGPenalty(nn.Module):
 
     n_undefined: Tensor
     origin: Tensor | None
+    blocks: Tensor | None
 
     def __init__(
         self,
@@ -194,6 +195,8 @@ class GCIGPenalty(nn.Module):
         self.each_member = each_member and self.n_members > 1
         self.register_buffer("origin", origin, persistent=False)
         self.n_columns = None if origin is None else int(origin.max()) + 1
+        matrix = None if origin is None else disparity.block_matrix(origin, int(origin.max()) + 1)
+        self.register_buffer("blocks", matrix, persistent=False)
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
         self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64, device=values.device))
         self.scratch = Scratch()
@@ -217,6 +220,7 @@ class GCIGPenalty(nn.Module):
         groups: Tensor | None = None,
         sample_weight: Tensor | None = None,
         attributions: Tensor | None = None,
+        row_weights: Tensor | None = None,
     ) -> Tensor:
         """Return the penalty of a mini-batch.
 
@@ -234,11 +238,13 @@ class GCIGPenalty(nn.Module):
             The weight of each row in its label's mean; the references are not weighted.
         attributions : Tensor of shape (groups, n, columns), optional
             The rows' attributions, if they are known; all rows are then compared.
+        row_weights : Tensor of shape (n,), optional
+            What `row_weights` gives for these rows, if it is known; used with `attributions`.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
         if attributions is not None:
-            return joined(self.value(attributions, y, sample_weight))
+            return joined(self.value(attributions, y, sample_weight, row_weights))
         if groups is not None:
             self.references.update(x, y, groups.long())
         if every > 1 and not untraced(self._is_due)():
@@ -286,32 +292,48 @@ class GCIGPenalty(nn.Module):
         ).flatten(2)
 
     def reduce(self, attributions: Tensor) -> Tensor:
-        """Average attributions over members and sum them over blocks, shape (groups, n, columns).
+        """Sum attributions over blocks and average them over members, shape (groups, n, columns).
 
         With `each_member` they are not averaged: shape (groups, members x n, columns).
         """
+        if self.blocks is not None:
+            # Much faster than additions by index, whose gradient is a selection of columns.
+            attributions = attributions @ self.blocks.to(attributions.dtype)
+        elif self.origin is not None and self.n_columns is not None:
+            attributions = disparity.sum_blocks(attributions, self.origin, self.n_columns)
         if self.n_members > 1:
             by_member = attributions.unflatten(0, (-1, self.n_members))
             attributions = by_member.flatten(1, 2) if self.each_member else by_member.mean(1)
-        if self.origin is not None and self.n_columns is not None:
-            attributions = disparity.sum_blocks(attributions, self.origin, self.n_columns)
         return attributions
 
     def normalise(self, attributions: Tensor) -> Tensor:
         """Return attributions divided by their norm."""
         return disparity.normalise(attributions, norm=self.definition.norm, eps=self.definition.eps)
 
-    def value(self, attributions: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label."""
-        if self.each_member:
-            y = y.repeat(self.n_members)
-            sample_weight = None if sample_weight is None else sample_weight.repeat(self.n_members)
+    def value(
+        self,
+        attributions: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+        row_weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return the penalty of reduced attributions (groups, n, columns): compare, and average by label.
+
+        `row_weights` are used as they are if every row has attributions; see `forward`.
+        """
         norms = vector_norm(attributions.detach(), "l1")
-        defined = None
+        copies = self.n_members if self.each_member else 1
         if is_recording() or not disparity.all_defined(norms):
             defined = disparity.defined_rows(norms)
             self.n_undefined += (~defined).sum()
-        weights = self.row_weights(attributions, y, sample_weight, defined)
+            if copies > 1:
+                y = y.repeat(copies)
+                sample_weight = None if sample_weight is None else sample_weight.repeat(copies)
+            weights = self.row_weights(attributions, y, sample_weight, defined)
+        else:
+            weights = self.row_weights(attributions, y, sample_weight) if row_weights is None else row_weights
+            if copies > 1:
+                weights = (weights / copies).repeat(copies)
         return torch.dot(self.compare(attributions), weights)
 
     @property

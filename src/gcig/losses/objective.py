@@ -10,7 +10,7 @@ precision.
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -70,6 +70,7 @@ class MiniBatch:
     pair_limits: Tensor | None = None
     n_explained: int = 0
     known: dict[int, Tensor] = field(default_factory=dict, repr=False)
+    _penalty_weights: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def logits(self) -> Tensor:
@@ -113,10 +114,23 @@ class MiniBatch:
             known={},
         )
 
+    @cached_property
+    def explained(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The explained rows, their labels and their weights."""
+        count = self.n_explained
+        return self.inputs[:count], self.labels[:count], None if self.weights is None else self.weights[:count]
+
+    def penalty_weights(self, penalty: "Penalty") -> Tensor:
+        """Return the weights of the explained rows in a penalty; computed once for all that weight alike."""
+        kind = (type(penalty).row_weights, getattr(penalty, "definition", None))
+        if kind not in self._penalty_weights:
+            self._penalty_weights[kind] = penalty.row_weights(*self.explained)
+        return self._penalty_weights[kind]
+
     def attributions(self, penalty: "Penalty") -> Tensor:
         """Return the attributions (groups, explained, columns) of a penalty; computed once for all terms."""
         if id(penalty) not in self.known:
-            x, y = self.inputs[: self.n_explained], self.labels[: self.n_explained]
+            x, y, _ = self.explained
             values = penalty.references.values.to(x.dtype)
             self.known[id(penalty)] = penalty.reduce(penalty.attribute(self.module, x, y, values))
         return self.known[id(penalty)]
@@ -138,8 +152,13 @@ class Penalty(Protocol):
         *,
         sample_weight: Tensor | None = None,
         attributions: Tensor | None = None,
+        row_weights: Tensor | None = None,
     ) -> Tensor:
         """Return the mean disparity of the rows."""
+        ...
+
+    def row_weights(self, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Return the weight of each row's disparity."""
         ...
 
     def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
@@ -260,13 +279,14 @@ class ReasonTerm:
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the penalty, with the references as they are."""
-        count, weights = batch.n_explained, batch.row_weights
+        x, y, sample_weight = batch.explained
         return self.penalty(
             batch.module,
-            batch.inputs[:count],
-            batch.labels[:count],
-            sample_weight=None if weights is None else weights[:count],
+            x,
+            y,
+            sample_weight=sample_weight,
             attributions=batch.attributions(self.penalty),
+            row_weights=batch.penalty_weights(self.penalty),
         )
 
 

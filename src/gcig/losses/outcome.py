@@ -113,8 +113,8 @@ def _soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(logits.dtype, torch.float32)
     membership = membership.detach().to(dtype)
     totals = joined(membership.sum(-1))
-    shares = membership / totals.clamp(min=torch.finfo(dtype).tiny).unsqueeze(-1)  # of its cell's mean
-    return joined(shares @ torch.sigmoid(logits.to(dtype))), totals.sign()
+    selected = joined(membership @ torch.sigmoid(logits.to(dtype)))
+    return selected / totals.clamp(min=torch.finfo(dtype).tiny), totals.sign()
 
 
 def pairwise_gap(rates: Tensor, present: Tensor, smoothness: float = 0.0) -> Tensor:
@@ -184,7 +184,8 @@ class OutcomeLoss(nn.Module):
         self.n_groups, self.cut, self.temperature = n_groups, cut, temperature
         self.momentum, self.smoothness, self.validate = momentum, smoothness, validate
         self.of_decisions = of_decisions
-        self._average: Tensor | None = None  # (conditions, groups), NaN for cells not seen yet
+        # The averages, and 1 for the cells that have had rows; both (conditions, groups).
+        self._average: tuple[Tensor, Tensor] | None = None
 
     def conditions(self, labels: Tensor) -> Tensor:
         """Return the weights (conditions, n) of rows under each condition, given their labels as floats."""
@@ -237,15 +238,13 @@ class OutcomeLoss(nn.Module):
         seen = rates.detach()
         if self.of_decisions:
             seen, _ = soft_rates((logits.detach() - self.cut) * _SHARP, membership)
-        found = torch.where(present > 0, seen, math.nan)
-        if self._average is None or self._average.dtype != found.dtype:
-            self._average = torch.full_like(found, math.nan)
-        before = torch.where(self._average.isnan(), found, self._average)
-        average = torch.lerp(torch.where(found.isnan(), before, found), before, self.momentum)
-        self._average.copy_(average)  # in place, so that a recorded step can be repeated
-        known = (~average.isnan()).to(rates.dtype)
-        rates = average.nan_to_num(0.0) + (rates - rates.detach())
-        return pairwise_gap(rates, known, self.smoothness)
+        if self._average is None or self._average[0].dtype != seen.dtype:
+            self._average = torch.zeros_like(seen), torch.zeros_like(seen)
+        average, known = self._average
+        # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
+        average.lerp_(seen, present * (1 - self.momentum * known))
+        torch.maximum(known, present, out=known)
+        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
 
     def extra_repr(self) -> str:
         """Return the arguments for ``repr``."""
