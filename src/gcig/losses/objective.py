@@ -118,7 +118,11 @@ class MiniBatch:
     def explained(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The explained rows, their labels and their weights."""
         count = self.n_explained
-        return self.inputs[:count], self.labels[:count], None if self.weights is None else self.weights[:count]
+        return (
+            self.inputs[:count],
+            self.labels[:count],
+            None if self.weights is None else self.weights[:count],
+        )
 
     def penalty_weights(self, penalty: "Penalty") -> Tensor:
         """Return the weights of the explained rows in a penalty; computed once for all that weight alike."""

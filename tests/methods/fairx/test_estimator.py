@@ -275,7 +275,7 @@ def test_fit_leaves_the_parameters_as_they_were():
     assert model.get_params() == before
 
 
-LIMITS = {"outcome_gap_limit", "outcome_gap_pooled", "gcig_limit"}
+LIMITS = {"outcome_gap_limit", "gcig_limit"}
 MEASURED = {
     *("auc", "log_loss", "decided_alike", "outcome_gap", "soft_outcome_gap", "gcig", "gcig_members"),
     *("completeness", "columns", "reference_offset", "faithfulness", "attribute_effect"),
