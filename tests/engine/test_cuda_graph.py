@@ -100,9 +100,6 @@ def recording(monkeypatch):
     for room in (penalties, objectives, outcome):
         monkeypatch.setattr(room, "is_recording", lambda: True)
     monkeypatch.setattr("gcig.core.references.is_recording", lambda: True)
-    # Only the CPU's version checks the codes.
-    one_hot = lambda codes, count: (codes.unsqueeze(1) == torch.arange(count)).long()  # noqa: E731
-    monkeypatch.setattr("gcig.core.references.one_hot", one_hot)
 
 
 @pytest.mark.parametrize("in_branches", [False, True])
