@@ -8,7 +8,7 @@ def test_a_long_table_is_split_and_keeps_marks_and_notes():
         ("dataset", "i", "half"), rows, caption="All", notes=("n",), marks={(MAX_ROWS + 1, 2): "best"}
     )
     german, adult = split_by_dataset(table)
-    assert (german.caption, adult.caption) == ("All: german", "All: adult")
+    assert (german.caption, adult.caption) == ("german. All", "adult. All")
     assert [row for part in (german, adult) for row in part.rows] == [row[1:] for row in rows]
     assert german.marks == {}
     assert adult.marks == {(1, 1): "best"}

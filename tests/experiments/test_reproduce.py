@@ -327,7 +327,7 @@ def test_requests_are_checked():
         Request.of(tuning="always")
     asked = Request.of(datasets=["german", "adult"], seeds=[1, 2])
     assert Request.from_json(asked.to_json()) == asked
-    assert (asked.expected(), asked.expected("sensitivity")) == (10, 6)
+    assert (asked.expected(), asked.expected("sensitivity")) == (10, 4)
     assert asked.repeats == {"german": request.SMALL_REPEATS, "adult": 1}
     assert Request.of(quick=True).tuning == "none"
 

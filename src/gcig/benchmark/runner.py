@@ -11,23 +11,24 @@ from gcig.benchmark.backends import IN_PROCESS, Backend, WorkerDeath
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.run_files import RunError
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import Table, Trial, select_shard
+from gcig.benchmark.trials import TUNING_ROWS, Table, Trial, select_shard
 from gcig.records import FoldResult
 
 _POLL_SECONDS = 0.5  # between two looks at trials that other processes hold
-# Cost of one fit in plain fits on the same rows, roughly, measured on Adult. It affects the order of trials
-# and the estimate of the time left, never a result.
-_RELATIVE_COST = {
-    "unconstrained": 1.0,
-    "dir": 1.2,
-    "hardt": 1.3,
-    "agarwal": 4.0,
-    "lagrangian": 2.2,
-    "adversarial": 4.0,
-    "fairx-paper": 11.0,
-    "fairx": 8.0,
+# Seconds of one fit and evaluation: those of a small table, and those per 10,000 rows of training, measured
+# roughly on German Credit and Adult. They affect the order of trials and the estimate of the time left, never
+# a result.
+_SECONDS = {
+    "unconstrained": (0.3, 0.6),
+    "dir": (0.4, 0.6),
+    "hardt": (0.4, 0.7),
+    "agarwal": (3.5, 1.0),
+    "lagrangian": (0.5, 1.0),
+    "adversarial": (1.0, 1.8),
+    "fairx-paper": (1.5, 5.5),
+    "fairx": (10.0, 0.2),
 }
-_DEFAULT_COST = 3.0
+_UNKNOWN_SECONDS = (1.0, 2.0)  # of methods of other packages
 
 
 def run_trials(
@@ -66,10 +67,7 @@ def run_trials(
     by_name = _check_tables(tables, wanted)
     results = {} if store is None else _stored(store, wanted, retry_failed)
     todo = [trial for trial in dict.fromkeys(wanted) if trial.key not in results]
-    costs = {
-        trial: len(by_name[trial.dataset].y) * _RELATIVE_COST.get(trial.method, _DEFAULT_COST)
-        for trial in todo
-    }
+    costs = {trial: _estimate_seconds(trial, len(by_name[trial.dataset].y)) for trial in todo}
     todo.sort(key=lambda trial: -costs[trial])  # longest first, for an even finish
     stale = {} if store is None else {trial.key: store.stamp(trial) for trial in todo}
 
@@ -91,6 +89,11 @@ def run_trials(
             seconds = (time.monotonic() - start) * max(cost_left, 0.0) / (total_cost - cost_left)
             advance(latest=trial, left=_describe_duration(seconds), failed=failed)
     return [results[trial.key] for trial in wanted]
+
+
+def _estimate_seconds(trial: Trial, n_rows: int) -> float:
+    alone, per_row = _SECONDS.get(trial.method, _UNKNOWN_SECONDS)
+    return alone + per_row * (min(n_rows, TUNING_ROWS) if trial.role == "tune" else n_rows) / 10_000
 
 
 @dataclass(frozen=True)

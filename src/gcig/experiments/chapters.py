@@ -80,9 +80,7 @@ def _summary(found: Collected) -> Chapter:
         frame, datasets=request.datasets, methods=request.methods, expected=expected
     )
     sentences = (answers.answer_rq1(found), answers.answer_rq2(found), answers.answer_rq3(found))
-    return Chapter(
-        "Results and the paper's", [sentence for sentence in sentences if sentence], {"main": table}
-    )
+    return Chapter("Main results", [sentence for sentence in sentences if sentence], {"main": table})
 
 
 def _trade_off(found: Collected) -> Chapter:

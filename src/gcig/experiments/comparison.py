@@ -72,7 +72,7 @@ def main_table(
     return Table(
         ("dataset", "method", *pairs),
         rows,
-        caption="Our results and the paper's main table",
+        caption="Our results next to the paper's",
         notes=(
             "Mean and standard deviation over folds and seeds; our best means are bold. The paper's FairX is "
             "the published algorithm; our own version of it is listed below it, next to the same numbers.",
@@ -277,7 +277,7 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
 
 def _facts(own: pd.DataFrame) -> dict[str, str]:
     """Return values of one method on one dataset that reasons may quote."""
-    objectives = {str(parameter(row, "objective")) for row in own.to_dict("records")}
+    objectives = {parameter(row, "objective") or "accuracy_score" for row in own.to_dict("records")}
     return {
         "noise_floor": formatting.number(float(own["eo_noise_floor"].mean())),
         "objective": ", ".join(sorted(objectives)).replace("_score", "").replace("_", " "),

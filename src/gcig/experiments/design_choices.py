@@ -22,7 +22,7 @@ from gcig.records import formatting
 from gcig.report.tables import Table, Value
 
 DATASETS = ("german", "compas")
-FOLDS = 3
+FOLDS = 2
 
 
 @dataclass(frozen=True)

@@ -138,4 +138,4 @@ def percent(found: Interval) -> str:
     """
     value, low, high = (formatting.number(100 * each, 0) for each in (found.value, found.low, found.high))
     sign = "+" if found.value > 0 else ""
-    return f"{sign}{value} % [{low}, {high}]"
+    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" [{low}, {high}]")

@@ -107,7 +107,7 @@ def _part(table: Table, name: str, *, last: bool) -> Table:
         table,
         header=tuple(table.header[1:]),
         rows=[tuple(table.rows[place][1:]) for place in places],
-        caption=f"{table.caption}: {name}" if table.caption else name,
+        caption=f"{name}. {table.caption}" if table.caption else name,
         notes=table.notes if last else (),
         marks=marks,
     )
@@ -230,7 +230,7 @@ def restructured_text(listed: Sequence[Chapter], *, figures: str) -> str:
         f"{TITLE}\n{'=' * len(TITLE)}",
         ".. This page is generated from a finished run by ``gcig.experiments.rendering``; edits are lost.",
         "``gcig reproduce --out run/`` generates everything on this page from scratch. Our numbers are shown "
-        "alongside the paper's, and claims that were not met are marked.",
+        "alongside the paper's, and claims that were not replicated are marked.",
     ]
     for chapter in listed:
         parts.append(f"{chapter.heading}\n{'-' * len(chapter.heading)}")

@@ -28,7 +28,7 @@ WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
 METHODS = (PUBLISHED, FAIRX)
-FOLDS = 3
+FOLDS = 2
 _METRICS = ("auc", "f1", "eo_gap", "gcig_raw")
 _SHOWN = (*_METRICS, "gcig", "gcig_members", "eo_noise_floor", "effective_columns")
 
