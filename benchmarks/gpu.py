@@ -1,10 +1,13 @@
 """Cost on a CUDA device, as ratios within one run.
 
-python -m benchmarks.gpu [--only penalty captum fit] [--json FILE]
+python -m benchmarks.gpu [--only penalty captum fit table] [--json FILE]
+
+The table is trained by one process per core; start NVIDIA's MPS (nvidia-cuda-mps-control -d), or they take turns.
 """
 
 import argparse
 import json
+import os
 import statistics
 import time
 import warnings
@@ -18,10 +21,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
 from benchmarks.measurement import Row, format_rows, report
+from gcig.benchmark.backends import LocalBackend
+from gcig.benchmark.comparison import ComparisonResult, compare_tables
+from gcig.benchmark.trials import Table, common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines
+from gcig.experiments.comparison import DATASETS
 from gcig.losses.gcig import GCIGPenalty, label_row_weights
+from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
 from gcig.training import loop
 
@@ -236,7 +244,47 @@ def _per_step(epochs: list[tuple[bool, int, float]], fair: bool) -> float:
     return statistics.median(1e3 * seconds / steps for kind, steps, seconds in epochs if kind == fair)
 
 
-SECTIONS = {"penalty": penalty_rows, "captum": captum_rows, "fit": fit_rows}
+def table_rows() -> Iterator[Row]:
+    """Time the paper's main table, all methods with their defaults, on the device and on the cores."""
+    section = f"The paper's main table: {len(METHODS)} methods, {len(DATASETS)} datasets, 5 folds"
+    tables, jobs = [Table.shipped(name) for name in DATASETS], os.cpu_count() or 1
+    parameters = {method: common_parameters(method) for method in METHODS}
+
+    def run(device: str) -> tuple[ComparisonResult, float]:
+        report(f"the table on {device}")
+        start = time.perf_counter()
+        found = compare_tables(tables, parameters=parameters, backend=LocalBackend(jobs), device=device)
+        return found, (time.perf_counter() - start) / 60
+
+    (found, minutes), (expected, on_cores) = run("cuda"), run("cpu")
+    note = f"{jobs} processes; {on_cores:.2f} min on the cores alone"
+    yield Row(section, "with the GPU", minutes, unit=" min", must=5, note=note)
+    fits = {
+        each: result.frame.groupby("method")["fit_seconds"].sum()
+        for each, result in (("device", found), ("core", expected))
+    }
+    for method in METHODS:
+        seconds = [fits[where][method] for where in ("device", "core")]
+        note = f"{seconds[0]:.0f} s and {seconds[1]:.0f} s for all fits"
+        yield Row(
+            section, f"  {method}: device / core, seconds of all fits", seconds[0] / seconds[1], note=note
+        )
+    for measure in ("auc", "f1", "eo_gap", "gcig"):
+        yield _compare_tables(section, measure, found, expected)
+
+
+def _compare_tables(section: str, measure: str, found: ComparisonResult, expected: ComparisonResult) -> Row:
+    """Compare the means over the folds, in standard deviations over the folds."""
+    groups = [result.frame.groupby(["dataset", "method"])[measure] for result in (found, expected)]
+    (mean, other), spread = (each.mean() for each in groups), groups[1].std()
+    apart = ((mean - other).abs() / spread).dropna()
+    place = " ".join(apart.idxmax())
+    note = f"largest {apart.max():.1f} ({place}: {mean[apart.idxmax()]:.3f}, {other[apart.idxmax()]:.3f})"
+    what = f"  {measure}: difference of means / deviation over folds, median"
+    return Row(section, what, float(apart.median()), must=1, note=note)
+
+
+SECTIONS = {"penalty": penalty_rows, "captum": captum_rows, "fit": fit_rows, "table": table_rows}
 
 
 def main() -> None:

@@ -1,7 +1,12 @@
 """Every public path on a CUDA device, against the same path on the CPU; skipped without a device."""
 
 import copy
+import os
+import subprocess
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,6 +15,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
+from gcig.benchmark.trials import common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.memory import memory_budget
 from gcig.core.references import GroupBaselines, GroupMembers
@@ -261,18 +267,99 @@ def german():
     return gcig.load_dataset("german")
 
 
+def fit(name, data, **options):
+    """Fit a method on the device; steps must be recorded."""
+    given = common_parameters(name, {"random_state": 0, "device": "cuda", "max_epochs": 4, **options})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = METHODS[name].estimator(**given)
+        model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
+    assert not [each for each in caught if "could not be recorded" in str(each.message)]
+    return model
+
+
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_trains_on_the_device(name, german):
-    estimator = METHODS[name].estimator
-    options = {"random_state": 0, "device": "cuda"}
-    options = {key: value for key, value in options.items() if key in estimator().get_params()}
-    if "max_epochs" in estimator().get_params():
-        options["max_epochs"] = 4
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = estimator(**options).fit(german.X, german.y, sensitive_features=german.sensitive_features)
-        scores = model.predict(german.X, **_group_argument(model, german))
-    assert np.mean(scores == german.y) > 0.5
+    model = fit(name, german)
+    decisions = model.predict(german.X, **_group_argument(model, german))
+    assert np.mean(decisions == german.y) > 0.5
+
+
+@pytest.mark.parametrize("name", ["agarwal", "lagrangian", "adversarial", "fairx-paper"])
+def test_a_recorded_method_is_the_method_itself(name, german, monkeypatch):
+    found = fit(name, german)
+    module = import_module(METHODS[name].estimator.__module__)
+    if name == "fairx-paper":
+        module = import_module("gcig.methods.fairx.paper")
+    monkeypatch.setattr(module, "can_be_recorded", lambda network: False)
+    expected = fit(name, german)
+    scores, wanted = (model.decision_function(german.X) for model in (found, expected))
+    np.testing.assert_allclose(scores, wanted, atol=1e-3 * np.abs(wanted).max())
+
+
+def test_fits_in_threads_are_those_of_one_thread(german):
+    def score(seed):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            return fit("fairx", german, random_state=seed).decision_function(german.X)
+
+    expected = [score(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(score, range(4)))
+    np.testing.assert_allclose(found, expected, atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german):
+    frames = [
+        gcig.compare(
+            german.X,
+            german.y,
+            sensitive_features=german.sensitive_features,
+            methods=["unconstrained", "fairx"],
+            folds=3,
+            device="cuda",
+            n_jobs=n_jobs,
+        ).frame
+        for n_jobs in (3, 1)
+    ]
+    assert all('"device": "cuda"' in parameters for parameters in frames[0]["parameters"])
+    for measure, tolerance in {"auc": 0.02, "gcig": 0.02}.items():
+        np.testing.assert_allclose(frames[0][measure], frames[1][measure], atol=tolerance)
+
+
+SCRIPT = """
+import sys
+import gcig, numpy as np, torch.distributed as dist
+from gcig.training.distributed import all_processes
+data = gcig.load_dataset("german", include_sensitive=False)
+options = {"device": "cuda", "max_epochs": 3, "random_state": 0}
+with all_processes() as processes:
+    assert "nccl" in str(dist.get_backend_config()), dist.get_backend_config()
+    model = gcig.FairXClassifier(**options).fit(data.X, data.y, sensitive_features=data.sensitive_features)
+alone = gcig.FairXClassifier(**options).fit(data.X, data.y, sensitive_features=data.sensitive_features)
+np.testing.assert_allclose(model.decision_function(data.X), alone.decision_function(data.X), atol=2e-3)
+"""
+
+
+def test_one_process_over_nccl_is_a_process_alone(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=1",
+        "script.py",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _group_argument(model, data):

@@ -161,6 +161,7 @@ def test_the_predictor_moves_as_the_paper_says(weighted, n_groups):
     step = make_step(rows, network, chosen, weights, n_groups)
     with torch.no_grad():
         step.adversary.weight.normal_(generator=torch.Generator().manual_seed(2))
+    step.load()
     terms = step(torch.arange(400))
 
     scores, labels = network(rows.inputs), rows.labels.float()
@@ -185,8 +186,8 @@ def test_alpha_is_raised_in_even_steps():
     step = make_step(rows, nn.Linear(3, 1), settings(alpha=3.0, warm_up=0.5))
     seen = []
     for _ in range(16):  # four epochs of four mini-batches
+        step.load()
         seen.append(step.alpha)
-        step(torch.arange(100))
     assert seen == pytest.approx([3.0 * min(1.0, (i + 1) / 8) for i in range(16)])
 
 

@@ -19,6 +19,7 @@ from gcig.benchmark.run_files import RunError
 from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
+from gcig.training.runtime import resolve_device
 
 RETRIES = 1  # after a worker died: a second death on the same trial is most likely the trial's own doing
 
@@ -82,6 +83,19 @@ def check_jobs(jobs: int) -> None:
 
 
 IN_PROCESS: Backend = LocalBackend()
+
+
+def device_parameters(device: str, backend: Backend) -> dict[str, str]:
+    """Return the parameter that moves trials to a device; none for the CPU, which they use by default.
+
+    The device must exist if the backend runs on this machine.
+
+    >>> device_parameters("cpu", IN_PROCESS)
+    {}
+    """
+    if isinstance(backend, LocalBackend):
+        device = str(resolve_device(device))
+    return {} if device == "cpu" else {"device": device}
 
 
 def work_in_worker(work: Work, trial: Trial, method: Method | None, table: Table) -> FoldResult | None:

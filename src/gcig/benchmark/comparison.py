@@ -11,13 +11,13 @@ from typing import Any, Self
 import pandas as pd
 
 from gcig._validation import InputError, warn_if_sensitive_in
-from gcig.benchmark.backends import IN_PROCESS, Backend
+from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
 from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, write_provenance
-from gcig.benchmark.trials import Table, Trial, fold_trials
+from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
 from gcig.benchmark.tuning import TUNING, Choice, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
@@ -174,6 +174,7 @@ def compare(
     n_jobs: int = 1,
     backend: str | Backend = "local",
     address: str | None = None,
+    device: str = "cpu",
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
     random_state: int = 0,
@@ -195,6 +196,8 @@ def compare(
     backend : "local", or a cluster: "dask" or "ray".
     address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
         ``n_jobs`` workers on this machine, which other machines cannot reach.
+    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU. Results on a GPU
+        differ from those on a CPU by other random numbers.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.
@@ -226,6 +229,7 @@ def compare(
         parameters=parameters,
         tuning=tuning,
         backend=make_backend(backend, jobs=n_jobs, address=address),
+        device=device,
         out=out,
         progress=progress,
         definition=definition,
@@ -241,6 +245,7 @@ def compare_tables(
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     tuning: str = "none",
     backend: Backend = IN_PROCESS,
+    device: str = "cpu",
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
     definition: Definition | None = None,
@@ -258,7 +263,11 @@ def compare_tables(
     if tuning not in TUNING:
         raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
     definition = definition or Definition()
-    given = {method: dict((parameters or {}).get(method, {})) for method in names}
+    common = device_parameters(device, backend)
+    given = {
+        method: {**common_parameters(method, common), **(parameters or {}).get(method, {})}
+        for method in names
+    }
     configuration = {
         "kind": "comparison",
         "methods": names,
@@ -281,7 +290,7 @@ def compare_tables(
         tuning=tuning,
         n_folds=folds,
         seeds=seeds,
-        common={},
+        common=common,
         definition=definition,
         backend=backend,
         progress=progress,

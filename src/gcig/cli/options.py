@@ -377,6 +377,13 @@ run_options = _stack(
     ),
     jobs_option,
     cluster_options,
+    click.option(
+        "--device",
+        default="cpu",
+        show_default=True,
+        help="Where networks are trained: cpu, cuda or cuda:1. A GPU is shared by --jobs processes; start "
+        "NVIDIA's MPS for it before (nvidia-cuda-mps-control -d), or they take turns.",
+    ),
     click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),
 )
 

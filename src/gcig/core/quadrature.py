@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
+import torch
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
@@ -27,7 +29,19 @@ class Quadrature:
 
     def to(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return nodes and weights as tensors of another tensor's type and device."""
+        if like.is_cuda:
+            return _on_device(self, like.dtype, like.device)
         return like.new_tensor(self.nodes), like.new_tensor(self.weights)
+
+
+@lru_cache(maxsize=64)
+def _on_device(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Copy a rule to a GPU, once: a copy waits for the device, and cannot be part of a recorded step."""
+    with torch.inference_mode(False):  # otherwise training could not use it later
+        nodes, weights = (
+            torch.tensor(each, dtype=dtype, device=device) for each in (rule.nodes, rule.weights)
+        )
+    return nodes, weights
 
 
 def _right(n: int) -> Quadrature:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcig._warnings import warn_caller
+from gcig.core.layered import LayeredNetwork
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Result = TypeVar("Result")
@@ -169,8 +170,18 @@ class RecordedStep:
         return _Recording(graph, own, tuple(terms), values)
 
 
+def can_be_recorded(network: nn.Module) -> bool:
+    """Return whether the passes of a network are certain to consist of the same operations every time.
+
+    That is so for a layered network on a GPU. Dropout draws numbers, and other modules may look at values.
+    """
+    random = any(isinstance(part, nn.Dropout) for part in network.modules())
+    on_device = all(parameter.is_cuda for parameter in network.parameters())
+    return on_device and not random and LayeredNetwork.recognise(network) is not None
+
+
 def make_step(
-    compute: Step, load: Callable[[], Hashable], generators: Sequence[torch.Generator], *, recorded: bool
+    compute: Step, load: Callable[[], Hashable], generators: Sequence[torch.Generator] = (), *, recorded: bool
 ) -> Step:
     """Return a step that loads what has changed and computes; recorded as CUDA graphs if it can be.
 

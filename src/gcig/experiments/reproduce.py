@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gcig.benchmark.backends import Backend
+from gcig.benchmark.backends import Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
@@ -40,6 +40,7 @@ def reproduce(
     jobs: int = 1,
     backend: str | Backend = "local",
     address: str | None = None,
+    device: str = "cpu",
     shard: tuple[int, int] | None = None,
     parameters: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -57,7 +58,7 @@ def reproduce(
         rows as in the paper, "none" takes the defaults.
     quick : whether to run RQ1 and the ablation only, on two folds, without tuning.
     jobs : number of processes; results do not depend on it.
-    backend, address : a cluster to run on, as in `gcig.compare`.
+    backend, address, device : a cluster to run on, and where networks are trained, as in `gcig.compare`.
     shard : (i, n), from 1, to run part i of n only. The page shows the finished trials of all parts.
     parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a quick look.
     progress : whether to report progress on standard error.
@@ -77,6 +78,8 @@ def reproduce(
     )
     folder = Path(out)
     tables = request.load_tables()
+    place = make_backend(backend, jobs=jobs, address=address)
+    parameters = {**(parameters or {}), **device_parameters(device, place)}
     configuration = {
         "kind": KIND,
         "folds": request.n_folds,
@@ -89,11 +92,11 @@ def reproduce(
     )
     add_request(folder, request)
     running: dict[str, Any] = {
-        "backend": make_backend(backend, jobs=jobs, address=address),
+        "backend": place,
         "progress": progress,
         "retry_failed": retry_failed,
     }
-    chosen = choose_parameters(request, tables, store, overrides=parameters or {}, **running)
+    chosen = choose_parameters(request, tables, store, overrides=parameters, **running)
     add_parameters(folder, chosen)
     run_trials(
         _distinct(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running

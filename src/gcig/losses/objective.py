@@ -400,6 +400,11 @@ class Objective:
         weights = {"prediction": 1.0, **weights, **self.weights}
         return {name: weights[name] for name in self.terms if weights.get(name)}
 
+    @property
+    def can_be_recorded(self) -> bool:
+        """True if the operations of all terms depend on no value."""
+        return all(getattr(term, "can_be_recorded", False) for term in self.terms.values())
+
     def penalties(self, names: Iterable[str] | None = None) -> list[Penalty]:
         """Return the penalties whose attributions some terms, or all of them, compare; each once."""
         terms = [self.terms[name] for name in (self.terms if names is None else names)]
@@ -466,9 +471,8 @@ class ObjectiveGradient:
     @property
     def can_be_recorded(self) -> bool:
         """True on a GPU if the operations of a step depend on no value, as far as engine and terms know."""
-        if self.engine is None or not next(self.network.parameters()).is_cuda:
-            return False
-        return all(getattr(term, "can_be_recorded", False) for term in self.objective.terms.values())
+        on_device = next(self.network.parameters()).is_cuda
+        return self.engine is not None and on_device and self.objective.can_be_recorded
 
     def load(self, weights: Mapping[str, float]) -> tuple[str, ...]:
         """Set the weights of the following mini-batches, and return the names of the terms that count.

@@ -24,6 +24,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
+from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, optional, parameter
@@ -44,7 +45,7 @@ class Adversarial(BoundedTraining):
     max_gap: float = 0.02
 
 
-def debiased(predictor: Tensor, adversary: Tensor, alpha: float) -> Tensor:
+def debiased(predictor: Tensor, adversary: Tensor, alpha: float | Tensor) -> Tensor:
     """Return the predictor's gradient minus its projection on, and alpha times, the adversary's.
 
     Both are flat vectors over all parameters. If the adversary has no gradient, nothing is projected.
@@ -129,11 +130,19 @@ class AdversarialStep:
             settings.warm_up * settings.loop.max_epochs * math.ceil(len(data) / settings.loop.batch_size)
         )
         self.n_done = 0
+        # A tensor on a GPU, so that a recorded step can be repeated with another value.
+        self.alpha: float | Tensor = data.inputs.new_zeros(()) if data.inputs.is_cuda else 0.0
 
-    @property
-    def alpha(self) -> float:
-        """The present alpha, raised linearly over the first part of training."""
-        return self.settings.alpha * min(1.0, (self.n_done + 1) / max(self.n_warm, 1.0))
+    def load(self) -> None:
+        """Set alpha, which is raised linearly over the first part of training, and the learning rates."""
+        self.n_done += 1
+        alpha = self.settings.alpha * min(1.0, self.n_done / max(self.n_warm, 1.0))
+        if isinstance(self.alpha, Tensor):
+            self.alpha.fill_(alpha)
+        else:
+            self.alpha = alpha
+        for optimizer in (self.of_network, self.of_adversary):
+            optimizer.load_rate()
 
     def __call__(self, rows: Tensor) -> dict[str, Tensor]:
         """Update both players and return their losses."""
@@ -146,7 +155,6 @@ class AdversarialStep:
         adversary = self._adversary_loss(scores, targets, rows)
         direction = debiased(self._gradient(prediction), self._gradient(adversary), alpha)
         self._move_network(direction)
-        self.n_done += 1
         prediction, adversary = prediction.detach(), adversary.detach()
         return {"prediction": prediction, "adversary": adversary, "total": prediction - alpha * adversary}
 
@@ -200,8 +208,9 @@ def train_adversarially(
             FlatAdamW(of_network, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay),
             FlatAdamW(of_adversary, learning_rate=settings.adversary_learning_rate),
         )
+        step = AdversarialStep(network, adversary, optimizers, rows, members, settings, weights)
         return train(
-            AdversarialStep(network, adversary, optimizers, rows, members, settings, weights),
+            make_step(step, step.load, recorded=can_be_recorded(network)),
             nn.ModuleDict({"network": network, "adversary": adversary}),
             _Rates(*optimizers),
             n_rows=len(rows),

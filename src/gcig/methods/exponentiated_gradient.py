@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
+from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.networks import CLIP_NORM, MixtureOfLogits
 from gcig.methods.parameters import INSIDE, POSITIVE_INTEGER, optional, parameter
@@ -226,7 +227,13 @@ def train_weighted(
             return {"total": loss.detach()}
 
         return train(
-            step, network, optimizer, n_rows=len(inputs), loop=loop, generator=generator, device=device
+            make_step(step, optimizer.load_rate, recorded=can_be_recorded(network)),
+            network,
+            optimizer,
+            n_rows=len(inputs),
+            loop=loop,
+            generator=generator,
+            device=device,
         )
 
 

@@ -29,6 +29,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
+from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, parameter
@@ -191,8 +192,9 @@ def train_primal_dual(
         optimizer = FlatAdamW(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
+        step = PrimalDualStep(network, multipliers, optimizer, parameters, rows, members, settings, weights)
         outcome = train(
-            PrimalDualStep(network, multipliers, optimizer, parameters, rows, members, settings, weights),
+            make_step(step, optimizer.load_rate, recorded=can_be_recorded(network)),
             nn.ModuleDict({"network": network, "multipliers": multipliers}),
             optimizer,
             n_rows=len(rows),

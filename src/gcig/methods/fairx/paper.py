@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gcig.core.batch import TrainingRows
 from gcig.core.references import GroupBaselines
+from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import MiniBatch, Objective, OutcomeTerm, PredictionTerm, ReasonTerm, Term
 from gcig.losses.outcome import OUTCOME_LOSSES
@@ -44,7 +45,9 @@ def train_as_published(
         terms["gcig"] = ReasonTerm(penalty)
     objective = customise(Objective(terms))
     weights = {"gcig": settings.lambda_ig, "outcome": settings.lambda_fair}
-    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+    recorded = can_be_recorded(network) and objective.can_be_recorded
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, capturable=recorded)
+    vector = rows.inputs.new_tensor(list(objective.active_weights(weights).values()))
 
     def step(positions: Tensor) -> dict[str, Tensor]:
         batch = MiniBatch(
@@ -57,7 +60,7 @@ def train_as_published(
             n_explained=len(positions),
         )
         baselines.update(batch.inputs, batch.labels, batch.groups)
-        found = objective(batch, weights)
+        found = objective(batch, weights, vector)
         optimizer.zero_grad()
         found["total"].backward()
         optimizer.step()
@@ -66,7 +69,7 @@ def train_as_published(
     network.train()
     with one_thread(device):
         outcome = train(
-            step,
+            make_step(step, lambda: None, recorded=recorded),
             network,
             optimizer,
             n_rows=len(data),
