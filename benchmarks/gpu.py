@@ -2,7 +2,8 @@
 
 python -m benchmarks.gpu [--only penalty captum fit table] [--json FILE]
 
-The table is trained by one process per core; start NVIDIA's MPS (nvidia-cuda-mps-control -d), or they take turns.
+The table is trained by one process per core; they take turns on the GPU unless NVIDIA's MPS is started
+before (nvidia-cuda-mps-control -d).
 """
 
 import argparse

@@ -291,16 +291,19 @@ def test_a_recorded_method_is_the_method_itself(name, german, monkeypatch):
     module = import_module(METHODS[name].estimator.__module__)
     if name == "fairx-paper":
         module = import_module("gcig.methods.fairx.paper")
-    monkeypatch.setattr(module, "can_be_recorded", lambda network: False)
+    monkeypatch.setattr(module, "can_be_recorded", lambda _: False)
     expected = fit(name, german)
     scores, wanted = (model.decision_function(german.X) for model in (found, expected))
     np.testing.assert_allclose(scores, wanted, atol=1e-3 * np.abs(wanted).max())
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_fits_in_threads_are_those_of_one_thread(german):
     def score(seed):
+        model = gcig.FairXClassifier(device="cuda", max_epochs=4, random_state=seed)
         with torch.cuda.stream(torch.cuda.Stream()):
-            return fit("fairx", german, random_state=seed).decision_function(german.X)
+            model.fit(german.X, german.y, sensitive_features=german.sensitive_features)
+            return model.decision_function(german.X)
 
     expected = [score(seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:

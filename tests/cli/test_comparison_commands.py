@@ -148,6 +148,7 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
         "jobs": 2,
         "backend": "local",
         "address": None,
+        "device": "cpu",
         "shard": (2, 3),
         "progress": False,
         "retry_failed": True,

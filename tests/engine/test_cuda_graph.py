@@ -1,13 +1,15 @@
 """What a CUDA graph records must not depend on values: checked on the CPU, without a device."""
 
 import copy
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import gcig
+from gcig.benchmark.trials import common_parameters
 from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import make_step
@@ -27,21 +29,13 @@ from gcig.losses.objective import (
     ReasonTerm,
     SelectionTerm,
 )
+from gcig.methods import METHODS
 from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.models.mlp import make_mlp
+from support.replay import ExecutedStep, ReplayedStep, emulated_device
+from tables import QUICK, make_loans
 
-READS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
-
-
-class NoValuesRead(TorchDispatchMode):
-    """Fails at every operation whose result depends on a value in a way that cannot be recorded."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        assert name not in READS, f"{func} reads a value"
-        if name == "index":
-            assert all(index is None or index.dtype == torch.int64 for index in args[1]), "a mask was used"
-        return func(*args, **(kwargs or {}))
+SLOW = pytest.mark.slow
 
 
 def make_gradient(network):
@@ -95,27 +89,37 @@ WEIGHTS = {
 }
 
 
-@pytest.fixture
-def recording(monkeypatch):
-    for room in (penalties, objectives, outcome):
-        monkeypatch.setattr(room, "is_recording", lambda: True)
-    monkeypatch.setattr("gcig.core.references.is_recording", lambda: True)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unconstrained",
+        "lagrangian",
+        "adversarial",
+        "fairx-paper",
+        "fairx",
+        pytest.param("agarwal", marks=SLOW),
+    ],
+)
+def test_a_recording_that_is_repeated_trains_as_python_does(name):
+    """Numbers that change must be tensors, tensors must stay where they are, and no value may be read."""
+    loans, scores = make_loans(), []
+    options = common_parameters(name, {**QUICK, "batch_size": 128, "max_epochs": 4})
+    for steps in (ExecutedStep, ReplayedStep):
+        with emulated_device(steps), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = METHODS[name].estimator(**options).fit(loans.X, loans.y, **loans.groups)
+        scores.append(model.decision_function(loans.X))
+    assert ReplayedStep.n_repeated >= 8
+    np.testing.assert_array_equal(*scores)
 
 
-@pytest.mark.parametrize("in_branches", [False, True])
-def test_the_step_of_fairx_reads_no_value(in_branches, recording, monkeypatch):
-    monkeypatch.setattr(objectives, "forks", lambda: in_branches)
-    network = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0))
-    rows = torch.arange(40)
-    with flat_parameters(network):
-        gradient = make_gradient(network)
-        assert gradient.engine is not None
-        gradient.load(WEIGHTS)
-        vector = torch.tensor(list(gradient.objective.active_weights(WEIGHTS).values()))
-        gradient._vectors[tuple(gradient.objective.active_weights(WEIGHTS))] = vector
-        gradient(rows)
-        with NoValuesRead():
-            gradient(rows)
+def test_a_number_that_changes_is_repeated_as_it_was():
+    for steps, expected in ((ExecutedStep, 10), (ReplayedStep, 4)):  # 0 + 1 + 2 + 3 + 4, and 0 + 4 x 1
+        total, counts = torch.zeros(()), iter(range(5))
+        step = steps(lambda _: {"total": total.add_(next(counts))}, lambda: None)  # noqa: B023
+        for _ in range(5):
+            step(torch.arange(2))
+        assert float(total) == expected
 
 
 def test_terms_in_branches_pull_what_they_pull_together(monkeypatch):
@@ -185,36 +189,3 @@ def test_a_step_that_is_not_recorded_loads_before_it_computes():
     )
     step(torch.arange(3))
     assert calls == ["load", 3]
-
-
-def state_of(thing, seen=None):
-    """Return all tensors that an object keeps, by where they are found."""
-    seen = {} if seen is None else seen
-    if id(thing) in seen:
-        return {}
-    seen[id(thing)] = thing
-    members = dict(getattr(thing, "__dict__", {}))
-    if isinstance(thing, dict):
-        members.update(thing)
-    elif isinstance(thing, list | tuple):
-        members.update(enumerate(thing))
-    found = {}
-    for name, part in members.items():
-        if isinstance(part, torch.Tensor):
-            found[f"{type(thing).__name__}.{name}"] = part
-        elif type(part).__module__.startswith(("gcig", "builtins", "torch.nn")):
-            found.update(state_of(part, seen))
-    return found
-
-
-def test_what_a_step_keeps_stays_where_it_is():
-    """A recording writes to the memory that was there when it was made."""
-    network = make_mlp(6, (8, 4), generator=torch.Generator().manual_seed(0))
-    with flat_parameters(network):
-        gradient = make_gradient(network)
-        gradient(torch.arange(40), WEIGHTS)
-        before = {name: tensor.data_ptr() for name, tensor in state_of(gradient.objective).items()}
-        gradient(torch.arange(40), WEIGHTS)
-        after = {name: tensor.data_ptr() for name, tensor in state_of(gradient.objective).items()}
-    assert len(before) > 5
-    assert after == before
