@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -218,6 +219,28 @@ class TestAnswers:
         found = reasons(adapt(model, TABLE))
         assert found.replicates is not None
         assert float(found.residual.max()) < 1e-9
+
+
+def test_a_model_that_fails_is_named_with_the_columns_to_look_at() -> None:
+    def fails(table):
+        raise KeyError(table["age"].iloc[0])
+
+    table = TABLE.assign(hours=TABLE["hours"].where(TABLE["hours"] > 20))
+    message = r"the function failed on these rows \(KeyError\)\. Columns with missing entries: 'hours'\."
+    with pytest.raises(InputError, match=message):
+        gcig.evaluate(fails, table, Y, sensitive_features=SEX)
+    with pytest.raises(InputError, match=r"outputs of the function are missing\. Columns .*: 'hours'\."):
+        gcig.evaluate(lambda rows: rows["hours"] / 100, table, Y, sensitive_features=SEX)
+    with pytest.raises(InputError, match=r"outside \[0, 1\].*If they are logits, export .* a sigmoid"):
+        gcig.evaluate(lambda rows: rows["hours"] / 10, TABLE, Y, sensitive_features=SEX)
+
+
+def test_black_boxes_take_sparse_rows() -> None:
+    rows = sparse.csr_matrix(TABLE[["age", "hours"]].to_numpy(float))
+    model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(rows, Y)
+    found = gcig.evaluate(model, rows, Y, sensitive_features=SEX, n_bootstrap=0)
+    dense = gcig.evaluate(model, rows.toarray(), Y, sensitive_features=SEX, n_bootstrap=0)
+    assert (found.gcig, found.auc) == (dense.gcig, dense.auc)
 
 
 def test_evaluation_takes_a_sample_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from gcig._validation import InputError
@@ -140,6 +142,15 @@ class TestSkops:
         self.skops.dump(model, tmp_path / "m.skops")
         opened = open_model(tmp_path / "m.skops")
         np.testing.assert_array_equal(opened.predict_proba(ROWS), model.predict_proba(ROWS))
+
+    def test_types_that_run_no_code_need_no_trust(self, tmp_path) -> None:
+        own = UnconstrainedClassifier(max_epochs=1, random_state=0)
+        own.fit(ROWS, Y, sensitive_features=ROWS["d"] > 0)
+        for model in (make_pipeline(SimpleImputer(), LogisticRegression()).fit(ROWS, Y), own):
+            self.skops.dump(model, tmp_path / "m.skops")
+            assert self.skops.get_untrusted_types(file=tmp_path / "m.skops")
+            opened = open_model(tmp_path / "m.skops")
+            np.testing.assert_array_equal(opened.predict_proba(ROWS), model.predict_proba(ROWS))
 
     def test_unknown_types_are_named_and_need_trust(self, tmp_path) -> None:
         model = DecisionTreeClassifier(max_depth=2).fit(ROWS, Y)

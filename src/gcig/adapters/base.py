@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
 from gcig._tables import listed
@@ -208,9 +209,30 @@ def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.in
     return np.asarray(np.asarray(predictions) == positive, dtype=np.int64)
 
 
-def check_probabilities(output: Any, n_rows: int, model: str) -> NDArray[np.float64]:
-    """Return (n,) probabilities of label 1 from an output of shape (n,), (n, 1) or (n, 2)."""
-    found = np.asarray(output, dtype=np.float64)
+def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
+    """Return what a model of somebody else answers; an error of its own names the columns to look at."""
+    try:
+        return method(X)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # each library has its own errors, whose messages may quote entries
+        raise InputError(
+            f"model: the {model} failed on these rows ({type(error).__name__}).{_blanks(X)} Pass the columns "
+            "and types that it was trained with, with missing entries filled in as in training, or wrap the "
+            "model in a function that prepares them."
+        ) from error
+
+
+def _blanks(X: Any) -> str:
+    """Name the columns of a table that have missing entries."""
+    frame = check_features(X) if getattr(X, "ndim", 2) == 2 else None
+    names = [] if frame is None else [str(name) for name in frame if frame[name].isna().any()]
+    return f" Columns with missing entries: {listed(names)}." if names else ""
+
+
+def check_probabilities(output: Any, X: Any, model: str) -> NDArray[np.float64]:
+    """Return (n,) probabilities of label 1 of rows from an output of shape (n,), (n, 1) or (n, 2)."""
+    found, n_rows = np.asarray(output, dtype=np.float64), _num_samples(X)
     if found.shape == (n_rows, 2):
         found = found[:, 1]
     elif found.shape == (n_rows, 1):
@@ -221,10 +243,16 @@ def check_probabilities(output: Any, n_rows: int, model: str) -> NDArray[np.floa
             f"probabilities of shape ({n_rows},) or ({n_rows}, 2) are needed. Wrap the model in a function "
             "that returns them."
         )
-    outside = int(np.count_nonzero(~((found >= -_ROUNDING) & (found <= 1 + _ROUNDING))))
+    if missing := int(np.count_nonzero(np.isnan(found))):
+        raise InputError(
+            f"model: {missing} of {n_rows} outputs of the {model} are missing.{_blanks(X)} Fill in missing "
+            "entries as in training, or wrap the model in a function that does."
+        )
+    outside = int(np.count_nonzero((found < -_ROUNDING) | (found > 1 + _ROUNDING)))
     if outside:
         raise InputError(
-            f"model: {outside} of {n_rows} outputs of the {model} are missing or outside [0, 1], but "
-            "probabilities are needed. Wrap the model in a function that turns its output into probabilities."
+            f"model: {outside} of {n_rows} outputs of the {model} are outside [0, 1], but probabilities are "
+            "needed. If they are logits, export the model with a sigmoid at its end, or wrap it in a "
+            "function that turns its output into probabilities."
         )
     return np.clip(found, 0.0, 1.0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from gcig._validation import check_features, match_columns
-from gcig.adapters.base import AdaptedModel, check_probabilities, class_codes
+from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
@@ -117,7 +117,8 @@ class BlackBoxModel(AdaptedModel):
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Return the model's own decisions, or else whether the probability reaches the threshold."""
         if self.decide is not None:
-            return class_codes(self.decide(X), self.classes)
+            answer = call_model(self.decide, X, type(self.model).__name__)
+            return class_codes(answer, self.classes)
         return (self.predict_proba(X, sensitive_features)[:, 1] >= self.threshold).astype(np.int64)
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
@@ -220,4 +221,4 @@ def _column_names(tables: Sequence[Any], positions: Sequence[int]) -> list[str]:
 
 
 def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:
-    return lambda X: check_probabilities(method(X), len(X), name)
+    return lambda X: check_probabilities(call_model(method, X, name), X, name)

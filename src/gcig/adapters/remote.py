@@ -164,7 +164,7 @@ class RemoteModel:
         for start in range(0, len(places), self.batch_rows):
             some = places[start : start + self.batch_rows]
             rows = X.iloc[some] if hasattr(X, "iloc") else X[some]
-            scores = check_probabilities(self._ask(rows), len(some), "remote model").tolist()
+            scores = check_probabilities(self._ask(rows), rows, "remote model").tolist()
             self._remember({keys[place]: score for place, score in zip(some, scores, strict=True)})
             self.sent += len(some)
             self.calls += 1

@@ -147,12 +147,13 @@ def _headline(changes: tuple[FigureChange, ...]) -> str:
 def _differences(before: AuditRecord, after: AuditRecord) -> tuple[list[str], bool]:
     """Say what differs between the settings of two audits, and whether their GCIG can be compared."""
     old, new, notes = before.subject, after.subject, []
-    same_model = old.model_sha256 == new.model_sha256 and old.model_sha256 is not None
+    models = {old.model_sha256, new.model_sha256}
     same_data = old.data_sha256 == new.data_sha256 and old.data_sha256 is not None
-    notes.append(
-        f"The model is {'the same' if same_model else 'another one'}, and the rows are "
-        f"{'the same' if same_data else f'others ({old.n_rows:,} then, {new.n_rows:,} now)'}."
-    )
+    model = f"The model is {'the same' if len(models) == 1 else 'another one'}"
+    if None in models:
+        model = "Whether the model is the same is not known"
+    rows = "the same" if same_data else f"others ({old.n_rows:,} then, {new.n_rows:,} now)"
+    notes.append(f"{model}, and the rows are {rows}.")
     columns = [{column.column for column in each.procedural.columns} for each in (before, after)]
     chosen = [
         {k: v for k, v in each.definition.items() if k not in ("n_steps", "rule")} for each in (old, new)

@@ -9,9 +9,10 @@ from gcig._tables import listed
 from gcig._validation import InputError
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_kind, open_booster
-from gcig.methods.saving import load
+from gcig.methods.saving import load, skops_types
 
 _MAX_ONNX_BYTES = 2**31  # the limit of the format
+_SAFE_TYPES = ("numpy.dtype",)  # unknown to skops, which reads it from an empty array, without pickle
 _PROGRAMS = {
     ".pkl": "pickle",
     ".pickle": "pickle",
@@ -76,15 +77,16 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
 
 
 def _open_skops(path: Path, *, trusted: bool) -> Any:
-    """Open a skops file; types that skops does not know are built only if the file is trusted."""
+    """Open a skops file; types that run code when they are built need trust in the file."""
     try:
         from skops import io
     except ImportError as error:
         raise InputError(f"{path} needs skops, which is not installed: pip install skops.") from error
     try:
-        unknown = io.get_untrusted_types(file=path)
+        found = io.get_untrusted_types(file=path)
+        unknown = sorted(set(found) - {*_SAFE_TYPES, *skops_types()})
         if not unknown or trusted:
-            return io.load(path, trusted=unknown)
+            return io.load(path, trusted=found)
     except Exception as error:  # the file may hold anything
         raise InputError(
             f"{path} could not be opened as a skops file ({type(error).__name__}): it is damaged, or the "

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import inspect
 import platform
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,10 @@ def describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
 def hash_model(model: Any) -> str | None:
     """Compute the SHA-256 of a model by its content, which is equal in every process and after loading.
 
-    None if the content cannot be read, such as that of a lambda.
+    None if the content cannot be read, such as that of a service or a function.
     """
+    if isinstance(model, RemoteModel) or inspect.isroutine(model):
+        return None
     if isinstance(model, NetworkClassifier):
         return fingerprint(*describe_model(model))
     digest = hashlib.sha256(type(model).__qualname__.encode())

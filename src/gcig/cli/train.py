@@ -286,13 +286,15 @@ def _fit_from_file(
 
 def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
     """Warn if a (label, group) cell has so few held-out rows that its rates are mostly chance."""
+    from gcig.records.formatting import counted
+
     groups = table.sensitive.iloc[held_out].astype(str).agg(" & ".join, axis=1)
     cells = Counter(zip(table.class_names.iloc[held_out], groups, strict=True))
     (label, group), count = min(cells.items(), key=lambda cell: cell[1])
     if count < min_cell:
         say(
-            f"gcig: warning: {count} of the held-out rows have label '{label}' in group '{group}': rates of "
-            f"fewer than {min_cell} people are mostly chance and are suppressed. Add rows, use a larger "
+            f"gcig: warning: {counted(count, 'held-out row')} with label '{label}' in group '{group}': rates "
+            f"of fewer than {min_cell} people are mostly chance and are suppressed. Add rows, use a larger "
             "--test-size, or lower --min-cell."
         )
 

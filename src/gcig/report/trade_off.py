@@ -111,9 +111,10 @@ def _cautions(plain: Scores, fair: Scores) -> list[str]:
     uncertain = overlap(plain.relative_to_members, fair.relative_to_members)
     if uncertain:
         before, after = limits(plain.relative_to_members), limits(fair.relative_to_members)
+        what = "the lower GCIG holds" if fair.gcig < plain.gcig else "the reasons changed"
         cautions.append(
             f"With this few rows, GCIG relative to members is uncertain ({before} before, {after} after): it "
-            "does not show whether the lower GCIG holds relative to real people."
+            f"does not show whether {what} relative to real people."
         )
     changes = (
         item.describe_change(getattr(plain, item.field), getattr(fair, item.field))
