@@ -1,6 +1,7 @@
 """Cost of a training step with the penalty, in steps of the same network without it."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +16,9 @@ from gcig.core.batch import TrainingRows
 from gcig.core.references import GroupBaselines
 from gcig.engine.optimizer import FlatAdamW, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import Objective, ObjectiveGradient, PredictionTerm, ReasonTerm
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.terms import PredictionTerm, ReasonTerm
+from gcig.methods.fairx.distillation import BatchSource
 from gcig.methods.fairx.settings import FairTraining
 from gcig.models.mlp import MLP
 
@@ -58,14 +61,19 @@ def make_step(activation: str, hidden: tuple[int, ...], loss: Loss) -> Step:
 def make_engine_step(
     activation: str, hidden: tuple[int, ...], baselines: GroupBaselines, share: float = 1.0
 ) -> Step:
-    """Return the step that FairX trains with: both terms in one hand-written pass."""
+    """Return the step that FairX trains with: the engine explains a share of the rows, and predicts all."""
     module, data = adult.network(activation, hidden), adult.load()
     rows = itertools.cycle(torch.arange(32 * adult.BATCH_SIZE).split(adult.BATCH_SIZE))
     parameters = _FLAT.enter_context(flat_parameters(module))
     optimizer = FlatAdamW(parameters, learning_rate=1e-3)
-    objective = Objective({"prediction": PredictionTerm(), "gcig": ReasonTerm(GCIGPenalty(baselines), share)})
-    training_rows = TrainingRows(data, data.labels.float())
-    gradient = ObjectiveGradient(objective, module, training_rows, baselines.n_groups, baselines)
+    objective = Objective({"prediction": PredictionTerm(), "gcig": ReasonTerm(GCIGPenalty(baselines))})
+    source = BatchSource(
+        module,
+        TrainingRows(data, data.labels.float()),
+        baselines.n_groups,
+        n_explained=math.ceil(share * adult.BATCH_SIZE),
+    )
+    gradient = ObjectiveGradient(objective, module, source, len(data))
     assert gradient.engine is not None
 
     def step() -> None:

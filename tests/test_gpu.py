@@ -22,12 +22,11 @@ from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import RecordedStep
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import (
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.terms import (
     ColumnTerm,
     ConsistencyTerm,
     MiniBatch,
-    Objective,
-    ObjectiveGradient,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,

@@ -17,13 +17,13 @@ from gcig.engine.optimizer import flat_parameters
 from gcig.losses import gcig as penalties
 from gcig.losses import objective as objectives
 from gcig.losses import outcome
+from gcig.losses import terms as losses_terms
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import (
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
     ConsistencyTerm,
-    Objective,
-    ObjectiveGradient,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
@@ -152,7 +152,7 @@ def test_recorded_operations_compute_the_same(with_zero, monkeypatch):
                 means.rate = 0.0
                 rows.inputs[3] = means.values[rows.labels[3], 0]
             with monkeypatch.context() as patch:
-                for room in (penalties, objectives, outcome):
+                for room in (penalties, losses_terms, outcome):
                     patch.setattr(room, "is_recording", lambda value=recording: value)
                 terms = gradient(torch.arange(40), WEIGHTS)
             found.append((flat.grad.clone(), terms))

@@ -12,21 +12,20 @@ from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.optimizer import flat_parameters
 from gcig.losses import gcig as gcig_module
-from gcig.losses import objective as objective_module
 from gcig.losses import outcome
+from gcig.losses import terms as terms_module
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import (
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
     ConsistencyTerm,
     MiniBatch,
-    Objective,
-    ObjectiveGradient,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
 )
-from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.models.mlp import MLP
 
 N, EXTRA, EXPLAINED = 64, 10, 24
@@ -406,8 +405,8 @@ EDITS = {
     "disparity": core_disparity,
     "normalise": core_disparity,
     "pairwise_gap": outcome,
-    "column_shortfall": objective_module,
-    "binary_cross_entropy_with_logits": objective_module,
+    "column_shortfall": terms_module,
+    "binary_cross_entropy_with_logits": terms_module,
     "cell_secant_attributions": gcig_module,
     "label_row_weights": gcig_module,
 }
@@ -445,7 +444,7 @@ READABLE = [
     (GCIGPenalty, "reduce"),
     (GCIGPenalty, "normalise"),
     (core_disparity, "disparity"),
-    (objective_module, "column_shortfall"),
+    (terms_module, "column_shortfall"),
 ]
 
 

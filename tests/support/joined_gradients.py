@@ -17,19 +17,18 @@ from gcig.core.processes import joined_mean, joining
 from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.optimizer import flat_parameters
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import (
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
     ConsistencyTerm,
     MiniBatch,
-    Objective,
-    ObjectiveGradient,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
     SelectionTerm,
 )
-from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.models.mlp import make_mlp
 from gcig.training.distributed import add_gradients, all_processes
 

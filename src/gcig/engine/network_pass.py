@@ -52,7 +52,7 @@ class NetworkPass:
 
     @torch.no_grad()
     def train_on_cross_entropy(self, inputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-        """Return `gcig.losses.objective.PredictionTerm` of the rows, and write the parameters' gradient."""
+        """Return `gcig.losses.terms.PredictionTerm` of the rows, and write the parameters' gradient."""
         scores = self.predict(inputs)
         d_scores = torch.sigmoid(scores).sub_(targets).div_(len(scores))
         self.pull(d_scores if weights is None else d_scores.mul_(weights))

@@ -1,6 +1,6 @@
 """Losses: the GCIG penalty, outcome losses, and objectives made of named, weighted terms."""
 
-from gcig.losses.objective import MiniBatch, Objective, Term
+from gcig.losses.objective import Objective
 from gcig.losses.outcome import (
     OUTCOME_LOSSES,
     DemographicParityLoss,
@@ -9,6 +9,7 @@ from gcig.losses.outcome import (
     OutcomeLoss,
     rate_disparity,
 )
+from gcig.losses.terms import MiniBatch, Term
 
 __all__ = [
     "OUTCOME_LOSSES",

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.modules import evaluating, logits
 from gcig.engine.cuda_graph import in_parallel
-from gcig.losses.objective import MiniBatch
+from gcig.losses.terms import MiniBatch
 from gcig.metrics.ranking import roc_auc
 from gcig.training.runtime import generator_on
 

@@ -15,8 +15,9 @@ from gcig.core.batch import TrainingRows
 from gcig.core.references import GroupBaselines
 from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import MiniBatch, Objective, OutcomeTerm, PredictionTerm, ReasonTerm, Term
+from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
+from gcig.losses.terms import MiniBatch, OutcomeTerm, PredictionTerm, ReasonTerm, Term
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import Customise, TrainedNetwork
 from gcig.training.loop import train

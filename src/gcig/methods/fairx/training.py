@@ -22,19 +22,18 @@ from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import (
+from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.outcome import OUTCOME_LOSSES
+from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
     ConsistencyTerm,
-    Objective,
-    ObjectiveGradient,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
     SelectionTerm,
     Term,
 )
-from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.methods.fairx.selection import (
     RATE_TEMPERATURE,

@@ -1,4 +1,4 @@
-"""The column shortfall against `effective_columns`, and its gradient."""
+"""Terms on their own: the column shortfall against `effective_columns`, and its gradient."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gcig.core.disparity import column_shares, effective_columns
-from gcig.losses.columns import column_shortfall
+from gcig.losses.terms import column_shortfall
 
 
 def make_attributions(groups=2, n=7, columns=5, seed=0):
