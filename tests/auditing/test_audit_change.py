@@ -73,6 +73,19 @@ def test_gcig_is_compared_only_on_the_same_columns_and_groups() -> None:
     )
 
 
+def test_gaps_are_compared_only_between_the_same_groups() -> None:
+    """A small group that one of two audits suppresses would change a gap without any change of the model."""
+    record = example()
+    first, *others = record.groups
+    fewer = replace(record, groups=(replace(first, n_rows=None), *others))
+    found = compare_audits(record, fewer)
+    assert not {"eo_gap", "selection_rate_ratio"} & {each.figure for each in found.figures}
+    assert "The four-fifths ratio is not compared: other groups are suppressed." in found.notes
+    cells = compare_audits(record, replace(record, suppressed_cells=("label 1 in group 'Male'",)))
+    assert {each.figure for each in cells.figures} >= {"gcig", "selection_rate_ratio", "auc"}
+    assert cells.notes[1:] == ("The EO gap is not compared: other (label, group) cells are suppressed.",)
+
+
 def test_undefined_figures_cannot_be_judged() -> None:
     found = compare_audits(with_auc(example(), Interval(math.nan)), example())
     assert {each.figure: each.verdict for each in found.figures}["auc"] == "unknown"

@@ -8,6 +8,7 @@ here, so the test is conservative. Several figures are tested at once, so p-valu
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.stats import norm
 
@@ -21,13 +22,13 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class _Figure:
-    """A figure of an audit: where it is, whether lower is better, and whether it depends on the columns."""
+    """A figure of an audit: where it is, whether lower is better, and what it compares the groups by."""
 
     field: str
     name: str
     read: Callable[[AuditRecord], Interval]
     lower_is_better: bool = True
-    of_reasons: bool = False
+    compares: Literal["", "reasons", "error rates", "decisions"] = ""
 
 
 def _members(found: GcigAudit) -> Interval:
@@ -44,14 +45,15 @@ def _members(found: GcigAudit) -> Interval:
 
 
 _FIGURES = (
-    _Figure("gcig", "GCIG", lambda r: r.procedural.interval, of_reasons=True),
-    _Figure("gcig_members", "GCIG, members", lambda r: _members(r.procedural), of_reasons=True),
-    _Figure("eo_gap", "EO gap", lambda r: r.outcome.eo_gap),
+    _Figure("gcig", "GCIG", lambda r: r.procedural.interval, compares="reasons"),
+    _Figure("gcig_members", "GCIG, members", lambda r: _members(r.procedural), compares="reasons"),
+    _Figure("eo_gap", "EO gap", lambda r: r.outcome.eo_gap, compares="error rates"),
     _Figure(
         "selection_rate_ratio",
         "four-fifths ratio",
         lambda r: r.outcome.selection_rate_ratio,
         lower_is_better=False,
+        compares="decisions",
     ),
     _Figure("attribute_effect", "attribute effect", lambda r: r.procedural.attribute_effect),
     _Figure("auc", "AUC", lambda r: r.outcome.auc, lower_is_better=False),
@@ -61,11 +63,11 @@ _FIGURES = (
 
 def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     """Compare an audit with an earlier one."""
-    notes, comparable = _differences(before, after)
+    apart = _incomparable(before, after)
     pairs = [
         (figure, figure.read(before), figure.read(after))
         for figure in _FIGURES
-        if comparable or not figure.of_reasons
+        if figure.compares not in apart
     ]
     pairs = [each for each in pairs if not math.isnan(each[1].value) or not math.isnan(each[2].value)]
     tested = _holm([_p_value(first, second) for _, first, second in pairs])
@@ -87,7 +89,7 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
         status_before=before.verdict.status,
         status_after=after.verdict.status,
         figures=changes,
-        notes=tuple(notes),
+        notes=(*_differences(before, after), *apart.values()),
     )
 
 
@@ -144,30 +146,43 @@ def _headline(changes: tuple[FigureChange, ...]) -> str:
     return f"Since the last audit, {'; '.join(parts)}, by more than chance explains."
 
 
-def _differences(before: AuditRecord, after: AuditRecord) -> tuple[list[str], bool]:
-    """Say what differs between the settings of two audits, and whether their GCIG can be compared."""
-    old, new, notes = before.subject, after.subject, []
+def _differences(before: AuditRecord, after: AuditRecord) -> list[str]:
+    """Say what differs between the subjects of two audits."""
+    old, new = before.subject, after.subject
     models = {old.model_sha256, new.model_sha256}
     same_data = old.data_sha256 == new.data_sha256 and old.data_sha256 is not None
     model = f"The model is {'the same' if len(models) == 1 else 'another one'}"
     if None in models:
         model = "Whether the model is the same is not known"
     rows = "the same" if same_data else f"others ({old.n_rows:,} then, {new.n_rows:,} now)"
-    notes.append(f"{model}, and the rows are {rows}.")
+    notes = [f"{model}, and the rows are {rows}."]
+    if old.favourable != new.favourable:
+        notes.append("The favourable class is not the same, so the four-fifths ratios mean different things.")
+    if old.threshold != new.threshold and not math.isnan(old.threshold + new.threshold):
+        notes.append(f"The threshold is {number(new.threshold)}; it was {number(old.threshold)}.")
+    return notes
+
+
+def _incomparable(before: AuditRecord, after: AuditRecord) -> dict[str, str]:
+    """Return what two audits do not compare alike -> the reason, in a sentence."""
+    old, new = before.subject, after.subject
     columns = [{column.column for column in each.procedural.columns} for each in (before, after)]
     chosen = [
         {k: v for k, v in each.definition.items() if k not in ("n_steps", "rule")} for each in (old, new)
     ]
     groups = [set(each.procedural.compared_groups) for each in (before, after)]
+    shown = [{group.group for group in each.groups if group.n_rows is not None} for each in (before, after)]
+    cells = [set(each.suppressed_cells) for each in (before, after)]
     reasons = {
         "the columns are not the same": columns[0] != columns[1],
         "it was measured by another definition": chosen[0] != chosen[1] or old.explanation != new.explanation,
         "the groups are not the same": groups[0] != groups[1],
     }
-    apart = [reason for reason, holds in reasons.items() if holds]
-    notes += [f"GCIG is not compared: {reason}." for reason in apart]
-    if old.favourable != new.favourable:
-        notes.append("The favourable class is not the same, so the four-fifths ratios mean different things.")
-    if old.threshold != new.threshold and not math.isnan(old.threshold + new.threshold):
-        notes.append(f"The threshold is {number(new.threshold)}; it was {number(old.threshold)}.")
-    return notes, not apart
+    found = {}
+    if apart := [reason for reason, holds in reasons.items() if holds]:
+        found["reasons"] = f"GCIG is not compared: {', and '.join(apart)}."
+    if shown[0] != shown[1]:
+        found["decisions"] = "The four-fifths ratio is not compared: other groups are suppressed."
+    if shown[0] != shown[1] or cells[0] != cells[1]:
+        found["error rates"] = "The EO gap is not compared: other (label, group) cells are suppressed."
+    return found

@@ -66,7 +66,8 @@ def lines(
     if not places:
         return empty_chart(title)
     names = [s.name for s in series]
-    top = legend_height(names) + 26
+    explained = names if names != [y_label] else []  # the axis says it already
+    top = legend_height(explained) + 26
     bottom = top + PANEL
     x = scale_for((a for a, _ in places), LEFT + 8, RIGHT - 8, log=log_x, margin=0.02)
     y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
@@ -75,7 +76,7 @@ def lines(
     ]
     return chart(
         bottom + 40,
-        legend(names, 0),
+        legend(explained, 0),
         text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
         x_axis(x, top, bottom, x_label, whole=whole_x),
         y_axis(y, LEFT, RIGHT),
