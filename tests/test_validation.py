@@ -346,9 +346,7 @@ def test_cells_are_counted():
     labels = check_labels([0, 0, 0, 1, 1, 1, 1, 0, 0])
     groups = check_groups(list("aaabbaabb"), n_rows=9)
     assert check_cells(labels, groups, minimum=2).tolist() == [[3, 2], [2, 2]]
-    with pytest.raises(
-        InputError, match=r"at least 3 row\(s\).*\(label 0, group 'b'\), \(label 1, group 'a'\)"
-    ):
+    with pytest.raises(InputError, match=r"at least 3 rows.*\(label 0, group 'b'\), \(label 1, group 'a'\)"):
         check_cells(labels, groups, minimum=3)
 
 

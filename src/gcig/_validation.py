@@ -289,8 +289,9 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
 
     if (counts < minimum).any():
         raise InputError(
-            f"Each label needs at least {minimum} row(s) (of weight above zero) in each group, but there are "
-            f"fewer in {named(counts < minimum)}. Merge small groups, drop them, or add data."
+            f"Each label needs at least {minimum} row{'s' if minimum > 1 else ''} (of weight above zero) in "
+            f"each group, but there are fewer in {named(counts < minimum)}. Merge small groups, drop them, "
+            "or add data."
         )
     if (counts == 1).any():
         warn_caller(

@@ -303,3 +303,11 @@ def test_reports_of_other_files(shell, tmp_path):
     check(shell("report", tmp_path / "x.json"), "is not JSON")
     (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
     check(shell("report", tmp_path / "x.json"), "not the JSON of an audit")
+
+
+def test_cells_with_fewer_rows_than_folds_are_found_before_a_comparison(shell, secret_loans, tmp_path):
+    few = secret_loans[(secret_loans["sex"] == "male") | (secret_loans["approved"] == "yes")]
+    path, out = csv(few, tmp_path / "loans.csv"), tmp_path / "run"
+    flags = [*ROLE_FLAGS, "--drop", "id", "--out", out]
+    check(shell("compare", path, *flags, "--quiet"), "at least 5 rows (of weight above zero) in each group")
+    assert not out.exists()

@@ -101,7 +101,7 @@ class ComparisonResult:
         """
         means = self.summary()
         means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
-        means = means[[is_ranked(method, "gcig") for method in means["method"]]]
+        means = means.loc[[is_ranked(method, "gcig") for method in means["method"]]]
         parts = [
             part[pareto_front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
             for _, part in means.groupby("dataset", sort=False)

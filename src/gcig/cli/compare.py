@@ -91,12 +91,15 @@ def compare(
     stored there, and a run that was interrupted resumes with the next fold.
     """
     from gcig._files import hash_file
+    from gcig._validation import Labels, check_cells, check_groups
     from gcig.benchmark.clusters import make_backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
 
     table = read_labelled(file, **options)
+    groups = check_groups(table.sensitive, n_rows=len(table.labels))
+    check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=folds)
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
