@@ -119,6 +119,7 @@ def test_pareto_front_holds_undominated_methods():
     )
     assert result.pareto()["method"].tolist() == ["unconstrained", "fairx"]
     assert "2 collapsed" in repr(result)
+    assert comparison_of({"fairx": (0.5, 0.0, 0.0, True)}).pareto().empty
 
 
 def test_hostile_table_names_are_harmless(tmp_path):
