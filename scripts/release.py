@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -38,6 +39,12 @@ def check_version(tag: str) -> None:
             f"CHANGELOG.md has no section '## [{version}] - YYYY-MM-DD': rename 'Unreleased', and add the "
             "date."
         )
+    if not _project().get("urls"):
+        raise SystemExit("pyproject.toml names no address of the repository: add it under [project.urls].")
+
+
+def _project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def _changelog() -> str:

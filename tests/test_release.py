@@ -99,6 +99,10 @@ def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):
     with pytest.raises(SystemExit, match="rename 'Unreleased', and add the date"):
         check(f"v{version}")
     monkeypatch.setitem(check.__globals__, "_changelog", lambda: f"# C\n\n## [{version}] - 2026-11-16\n")
+    monkeypatch.setitem(check.__globals__, "_project", lambda: {"name": "gcig"})
+    with pytest.raises(SystemExit, match=r"no address of the repository: add it under \[project.urls\]"):
+        check(f"v{version}")
+    monkeypatch.setitem(check.__globals__, "_project", lambda: {"urls": {"Source": "https://example.org"}})
     check(f"v{version}")
 
 

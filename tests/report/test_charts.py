@@ -248,6 +248,16 @@ def test_logarithmic_ticks():
     assert tick_labels([-10.0, 0.0]) == ["\u221210", "0"]
 
 
+def test_gaps_below_the_noise_floor_are_shaded():
+    points = [charts.TradeOff("plain", 0.9, 0.2, 0.04), charts.TradeOff("fair", 0.88, 0.1, 0.02)]
+
+    def shaded(floor):
+        root = ElementTree.fromstring(charts.trade_off(points, "EO gap", noise_floor=floor))
+        return sum(float(part.get("width")) for part in root.iter() if part.get("class") == "wash")
+
+    assert 0 < shaded(0.01) < shaded(0.03) < shaded(0.09) == shaded(0.5)
+
+
 def test_long_text_is_cut():
     assert fitted("short", 100) == "short"
     cut = fitted("a" * 200, 100)

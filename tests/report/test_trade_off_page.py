@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from gcig.records.interval import Interval
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report.trade_off_page import describe_step, trade_off_page
@@ -60,4 +62,12 @@ def test_the_page_has_a_point_to_click_for_every_model():
         assert f"gcig predict family/models/{number} NEW.csv" in page
     assert "&lt;b&gt;loans&lt;/b&gt;" in page
     assert "Reasons can depend 4.0 times less on the group for 0.010 of AUC" in page
+    assert "and the EO gap can fall from 0.150 to 0.060 for 0.010 of AUC." in page
     assert "upper confidence limit of about 0.050" in page.replace("\n", " ")
+
+
+def test_the_headline_claims_no_gain_that_is_not_there():
+    points = (point(0, 0.9, 0.2, 0.0152), point(1, 0.89, 0.1, 0.0151))
+    page = trade_off_page(replace(RECORD, points=points, changes=((0, 0), (0, 0))), title="Loans")
+    assert "Reasons can depend 2.0 times less on the group for 0.010 of AUC." in page
+    assert "can fall" not in page

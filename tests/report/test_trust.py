@@ -71,6 +71,8 @@ def test_overlapping_intervals_are_not_marked():
     assert models_trust({"plain": plain, "fair": certain})[0].marks
     results = [fold("unconstrained", 0, plain), fold("fairx", 0, fair)]
     assert "mark-concern" not in comparison_page(results).split("<main>")[1]
+    equal = [fold(method, 0, evaluation(members=0.1)) for method in ("unconstrained", "hardt")]
+    assert "mark-concern" not in comparison_page(equal).split("<main>")[1]
 
 
 @pytest.mark.parametrize("item", TRUST_NUMBERS, ids=lambda item: item.field)

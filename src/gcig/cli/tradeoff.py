@@ -124,7 +124,7 @@ def tradeoff(
         table.labels.iloc[test],
         sensitive_features=table.sensitive.iloc[test],
         subtitle=(
-            f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute "
+            f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute: "
             f"{' x '.join(table.sensitive.columns)}; trained on {len(train):,} rows, measured on "
             f"{len(test):,} others"
         ),

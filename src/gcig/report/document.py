@@ -192,6 +192,7 @@ def page(
             subtitle=subtitle,
             lead=lead,
             sections=list(zip(_anchors(sections), sections, strict=True)),
+            contents=list(zip(_anchors(sections), _short_headings(sections), strict=True)),
             foot=foot or {},
             style=Markup(style),  # files of this package
             script=Markup(script),
@@ -243,3 +244,12 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
     """Return an id for every section, made from its heading and unique on the page."""
     words = [re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-") for section in sections]
     return [f"s{i}-{word}" if word else f"s{i}" for i, word in enumerate(words, 1)]
+
+
+def _short_headings(sections: Sequence[Section]) -> list[str]:
+    """Return the headings up to their colons; a heading as it is if another one begins alike."""
+    short = [section.heading.partition(":")[0] for section in sections]
+    return [
+        word if short.count(word) == 1 else section.heading
+        for word, section in zip(short, sections, strict=True)
+    ]

@@ -76,6 +76,10 @@ def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOff
     )
 
 
+def _price(point: TradeOffPoint) -> str:
+    return number(max(0.0, point.auc_lost.value))
+
+
 def _sentence(text: str) -> str:
     return f"{text}."
 
@@ -101,14 +105,19 @@ def _verdict(record: TradeOffRecord) -> VerdictBlock:
         )
     reasons = min(front, key=lambda point: point.evaluation.gcig)
     outcome = min(front, key=lambda point: point.gap)
-    headline = (
-        f"Reasons can depend {plain.evaluation.gcig / max(reasons.evaluation.gcig, 1e-9):.1f} times less on "
-        f"the group for {number(max(0.0, reasons.auc_lost.value))} of AUC, and the {gap} can fall from "
-        f"{number(plain.gap)} to {number(outcome.gap)} for {number(max(0.0, outcome.auc_lost.value))}."
-    )
+    found = []
+    if reasons.evaluation.gcig < plain.evaluation.gcig:
+        times = f"{plain.evaluation.gcig / max(reasons.evaluation.gcig, 1e-9):.1f}"
+        found.append(f"reasons can depend {times} times less on the group for {_price(reasons)} of AUC")
+    if number(outcome.gap) != number(plain.gap) and outcome.gap < plain.gap:
+        ends = f"{number(plain.gap)} to {number(outcome.gap)}"
+        found.append(f"the {gap} can fall from {ends} for {_price(outcome)} of AUC")
+    headline = _sentence(", and ".join(found) or "no model is clearly fairer than the plain network")
+    headline = headline[0].upper() + headline[1:]
     findings = [
         f"{_name(point).capitalize()}: {describe_step(record, plain, point)}"
-        for point in dict.fromkeys((reasons, outcome))
+        for point in record.points
+        if point in (reasons, outcome)
     ]
     cautions = [
         f"With {count(record.n_rows)} rows, even an exactly fair model has an upper confidence limit of "
@@ -281,4 +290,6 @@ def _trust(record: TradeOffRecord) -> Sequence[Block]:
         min(front, key=lambda point: point.evaluation.gcig),
         min(front, key=lambda point: point.gap),
     )
-    return models_trust({_name(point).capitalize(): point.evaluation for point in shown})
+    return models_trust(
+        {_name(point).capitalize(): point.evaluation for point in record.points if point in shown}
+    )

@@ -92,7 +92,8 @@ def overlap(first: Interval, second: Interval) -> bool:
 
 def _worse(item: TrustNumber, base: MethodSummary, found: Interval) -> bool:
     before = _mean_interval(base, item.field)
-    return not overlap(before, found) and bool(item.describe_change(before.value, found.value))
+    same = item.shown(before.value) == item.shown(found.value)
+    return not (same or overlap(before, found)) and bool(item.describe_change(before.value, found.value))
 
 
 def _mean_interval(method: MethodSummary, field: str) -> Interval:

@@ -179,9 +179,11 @@ def _full_name(point: TradeOff) -> str:
 
 
 def _floor(x: Scale, floor: float | None, top: float, bottom: float) -> Markup:
-    if floor is None or not math.isfinite(floor) or not x.low <= floor <= x.high:
+    """Shade the values up to the floor; all of them if it is beyond the axis."""
+    if floor is None or not math.isfinite(floor) or floor < x.low:
         return join()
+    width = x(min(floor, x.high)) - x(x.low)
     return join(
-        element("rect", x=x(x.low), y=top, width=x(floor) - x(x.low), height=bottom - top, class_="wash"),
+        element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
         text("chance", x(x.low) + 4, bottom - 8, class_="label"),
     )
