@@ -83,7 +83,8 @@ def test_every_number_has_a_reason_and_the_most_specific_one_is_used():
     facts = {"noise_floor": "0.151", "objective": "accuracy"}
     assert all(reason(d, metric, m, facts) for d in PAPER_DATASETS for m in METHODS for metric in METRICS)
     assert "base network" in reason("adult", "gcig_raw", "hardt", facts)
-    assert "encoding" in reason("adult", "gcig_raw", "fairx", facts)
+    assert "encoding" in reason("adult", "gcig_raw", "fairx-paper", facts)
+    assert "original columns" in reason("adult", "gcig_raw", "fairx", facts)
     assert "scores 0.151 by chance" in reason("german", "eo_gap", "fairx", facts)
     assert "best accuracy" in reason("bank", "f1", "hardt", facts)
 

@@ -132,7 +132,8 @@ def never_wins(method: str) -> Claim:
         if any(math.isnan(each.low) for each in found.values()):
             return Finding("-", None, FEW)
         won = [name for name, each in found.items() if each.value < 0]
-        return Finding(f"{len(won)} of 4" + (f": {', '.join(won)}" if won else ""), not won)
+        ours = f"{len(won)} of 4" + (f": {', '.join(won)}" if won else "")
+        return Finding(ours, not won, "its mean is lower there" if won else "")
 
     statement = f"{method_label(method)} has a lower GCIG than FairX on no dataset."
     return Claim(f"wins/{method}", "RQ1, wins", statement, "0 of 4", judge, PAPER_DATASETS, (method, PLAIN))
@@ -174,7 +175,8 @@ def _not_worse(data: Evidence, fairx: str) -> Finding:
                 worse.append(f"{LABELS[metric]} on {dataset} ({shown(found)})")
     if known < 2 * len(PAPER_DATASETS):
         return Finding("-", None, FEW)
-    return Finding(f"worse beyond chance in {len(worse)} of 8: {'; '.join(worse) or 'none'}", not worse)
+    ours = f"worse beyond chance in {len(worse)} of 8: {'; '.join(worse) or 'none'}"
+    return Finding(ours, not worse, "intervals that exclude zero are listed" if worse else "")
 
 
 COMPARISON_CLAIMS: tuple[Claim, ...] = (

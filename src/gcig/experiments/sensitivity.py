@@ -23,7 +23,7 @@ from gcig.experiments.settings import (
 )
 from gcig.report.tables import Entry, Table, Value
 
-DATASETS = ("compas-paper", "compas")
+DATASETS = ("compas-paper",)
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
 SWEPT = ("lambda_ig", "lambda_fair")
