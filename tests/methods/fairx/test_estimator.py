@@ -830,8 +830,15 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_that_somebody_trained_is_repaired(model, name):
+@pytest.mark.parametrize(
+    ("name", "n_epochs"),
+    [
+        ("smooth", 8),
+        ("ReLU", 8),
+        pytest.param("dropout and BatchNorm", 20, marks=pytest.mark.slow),  # its gradient is noisier
+    ],
+)
+def test_a_network_that_somebody_trained_is_repaired(model, name, n_epochs):
     torch.manual_seed(0)
     rows = model.encode(LOANS.X)
     network = train_by_hand(
@@ -839,16 +846,15 @@ def test_a_network_that_somebody_trained_is_repaired(model, name):
     )
     before = {key: value.clone() for key, value in network.state_dict().items()}
     repaired = FairXClassifier.from_module(
-        network, **{**QUICK, "max_epochs": 8, "batch_size": 128, "max_auc_drop": 0.1}
+        network, **{**QUICK, "max_epochs": n_epochs, "batch_size": 128, "max_auc_drop": 0.1}
     )
     repaired.fit(rows, LOANS.y, **LOANS.groups)
     for key, value in network.state_dict().items():
         assert torch.equal(value, before[key])
     changes = repaired.changes_
     assert list(changes.columns) == ["before", "after", "change"]
-    # With dropout and few rows, an epoch may be fairer only by explanations that are less faithful.
-    assert changes.loc["gcig", "after"] <= (1.0 if "dropout" in name else 0.9) * changes.loc["gcig", "before"]
-    assert changes.loc["auc", "after"] > changes.loc["auc", "before"] - 0.05
+    assert changes.loc["gcig", "after"] <= 0.5 * changes.loc["gcig", "before"]
+    assert changes.loc["auc", "after"] > changes.loc["auc", "before"] - 0.03
     assert np.allclose(changes["change"], changes["after"] - changes["before"], equal_nan=True)
     assert {"auc", "gcig", "outcome_gap", "columns"} <= set(changes.index)
 

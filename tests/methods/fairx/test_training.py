@@ -21,7 +21,7 @@ from gcig.methods.fairx.distillation import BatchSource
 from gcig.methods.fairx.selection import RATE_TEMPERATURE, HeldOut, binary_auc, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import train_fairly
-from gcig.methods.fairx.weights import LARGEST, WeightControl
+from gcig.methods.fairx.weights import LARGEST, WeightControl, standard_error_of_auc
 from gcig.models.mlp import make_mlp
 from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import seeded_generator
@@ -107,10 +107,13 @@ def test_cross_entropy_alone_learns():
 
 def test_reasons_become_fairer_and_predictions_stay():
     network, found = run(replace(FAIR, loop=Loop(32, 32)))
-    now = measure(network, make_held_out())
-    assert now["gcig"] < 0.9 * found.plain["gcig"]
-    assert now["gcig_members"] < found.plain["gcig_members"]
-    assert now["auc"] > found.plain["auc"] - 0.05  # of 100 rows
+    held_out = make_held_out()
+    now = measure(network, held_out)
+    assert now["gcig"] < 0.75 * found.plain["gcig"]
+    assert now["gcig_members"] < 0.9 * found.plain["gcig_members"]
+    # What `Teacher.auc_lost` allows for by labels.
+    noise = standard_error_of_auc(found.plain["auc"], *held_out.counts) / 2
+    assert now["auc"] > found.plain["auc"] - FAIR.max_auc_drop - noise
 
 
 @pytest.mark.parametrize("outcome", OUTCOME_LOSSES)
