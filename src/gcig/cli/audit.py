@@ -12,7 +12,6 @@ import click
 from gcig.cli.frame import Command, ExitCode, check_writable, echo, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
-    FloatRange,
     IntRange,
     column_options,
     config_option,
@@ -27,6 +26,7 @@ from gcig.cli.options import (
     split_names,
     table_options,
     target_options,
+    threshold_option,
     trust_option,
 )
 
@@ -57,12 +57,7 @@ if TYPE_CHECKING:
 @click.option(
     "--conservative", is_flag=True, help="Compare the upper end of the 95 % interval with the limits."
 )
-@click.option(
-    "--threshold",
-    type=FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="P",
-    help="Probability from which a decision is positive; the model's own rule by default.",
-)
+@threshold_option
 @click.option(
     "--columns",
     default="original",

@@ -11,7 +11,6 @@ import click
 from gcig.cli.frame import Command, check_writable, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
-    FloatRange,
     IntRange,
     column_options,
     config_option,
@@ -23,6 +22,7 @@ from gcig.cli.options import (
     quiet_option,
     split_names,
     table_options,
+    threshold_option,
     trust_option,
 )
 
@@ -51,12 +51,7 @@ from gcig.cli.options import (
 )
 @click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns that are not inputs.")
 @click.option("--keep-sensitive", is_flag=True, help="The protected attribute is an input.")
-@click.option(
-    "--threshold",
-    type=FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="P",
-    help="Probability from which a decision is positive; the model's own rule by default.",
-)
+@threshold_option
 @favourable_option
 @min_cell_option
 @click.option(

@@ -322,6 +322,34 @@ drop_options = _stack(
         "--text-drop", is_flag=True, help="Exclude all columns of free text or text identifiers as well."
     ),
 )
+threshold_option = click.option(
+    "--threshold",
+    type=FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="Probability from which a decision is positive; the model's own rule by default.",
+)
+held_out_options = _stack(
+    click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs."),
+    click.option(
+        "--test-size",
+        default=0.25,
+        show_default=True,
+        type=FloatRange(0, 1, min_open=True, max_open=True),
+        metavar="SHARE",
+        help="Share of the rows that is held out to measure on.",
+    ),
+)
+training_options = _stack(
+    click.option(
+        "--threshold",
+        type=THRESHOLD,
+        metavar="P",
+        help="Probability from which a decision is positive, or f1 for the best F1.",
+    ),
+    click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs."),
+    seed_option,
+    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1."),
+)
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace --out if it exists.")
 target_options = _stack(
     click.option("--target", required=True, metavar="COLUMN", help="The column to predict."),

@@ -12,21 +12,19 @@ import click
 from gcig.cli.frame import Command, ExitCode, check_absent, format_table, say
 from gcig.cli.options import (
     PATH,
-    THRESHOLD,
-    FloatRange,
-    IntRange,
     column_options,
     config_option,
     drop_options,
     file_argument,
     group_names_option,
+    held_out_options,
     json_option,
     limit_options,
     overwrite_option,
     quiet_option,
-    seed_option,
     table_options,
     target_options,
+    training_options,
 )
 
 
@@ -41,25 +39,9 @@ from gcig.cli.options import (
 @drop_options
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The folder of the family.")
 @overwrite_option
-@click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
-@click.option(
-    "--test-size",
-    default=0.25,
-    show_default=True,
-    type=FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Share of the rows that the models are measured on.",
-)
+@held_out_options
 @limit_options
-@click.option(
-    "--threshold",
-    type=THRESHOLD,
-    metavar="P",
-    help="Probability from which a decision is positive, or f1 for the best F1.",
-)
-@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
-@seed_option
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@training_options
 @column_options
 @table_options
 @config_option

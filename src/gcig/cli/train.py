@@ -15,23 +15,22 @@ from gcig.cli.frame import Command, ExitCode, check_absent, check_writable, say
 from gcig.cli.options import (
     METHOD,
     PATH,
-    THRESHOLD,
     FloatRange,
-    IntRange,
     column_options,
     config_option,
     drop_options,
     favourable_option,
     file_argument,
     group_names_option,
+    held_out_options,
     json_option,
     limit_options,
     min_cell_option,
     overwrite_option,
     quiet_option,
-    seed_option,
     table_options,
     target_options,
+    training_options,
 )
 
 if TYPE_CHECKING:
@@ -56,15 +55,7 @@ _WEIGHT = FloatRange(min=0)
 @drop_options
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The model's folder.")
 @overwrite_option
-@click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
-@click.option(
-    "--test-size",
-    default=0.25,
-    show_default=True,
-    type=FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Share of the rows that is held out for the report.",
-)
+@held_out_options
 @click.option("--save-test", type=PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
 @click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
 @limit_options
@@ -78,19 +69,11 @@ _WEIGHT = FloatRange(min=0)
 @click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
 @click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
 @click.option(
-    "--threshold",
-    type=THRESHOLD,
-    metavar="P",
-    help="Probability from which a decision is positive, or f1 for the best F1.",
-)
-@click.option(
     "--robustness",
     is_flag=True,
     help="Also measure GCIG under several references, and say whether the comparison depends on them.",
 )
-@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
-@seed_option
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@training_options
 @column_options
 @table_options
 @config_option
