@@ -6,7 +6,7 @@ are fixed points: nothing is differentiated through them.
 """
 
 from contextlib import nullcontext
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import NamedTuple
 
@@ -36,9 +36,18 @@ def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch
             raise ValueError(wrong)
     try:
         # Several times faster than `torch.nn.functional.one_hot` on mini-batches.
+        if codes.is_cuda and not torch.compiler.is_compiling():
+            return _identity_on(codes.device, n_codes, dtype).index_select(0, codes)
         return torch.eye(n_codes, dtype=dtype, device=codes.device).index_select(0, codes)
     except (IndexError, RuntimeError) as error:
         raise ValueError(wrong) from error
+
+
+@lru_cache(maxsize=64)
+def _identity_on(device: torch.device, size: int, dtype: torch.dtype) -> Tensor:
+    """Create an identity matrix on a GPU once: a recorded step would create it in every repetition."""
+    with torch.inference_mode(False):  # otherwise training could not use it later
+        return torch.eye(size, dtype=dtype, device=device)
 
 
 class CellSums(NamedTuple):
