@@ -50,6 +50,8 @@ def test_chunked_equals_unchunked_in_value_and_gradient(path, chunks):
     plain = compute_attributions(module, inputs, references, method, chunks, False)
     assert not plain.requires_grad
     torch.testing.assert_close(plain, whole.detach(), rtol=1e-12, atol=1e-14)
+    slopes = compute_attributions(module, inputs, references, method, chunks, False, slopes=True)
+    torch.testing.assert_close((inputs - references) * slopes, plain, rtol=1e-11, atol=1e-13)
 
 
 def test_the_score_gets_its_gradient_in_chunks_too():

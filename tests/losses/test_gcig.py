@@ -472,6 +472,19 @@ def test_chunked_equals_unchunked(options, max_bytes, groups):
     torch.testing.assert_close(problem.gradient(cut), problem.gradient(whole), rtol=1e-9, atol=1e-12)
 
 
+def test_the_engine_is_used_for_mini_batches_with_rows_without_reasons():
+    """Its comparison with the readable penalty leaves out the same rows."""
+    problem = Problem()
+    baselines = problem.baselines.values
+    problem.x[0], problem.x[4] = baselines[problem.y[0], 0], baselines[problem.y[4], 1]
+    penalty = GCIGPenalty(problem.baselines)
+    value = penalty(problem.module, problem.x, problem.y)
+    assert penalty.agreement[1]
+    assert penalty.n_undefined == 2
+    readable = GCIGPenalty(problem.baselines, fast=False, n_steps=64)(problem.module, problem.x, problem.y)
+    assert value.item() == pytest.approx(readable.item(), rel=2e-2)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_each_member_in_chunks_equals_the_mean_over_single_members(weighted):
     problem = Problem(groups=2, n=33)

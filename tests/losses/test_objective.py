@@ -481,3 +481,55 @@ def test_edited_disparity_changes_a_penalty_in_a_loop_of_ones_own(monkeypatch):
     monkeypatch.setattr(core_disparity, "disparity", lambda values, **_: values.square().sum((0, 2)))
     after = GCIGPenalty(baselines)(network, *data)
     assert before.item() != pytest.approx(after.item())
+
+
+# --- several processes -------------------------------------------------------------------------------
+
+
+class Process:
+    """One of several processes, which sends nothing."""
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("paired", [False, True])
+def test_every_row_point_and_pair_belongs_to_one_process(size, paired):
+    n, extra, copies = 11, 4, 5
+    inputs = torch.arange(n + extra + copies).float().unsqueeze(1)  # each entry tells its position
+    pairs = torch.stack([torch.tensor([0, 2, 3, 7, 10]), torch.arange(n + extra, n + extra + copies)])
+    batch = MiniBatch(
+        nn.Linear(1, 1),
+        inputs,
+        labels=torch.arange(n) % 2,
+        groups=torch.arange(n) % 3,
+        targets=inputs.flatten() / 100,
+        weights=inputs.flatten() / 10,
+        pairs=pairs if paired else None,
+        pair_limits=torch.arange(5.0) if paired else None,
+        n_explained=6,
+    )
+    assert batch.own_part(None) is batch
+    parts = [batch.own_part(Process(rank, size)) for rank in range(size)]
+    found = torch.cat([part.inputs.flatten() for part in parts])
+    assert sorted(found.tolist()) == list(range(n + extra + copies))
+    for part in parts:
+        rows, places = len(part.labels), part.inputs.flatten()
+        assert_close(part.targets, places / 100)
+        assert_close(part.weights, places / 10)
+        own = places[:rows].long()
+        assert (own < n).all()
+        assert torch.equal(part.labels, own % 2)
+        assert torch.equal(part.groups, own % 3)
+        assert part.n_explained == int((own < 6).sum())
+    assert sum(part.n_explained for part in parts) == 6
+    if not paired:
+        assert all(part.pairs is None and part.pair_limits is None for part in parts)
+        return
+    together = [
+        (int(part.inputs[row]), int(part.inputs[copy]), limit)
+        for part in parts
+        for row, copy, limit in zip(*part.pairs.tolist(), part.pair_limits.tolist(), strict=True)
+    ]
+    assert sorted(together) == [(*pair, float(i)) for i, pair in enumerate(zip(*pairs.tolist(), strict=True))]

@@ -74,6 +74,9 @@ def test_interval_is_the_bootstrap_of_the_mean(sample) -> None:
     assert again == result
     other = evaluate(model, X, y, sensitive_features=sex, random_state=1)
     assert other.gcig_low != result.gcig_low
+    drawn = evaluate(model, X, y, sensitive_features=sex, random_state=None)
+    assert drawn.gcig == result.gcig
+    assert drawn.gcig_low != result.gcig_low
     assert math.isnan(evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).gcig_low)
 
 

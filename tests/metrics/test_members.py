@@ -142,6 +142,15 @@ def test_a_cell_with_one_member_is_undefined_with_a_reason() -> None:
     assert not math.isnan(found.gcig)
 
 
+def test_two_members_of_a_cell_are_enough() -> None:
+    X, y, sex = draw(200, 5)
+    few = np.flatnonzero((sex == "f") & (y == 1))[2:]
+    rows = np.setdiff1d(np.arange(200), few)
+    model = LogisticRegression().fit(X, y)
+    found = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows], min_cell=1, n_bootstrap=0)
+    assert math.isfinite(found.gcig_members)
+
+
 def test_the_pool_does_not_depend_on_batches() -> None:
     rng = np.random.default_rng(0)
     rows = EncodedRows(
