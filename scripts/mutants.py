@@ -1,10 +1,11 @@
 """Mutation tests: change one operator, number or condition of a file, and see whether a test notices.
 
+    pytest -m 'not slow' --cov --cov-context=test
     python scripts/mutants.py [--sample 150] [--seed 0] [ROOM ...]
 
-The fast tests of each room run once with coverage, which tells the tests that execute each line. A mutant is
-run against those tests alone, in a fork of a process that has imported the large libraries already. The
-share of killed mutants is printed with every survivor; a mutant that runs for too long counts as killed.
+The first command records the tests that execute each line. A mutant is run against these tests, those of its
+own room first, in a fork of a process that has imported the large libraries already. The share of killed
+mutants is printed with every survivor; a mutant whose tests run for too long counts as killed.
 """
 
 import argparse
@@ -20,9 +21,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from coverage import CoverageData
+
 ROOT = Path(__file__).parents[1]
 ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
 SECONDS = 300  # of one mutant's tests, at most
+_OTHER_TESTS = 60  # of other rooms, at most, evenly spread over all that execute the line
 
 _COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
 _COMPARED |= {other: one for one, other in _COMPARED.items()}
@@ -43,13 +47,18 @@ _SKIPPED_CALLS = {"warn", "field", "parameter", "getLogger", "cast", "TypeVar", 
 
 
 class Mutant:
-    """One change of one file: `apply` makes it in a fresh tree, whose nodes are counted in the same order."""
+    """One change of one file, found again in a fresh tree by its position among the nodes."""
 
     def __init__(self, path: Path, line: int, position: int, change: int, text: str) -> None:
         self.path, self.line, self.position, self.change, self.text = path, line, position, change, text
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}"
+
+    @property
+    def module(self) -> str:
+        """The name of the module, by which its examples in docstrings are tested."""
+        return f"[{'.'.join(self.path.with_suffix('').parts)}]"
 
     def source(self, root: Path) -> str:
         """Return the text of the changed file."""
@@ -132,7 +141,7 @@ def mutants(path: Path, root: Path) -> list[Mutant]:
     return found
 
 
-def run_tests(source: Path, arguments: list[str], log: Path, environment: dict[str, str]) -> int | None:
+def run_tests(source: Path, tests: list[str], log: Path) -> int | None:
     """Run pytest in a fork that imports gcig from `source`; return its exit code, None if it took long."""
     child = os.fork()
     if not child:
@@ -141,13 +150,13 @@ def run_tests(source: Path, arguments: list[str], log: Path, environment: dict[s
         with open(log, "w", encoding="utf-8") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        os.environ.update(environment, PYTHONPATH=str(source))
+        os.environ["PYTHONPATH"] = str(source)
         sys.path.insert(0, str(source))
         sys.dont_write_bytecode = True
         import pytest
 
         fixed = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no"]
-        os._exit(int(pytest.main([*fixed, "-m", "not slow", *arguments])))
+        os._exit(int(pytest.main([*fixed, "-m", "not slow", *tests])))
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -159,37 +168,20 @@ def run_tests(source: Path, arguments: list[str], log: Path, environment: dict[s
     return None
 
 
-def mirrored(source: Path, room: str) -> list[str]:
-    """Return the tests of a file or folder of the package, and its examples in docstrings."""
-    path = Path("tests", room)
-    tests = [str(path.with_name(f"test_{path.name}") if path.suffix else path)]
-    for file in files(source, room):
-        if ">>> " in (source / file).read_text("utf-8"):
-            name = ".".join(file.with_suffix("").parts)
-            tests.append(f"tests/test_doctests.py::test_examples_of_module_run[{name}]")
-    return tests
+def own_tests(path: Path) -> str:
+    """Return the folder of the tests of a file's room."""
+    return str(Path("tests", *path.parent.parts[1:]))
 
 
-def tests_by_line(source: Path, room: str, folder: Path) -> dict[Path, dict[int, list[str]]]:
-    """Run a room's tests unchanged, and return the tests that execute each line of its files."""
-    from coverage import CoverageData
-
-    data = folder / "coverage"
-    options = [*mirrored(source, room), "--cov=gcig", "--cov-context=test", "--cov-report="]
-    code = run_tests(source, options, folder / "log", {"COVERAGE_FILE": str(data)})
-    if code != 0:
-        sys.exit(f"The tests of {room} fail without a change:\n{(folder / 'log').read_text()[-2000:]}")
-    read = CoverageData(str(data))
-    read.read()
-    found = {}
-    for path in files(source, room):
-        by_line = read.contexts_by_lineno(str(source / path))
-        found[path] = {
-            line: sorted({name.partition("|")[0] for name in names if name})
-            for line, names in by_line.items()
-        }
-    data.unlink()
-    return found
+def find_tests(mutant: Mutant, data: CoverageData) -> list[str]:
+    """Return the tests that execute the line of a mutant, those of its room first; none if no test does."""
+    contexts = data.contexts_by_lineno(str(ROOT / "src" / mutant.path)).get(mutant.line, [])
+    names = sorted({name.partition("|")[0] for name in contexts if name})
+    own = [name for name in names if name.startswith(own_tests(mutant.path)) or mutant.module in name]
+    others = [name for name in names if name not in own]
+    others = others[:: max(1, -(-len(others) // _OTHER_TESTS))]
+    # A line that is executed at import only, such as a constant, may matter to any test of the room.
+    return [*own, *others] or ([own_tests(mutant.path)] if contexts else [])
 
 
 def files(source: Path, room: str) -> list[Path]:
@@ -213,33 +205,26 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
     source = folder / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    room_of = {path: room for room in options.rooms for path in files(source, room)}
-    every = [mutant for path in room_of for mutant in mutants(path, source)]
+    data = CoverageData(str(ROOT / ".coverage"))
+    data.read()
+    if not any(data.contexts_by_lineno(str(ROOT / "src" / "gcig" / "core" / "batch.py")).values()):
+        sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
+    every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-    print(f"{len(chosen)} of {len(every)} mutants of {len(room_of)} files", flush=True)
-    executed: dict[Path, dict[int, list[str]]] = {}
-    for room in {room_of[mutant.path]: None for mutant in chosen}:
-        executed |= tests_by_line(source, room, folder)
-    survivors = []
+    print(f"{len(chosen)} of {len(every)} mutants", flush=True)
+    survivors = 0
     for number, mutant in enumerate(sorted(chosen, key=lambda each: (each.path, each.line)), 1):
-        lines = executed[mutant.path]
-        if mutant.line not in lines:
-            survivors.append(f"{mutant} (no test executes it)")
-            print(number, "SURVIVED", survivors[-1], flush=True)
-            continue
+        tests = find_tests(mutant, data)
         target = source / mutant.path
         original = target.read_text("utf-8")
         target.write_text(mutant.source(source), encoding="utf-8")
-        tests = lines[mutant.line] or mirrored(
-            source, room_of[mutant.path]
-        )  # executed at import: all of them
-        code = run_tests(source, tests, folder / "log", {})
+        code = run_tests(source, tests, folder / "log") if tests else 0
         target.write_text(original, encoding="utf-8")
-        if code == 0:
-            survivors.append(str(mutant))
-        print(number, "SURVIVED" if code == 0 else "killed", mutant, flush=True)
+        survivors += code == 0
+        result = {0: "SURVIVED", None: "too long"}.get(code, "killed") if tests else "NOT TESTED"
+        print(f"{number} {result} ({len(tests)} tests) {mutant}", flush=True)
     shutil.rmtree(folder)
-    killed = len(chosen) - len(survivors)
+    killed = len(chosen) - survivors
     print(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%})")
     return 0
 
