@@ -20,7 +20,7 @@ from gcig.experiments.settings import (
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-DATASETS = ("compas-paper", "compas")
+DATASETS = ("compas-paper",)
 METHODS = (PUBLISHED, FAIRX)
 # key -> the paper's name, and the weights that are kept
 CONFIGURATIONS = {

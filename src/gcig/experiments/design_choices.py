@@ -21,7 +21,7 @@ from gcig.experiments.settings import (
 from gcig.records import formatting
 from gcig.report.tables import Table, Value
 
-DATASETS = ("german", "compas")
+DATASETS = ("compas",)
 FOLDS = 2
 
 
