@@ -64,9 +64,10 @@ def test_ablation_removes_weights_one_by_one_from_both_versions():
 
 
 def test_ablation_shows_changes_in_percent_and_the_papers():
-    frame = rows_for(ablation.settings(), gcig_raw=0.2)
+    datasets = ["compas-paper", "compas"]
+    frame = rows_for(ablation.settings(datasets=datasets), gcig_raw=0.2)
     frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
-    table = ablation.tables(frame, expected=2)["ablation"]
+    table = ablation.tables(frame, datasets=datasets, expected=2)["ablation"]
     changes = {tuple(row[:3]): entry_text(row[-1]) for row in table.rows}
     for label in ("FairX", "FairX, as published"):
         assert changes["compas", label, "Full model"] == "\u221275 %"
