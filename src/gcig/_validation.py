@@ -266,8 +266,8 @@ def check_groups(
     known = found if names is None else list(names)
     if unseen := [group for group in found if group not in known]:
         raise InputError(
-            f"holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. Drop "
-            "those rows, or train with them.",
+            f"holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. Use "
+            "the same names (group_names renames values of a file), drop those rows, or train with them.",
             argument=what,
         )
     lookup = np.array([known.index(group) for group in found], dtype=np.int64)

@@ -52,4 +52,4 @@ def test_wrong_input(shell, files):
         assert expected in err
     code, _, err = shell("explain", *files, "--id", "1017", "--trust-pickle")
     assert code == 2
-    assert "reference is missing" in err
+    assert "--target is needed: only models of gcig have references of their own" in err

@@ -29,6 +29,10 @@ def test_a_family_is_trained_measured_and_usable(shell, table, tmp_path):
     assert found["chosen"] == record.best(max_gcig=1.9).number
     assert record.n_rows == 99
     assert "Trade-off on loans.csv" in (out / "tradeoff.html").read_text()
+    drawn = (out / "tradeoff.html").read_text()
+    (out / "tradeoff.html").unlink()
+    assert shell("report", out)[0] == 0
+    assert (out / "tradeoff.html").read_text() == drawn
     model = gcig.load(out / "models" / "1")
     assert model.classes_.tolist() == ["no", "yes"]
     code, _, _ = shell(
@@ -41,6 +45,12 @@ def test_a_family_is_trained_measured_and_usable(shell, table, tmp_path):
     code, _, err = shell(*arguments, "--max-eo-gap", "0.0001", "--overwrite")
     assert code == 1
     assert "no model meets the limits with confidence" in err
+
+
+def test_a_damaged_family_is_not_drawn(shell, tmp_path):
+    (tmp_path / "tradeoff.json").write_text('{"points": []}')
+    code, _, err = shell("report", tmp_path)
+    assert (code, "is not what `gcig tradeoff` wrote" in err) == (2, True)
 
 
 def test_wrong_columns_are_named_before_training(shell, table, tmp_path):

@@ -209,6 +209,11 @@ def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.in
     return np.asarray(np.asarray(predictions) == positive, dtype=np.int64)
 
 
+def last_step(model: Any) -> Any:
+    """Return the last step of a pipeline, or the model itself."""
+    return model.steps[-1][1] if hasattr(model, "steps") else model
+
+
 def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
     """Return what a model of somebody else answers; an error of its own names the columns to look at."""
     try:

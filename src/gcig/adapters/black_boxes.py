@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from gcig._validation import check_features, match_columns
-from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes
+from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
@@ -189,7 +189,7 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
             f"model: this {name} has {len(classes)} classes, but only models with two are supported."
         )
     probabilistic = hasattr(model, "predict_proba")
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    last = last_step(model)
     boosted = type(last).__name__.startswith(_BOOSTED_TREES)
     kind = "gradient boosted trees" if boosted else "classifier"
     kind = (

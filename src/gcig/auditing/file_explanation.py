@@ -8,6 +8,7 @@ import pandas as pd
 
 from gcig._tables import level_name, listed
 from gcig._validation import InputError
+from gcig.adapters.base import last_step
 from gcig.auditing.explain_result import ExplainResult
 from gcig.auditing.file_audit import columns_of, open_for_model
 from gcig.auditing.row_explanation import explain
@@ -66,10 +67,10 @@ def explain_file(
             group_names=group_names,
         )
         inputs = roles.inputs
-    elif known is None:
+    elif known is None or not hasattr(last_step(model), "baselines_"):
         raise InputError(
-            "is needed: the model does not know its columns and has no references of its own. Name the "
-            "target and the protected attribute.",
+            "is needed: only models of gcig have references of their own. Name the target and the protected "
+            "attribute, and the rows of the file are the references.",
             argument="target",
         )
     else:

@@ -232,9 +232,12 @@ def _labels(
     names = [level_name(value) for value in values]
     if len(values) != 2:
         few = f": {_listed(names)}" if len(values) <= 10 else ""
-        hint = (
-            "With one value there is nothing to learn" if len(values) == 1 else "Keep the rows of two values"
-        )
+        if len(values) == 1:
+            hint = "With one value there is nothing to learn"
+        elif len(values) <= 10:
+            hint = "Keep the rows of two values"
+        else:
+            hint = "Name a column of two values, or add one, such as whether a number is above a limit"
         raise click.ClickException(f"{where} must have two values, but has {len(values)}{few}. {hint}.")
     if missing := int(column.isna().sum()):
         raise click.ClickException(

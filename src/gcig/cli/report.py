@@ -23,8 +23,9 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.
 
     PATH is the folder of `gcig compare` or `gcig reproduce` (also an unfinished one, or one whose shards were
-    copied together), a model of `gcig train`, the JSON of `gcig audit`, or a folder of several, which gives a
-    page on their history. --json prints the location of the page and, as "result", the JSON of that command.
+    copied together), a model of `gcig train`, a family of `gcig tradeoff`, the JSON of `gcig audit`, or a
+    folder of several, which gives a page on their history. --json prints the location of the page and, as
+    "result", the JSON of that command.
     """
     if not path.exists():
         raise click.ClickException(
@@ -34,6 +35,8 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
         drawn = _draw_audit(path, out)
     elif (path / "model.json").is_file():
         drawn = _draw_training(path, out)
+    elif (path / "tradeoff.json").is_file():
+        drawn = _draw_trade_off(path, out)
     elif audits := _audits_in(path):
         drawn = _draw_history(path, audits, out)
     else:
@@ -109,6 +112,23 @@ def _draw_training(folder: Path, out: Path | None) -> _Drawn:
             f"{path} is not what `gcig train` wrote: {error!r}. Train again."
         ) from error
     return _Drawn(_write(page, out or folder / "report.html"), lambda: document)
+
+
+def _draw_trade_off(folder: Path, out: Path | None) -> _Drawn:
+    from gcig.records.trade_off import TradeOffRecord
+    from gcig.report.trade_off_page import trade_off_page
+
+    path = folder / "tradeoff.json"
+    document = _json_object(path)
+    try:
+        record = TradeOffRecord.from_dict(document)
+        title = f"Trade-off on {record.about.get('data', folder.name)}"
+        page = trade_off_page(record, title=title, folder=str(folder))
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise click.ClickException(
+            f"{path} is not what `gcig tradeoff` wrote: {error!r}. Train the family again."
+        ) from error
+    return _Drawn(_write(page, out or folder / "tradeoff.html"), lambda: document)
 
 
 def _json_object(path: Path) -> dict[str, Any]:

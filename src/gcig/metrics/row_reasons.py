@@ -13,6 +13,7 @@ from pandas.api import types as pt
 from gcig._tables import level_name
 from gcig._validation import check_features
 from gcig.adapters import Outputs
+from gcig.adapters.base import last_step
 from gcig.core.columns import protected_attributes
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, compare_attributions
@@ -208,5 +209,4 @@ def revealing_columns(table: Any, groups: Codes) -> set[str]:
 
 def known_protected(model: Any) -> tuple[str, ...]:
     """Return the columns that a model of this package found to reveal the group in its training rows."""
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
-    return tuple(getattr(last, "protected_columns_", ()))
+    return tuple(getattr(last_step(model), "protected_columns_", ()))
