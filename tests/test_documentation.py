@@ -133,20 +133,24 @@ def follow(reader, name, finished):
             folders[key] = shutil.copytree(reader.folder, store / str(len(folders)))
         else:
             shutil.copytree(folders[key], reader.folder, dirs_exist_ok=True)
-    reader.follow(PAGES[name])
+    return reader.follow(PAGES[name])
+
+
+def lines_of(name):
+    return [block.line for block in blocks_of(PAGES[name])]
 
 
 @pytest.mark.usefixtures("_few_epochs")
 @pytest.mark.parametrize("name", sorted(PAGES.keys() - LONG))
 def test_page_runs_with_little_training(reader, name, finished):
     reader.compare = False
-    follow(reader, name, finished)
+    assert follow(reader, name, finished) == lines_of(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_page_runs_as_printed(reader, name, finished):
-    follow(reader, name, finished)
+    assert follow(reader, name, finished) == lines_of(name)
 
 
 def test_every_page_has_something_to_run():

@@ -89,14 +89,17 @@ class Reader:
     code: int = 0
     ran: list[str] = field(default_factory=list)
 
-    def follow(self, path: Path) -> None:
-        """Run all blocks of a page."""
+    def follow(self, path: Path) -> list[int]:
+        """Run all blocks of a page, and return the lines of those that ran."""
+        done = []
         for block in blocks_of(path):
             try:
                 self.run_block(block)
             except BaseException as error:
                 error.add_note(f"in the {block.language} block of {path.name}, line {block.line}")
                 raise
+            done.append(block.line)
+        return done
 
     def run_block(self, block: Block) -> None:
         """Run one block: write a file, run Python, or run commands."""
