@@ -75,8 +75,8 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
 def _reading(record: ExplanationRecord) -> Paragraph:
     near = any(row.neighbours for row in record.rows)
     more = (
-        " Below are the nearest people of each group with a favourable and with an unfavourable decision; "
-        "they stay anonymous."
+        " The page also shows the nearest people of each group with a favourable and with an unfavourable "
+        "decision; they stay anonymous."
         if near
         else ""
     )
