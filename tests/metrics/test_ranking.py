@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,24 @@ def test_bins_change_little_and_bound_the_memory() -> None:
     assert binned.ranking().positive.shape == (_N_BINS,)
     assert binned.ranking().auc.value == pytest.approx(roc_auc(LABELS, SCORES), abs=2e-4)
     assert binned.ranking(0).negative.sum() == np.sum((GROUPS == 0) & (LABELS == 0))
+
+
+def test_interval_is_that_of_delong_on_the_logit_scale() -> None:
+    """Placements by a double loop, and their variances with one degree of freedom less."""
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 2, 60)
+    scores = (rng.normal(size=60) + labels).round(1)  # with ties
+    counts = ScoreCounts(1, probabilistic=False)
+    counts.add(scores, labels, np.zeros(60, dtype=int), None)
+    found = counts.ranking().auc
+    ones, zeros = scores[labels == 1], scores[labels == 0]
+    wins = np.array([[(a > b) + (a == b) / 2 for b in zeros] for a in ones])
+    area = wins.mean()
+    variance = wins.mean(axis=1).var(ddof=1) / len(ones) + wins.mean(axis=0).var(ddof=1) / len(zeros)
+    centre, reach = math.log(area / (1 - area)), 1.959964 * math.sqrt(variance) / (area * (1 - area))
+    assert found.value == pytest.approx(area)
+    assert found.low == pytest.approx(1 / (1 + math.exp(reach - centre)))
+    assert found.high == pytest.approx(1 / (1 + math.exp(-reach - centre)))
 
 
 def test_interval_covers_as_often_as_it_says() -> None:
