@@ -66,6 +66,26 @@ def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, optio
         assert found.procedural == expected.procedural  # to the last draw
 
 
+def test_rows_of_batches_are_described_as_those_of_the_table(tmp_path) -> None:
+    table = make_numeric_loans(400).assign(id=range(1000, 1400))
+    table.to_csv(tmp_path / "loans.csv", index=False)
+    model, options = fitted(table), {"include_rows": True, "id_column": "id", **QUICK}
+    whole, parts = (
+        audit_file(model, tmp_path / "loans.csv", **ROLES, **options, drop=["id"], **batches).record
+        for batches in ({}, BATCHES)
+    )
+    expected = {row.position: row.explanation for row in whole.procedural.rows}
+    for row in parts.procedural.rows:
+        assert row.explanation.row == str(1000 + row.position)
+        assert len(row.explanation.neighbours) == 4
+        if row.position in expected:
+            entries = [(each.column, each.value) for each in row.explanation.columns]
+            assert entries == [(each.column, each.value) for each in expected[row.position].columns]
+            near = [each.distance for each in expected[row.position].neighbours]
+            assert [each.distance for each in row.explanation.neighbours] == pytest.approx(near)
+    assert len(expected.keys() & {row.position for row in parts.procedural.rows}) >= 50
+
+
 def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
     table = make_numeric_loans(3000, 2)
     table.to_csv(tmp_path / "t.csv", index=False)
