@@ -24,10 +24,10 @@ def answer_rq1(found: Collected) -> str:
                 ranges.append(f"{_MEASURES[metric]} by {_extent(ratios)}")
         losses = [data.mean(name, PLAIN, "auc") - data.mean(name, version, "auc") for name in datasets]
         if ranges:
-            lost = f"{formatting.number(min(losses))} to {formatting.number(max(losses))}"
             *first, last = ranges
             divided = f"{', '.join(first)} and {last}" if first else last
-            parts.append(f"{_name(version)} divides {divided}, and loses {lost} of AUC")
+            lost = formatting.number(max(losses))
+            parts.append(f"{_name(version)} divides {divided}, and loses at most {lost} of AUC")
     if not parts:
         return ""
     return f"RQ1. Compared with the plain network, on {len(datasets)} datasets, {'; '.join(parts)}."
@@ -44,10 +44,11 @@ def answer_rq2(found: Collected) -> str:
     within = correlation.associate(populations[correlation.WITHIN], draws=1)["pearson"].r
     value = formatting.number(pooled.value) if math.isnan(pooled.low) else shown(pooled)
     theirs = formatting.number(paper()["correlation"]["pearson"]["r"])
+    share = "less than 1" if within**2 < 0.01 else formatting.number(100 * within**2, 0)
     return (
         f"RQ2. The EO gap and GCIG (raw) have a correlation of {value} over methods, folds and datasets "
         f"(paper {theirs}), and of {formatting.number(within)} within datasets, which means that the EO gap "
-        f"explains {formatting.number(100 * within**2, 0)} % of the variance of GCIG there."
+        f"explains {share} % of the variance of GCIG there."
     )
 
 
