@@ -280,7 +280,7 @@ def _facts(own: pd.DataFrame) -> dict[str, str]:
     objectives = {parameter(row, "objective") or "accuracy_score" for row in own.to_dict("records")}
     return {
         "noise_floor": formatting.number(float(own["eo_noise_floor"].mean())),
-        "objective": ", ".join(sorted(objectives)).replace("_score", "").replace("_", " "),
+        "objective": " or ".join(sorted(objectives)).replace("_score", "").replace("_", " "),
     }
 
 
