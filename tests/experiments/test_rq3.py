@@ -131,7 +131,7 @@ def test_cost_is_shown_with_the_papers_statements():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::gcig.CollapseWarning")  # one epoch is enough to time, not to learn
+@pytest.mark.filterwarnings("ignore::gcig.CollapseWarning", "ignore::gcig.ThresholdWarning")  # one epoch
 def test_cost_is_measured_as_ratios():
     found = measurements.measure_cost(dataset="german", n_rows=200, epochs=1, rounds=1)
     assert len(found) == len(measurements.STEPS) * len(measurements.GROUPS)
