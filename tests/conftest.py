@@ -9,14 +9,17 @@ from hypothesis import settings
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-_SHORT, _FULL = 2_000, 8_000  # rows per epoch of a FairX student on a small table
+_EPOCH_ROWS = "gcig.methods.fairx.training._MIN_EPOCH_ROWS"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _short_epochs() -> Iterator[None]:
-    """Train FairX on small tables with epochs of 2,000 rows instead of 8,000, in a quarter of the time."""
+@pytest.fixture(scope="module")
+def short_epochs() -> Iterator[None]:
+    """Train FairX on small tables with 2,000 rows per epoch instead of 8,000, in a quarter of the time.
+
+    For modules that test what is done with a model, not what FairX learns.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gcig.methods.fairx.training._MIN_EPOCH_ROWS", _SHORT)
+        patch.setattr(_EPOCH_ROWS, 2_000)
         yield
 
 
@@ -24,4 +27,4 @@ def _short_epochs() -> Iterator[None]:
 def _full_epochs_if_slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train as users do in slow tests."""
     if request.node.get_closest_marker("slow"):
-        monkeypatch.setattr("gcig.methods.fairx.training._MIN_EPOCH_ROWS", _FULL)
+        monkeypatch.setattr(_EPOCH_ROWS, 8_000)

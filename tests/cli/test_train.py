@@ -10,6 +10,8 @@ import gcig
 from gcig.records import Evaluation
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 
 @pytest.fixture
 def train(shell, loans_csv, tmp_path):

@@ -29,6 +29,8 @@ from gcig.experiments.rendering import publish, restructured_text, write_documen
 from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.request import Request
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 NAME = "tiny-reproduction"
 QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 128}
 METHODS = ["unconstrained", "fairx-paper", "fairx"]

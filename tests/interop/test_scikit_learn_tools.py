@@ -23,7 +23,11 @@ from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, 
 from tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 
 # Three epochs on half the rows do not learn much.
-pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_epochs"),
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ThresholdWarning"),
+]
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from gcig.models.mlp import make_mlp
 from gcig.persistence import PersistenceError, load_folder, save_folder
 from tables import QUICK, make_loans
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 LOANS, TEST = make_loans(), make_loans(50, seed=1)
 
 
