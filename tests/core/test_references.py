@@ -106,6 +106,7 @@ def test_start_from_the_means_of_all_rows(shape):
         for group in range(7):
             expected = x[(y == label) & (g == group)].mean(0)
             torch.testing.assert_close(baselines.values[label, group], expected, rtol=1e-12, atol=1e-14)
+    assert baselines.rate == 0.1  # as documented
 
 
 def test_means_of_many_single_precision_rows_keep_their_digits():
