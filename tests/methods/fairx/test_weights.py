@@ -123,6 +123,16 @@ def test_a_term_with_a_larger_weight_is_lowered_later(outcome, lowered):
     assert [name for name, cap in weights.caps.items() if cap < math.inf] == [lowered]
 
 
+def test_weights_that_are_both_too_large_protect_their_term_alike():
+    lowered = []
+    for outcome in (3.0, 10.0):
+        weights = control(gcig=0.2, outcome=outcome, growth=2.5)
+        weights.observe(1, measured(NEAR, gcig=0.01, outcome=0.1))
+        lowered.append(weights.caps)
+    assert lowered[0] == lowered[1]
+    assert lowered[0]["outcome"] < math.inf
+
+
 def test_lost_columns_lower_the_weight_of_gcig():
     weights = control(gcig=0.1, outcome=5.0)
     weights.observe(1, measured(columns=3.9))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 USUAL = {"gcig": 0.2, "outcome": 0.05}  # the weights that are used by default
 SMALLEST, LARGEST = 0.02, 10.0  # between them weights act; the ramp takes this range at a steady pace
+_MOST_IMPORTANT = 2.0  # a larger weight protects its term no further, or AUC is lost before it backs off
 _LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
 _NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.85, 2.0  # parts of the AUC that may be lost
 # With the usual limit, the usual weights tolerate this loss of AUC plus this part of its standard error, and
@@ -206,4 +207,4 @@ class WeightControl:
 
     def _importance(self, name: str) -> float:
         """Return how much a term may weigh for what was asked; 1 for the usual weight."""
-        return math.sqrt(max(self.targets[name], SMALLEST) / USUAL[name])
+        return math.sqrt(min(max(self.targets[name], SMALLEST), _MOST_IMPORTANT) / USUAL[name])
