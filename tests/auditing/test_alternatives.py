@@ -62,6 +62,7 @@ def test_p_value_counts_the_data_among_the_shuffles() -> None:
     assert np.isnan(NullDistribution(1.0, np.empty(0)).p_value)
 
 
+@pytest.mark.slow
 def test_p_values_of_exchangeable_groups_are_uniform() -> None:
     """200 tables of 80 rows, whose groups mean nothing: the level of the test is what it says."""
     values = []

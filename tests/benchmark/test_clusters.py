@@ -65,6 +65,7 @@ def as_csv(results):
     return csv_text(results_frame([replace(result, fit_seconds=0.0) for result in results])).encode()
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_bytes_of_the_local_run(tmp_path):
     trials = small_trials(TABLE, ("unconstrained",), n_folds=2)
     run_trials(trials, [TABLE], small_store(tmp_path / "cluster", TABLE), backend=DaskBackend())

@@ -158,6 +158,7 @@ def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
 PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["reproduce", "report"])
 def test_a_reproduction_as_json(shell, monkeypatch, tmp_path, command):
     run = shutil.copytree(PUBLISHED, tmp_path / "run")

@@ -34,6 +34,7 @@ def on_a_terminal(arguments, seconds=60):
     return process.wait(seconds), shown.decode()
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_result_alone(model, loans_csv):
     run = subprocess.run(
         [*GCIG, "predict", str(model), "-", "--id", "id"],
