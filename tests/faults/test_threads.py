@@ -198,6 +198,7 @@ def test_fault_34_other_threads_keep_their_settings_during_a_fit(settings):
     """A thread that computes in float64 with its own random numbers is not disturbed by fits."""
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(2)
+    small_module(1)  # made before the watch, because its weights are random
     stop, seen = threading.Event(), []
 
     def watch():
