@@ -24,7 +24,7 @@ def main(command: list[str]) -> int:
             print(line, end="", flush=True)
             lines.append(line.rstrip())
     changed = " with local changes" if run("git", "status", "--porcelain", "--untracked-files=no") else ""
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR", "!!!"))]  # !!!: interrupted
     RECORD.write_text(
         "\n".join(
             [
