@@ -193,6 +193,7 @@ def test_ablation_and_sensitivity():
     found = judged(collected(**changed))
     assert found["ablation/prediction+eo"][FAIRX].reason == "the opposite is found"
     assert found["ablation/prediction+gcig"][FAIRX].holds
+    assert "excludes the printed change" in found["ablation/full"][FAIRX].reason
     assert found["both_terms"][FAIRX].holds is False
     collapsed = judged(collected(frames={"sensitivity": sensitivity_frame(collapsed=True)}))["insensitive"]
     assert collapsed[PUBLISHED].verdict == "not replicated"

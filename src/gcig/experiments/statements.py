@@ -15,6 +15,7 @@ from gcig.experiments.settings import LABELS
 from gcig.records import formatting
 
 _number = formatting.number
+_ROUNDING = 0.01  # GCIG is printed with three digits: their ratios are known to a percentage point
 
 
 def correlation(kind: str, statement: str, theirs: float, datasets: tuple[str, ...]) -> Claim:
@@ -60,7 +61,7 @@ def _partial_unchanged(data: Evidence, fairx: str) -> Finding:
 
 
 def ablated(key: str, statement: str) -> Claim:
-    """A configuration of the ablation changes GCIG by the printed percentage."""
+    """A configuration of the ablation changes GCIG beyond chance, and by about the printed percentage."""
     theirs = float(paper()["ablation"]["values"][key]["change"])
 
     def judge(data: Evidence, fairx: str) -> Finding:
@@ -68,10 +69,13 @@ def ablated(key: str, statement: str) -> Claim:
         found = data.change("gcig_raw", new, old)
 
         def verdict() -> Finding:
-            holds = found.low > 0 if theirs > 0 else found.high < 0
+            changes = found.low > 0 if theirs > 0 else found.high < 0
             opposite = found.high < 0 if theirs > 0 else found.low > 0
-            reason = "" if holds else "the opposite is found" if opposite else CHANCE
-            return Finding(percent(found), holds, reason)
+            if not changes:
+                return Finding(percent(found), False, "the opposite is found" if opposite else CHANCE)
+            inside = found.low - _ROUNDING <= theirs / 100 <= found.high + _ROUNDING
+            size = "the direction is the same, but the interval excludes the printed change"
+            return Finding(percent(found), inside, "" if inside else size)
 
         return judge_if_known(found, verdict)
 
@@ -196,9 +200,9 @@ CLAIMS: tuple[Claim, ...] = (
         (),
         "sensitivity",
     ),
-    ablated("prediction+eo", "The EO term alone worsens GCIG."),
-    ablated("prediction+gcig", "The GCIG term alone improves it."),
-    ablated("full", "Both terms together improve it."),
+    ablated("prediction+eo", "Adding outcome fairness alone worsens GCIG by 14 %."),
+    ablated("prediction+gcig", "Adding procedural fairness alone provides a modest improvement of 6 %."),
+    ablated("full", "Combining both achieves an improvement of 24 %."),
     Claim(
         "both_terms",
         "RQ3, ablation",

@@ -311,9 +311,9 @@ def test_attribute_effect_is_measured_if_the_group_is_among_the_columns():
 
 
 def test_distillation_without_held_out_rows():
-    model = fitted(early_stopping=False, max_epochs=14)
+    model = fitted(early_stopping=False, max_epochs=14, lambda_ig=0.05)
     assert model.n_epochs_ == len(model.history_) == 6
-    assert model.weights_ == {"gcig": 0.2, "outcome": 0.05}
+    assert model.weights_ == {"gcig": 0.05, "outcome": 0.05}
     assert not model.braked_
     assert set(model.plain_) == MEASURED
     assert model.changes_.loc["gcig", "after"] < model.changes_.loc["gcig", "before"]

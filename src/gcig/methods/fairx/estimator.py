@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 _MIN_EPOCHS_TO_WARN = 10  # with fewer epochs it is no surprise that nothing changed
 # A quarter of each mini-batch is explained: as good as all rows, at a fraction of the cost.
 _DEFINITION = Definition(rows=0.25)
+_MIN_STUDENT_BATCH = 128  # if the batch size is "auto": half as many steps on small tables, as good
 _PUBLISHED_STEPS = 16  # of the paper's Riemann sum
 _MEASUREMENTS = (
     *("auc", "log_loss", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
@@ -92,7 +93,8 @@ class FairXClassifier(NetworkClassifier):
     teacher does. A part of the rows is held out: it controls the weights and decides which epoch is kept.
     With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
     The teacher of a small table is trained for up to 40 epochs even if `max_epochs` is smaller; the student
-    takes two fifths of the epochs and twice the learning rate.
+    takes two fifths of the epochs and twice the learning rate, and mini-batches of at least 128 rows if
+    `batch_size` is ``"auto"``.
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
     predictions and has fairer reasons. On a fold of Adult, LightGBM has an AUC of 0.923 on test rows, its
@@ -368,6 +370,7 @@ class FairXClassifier(NetworkClassifier):
         loop = self.resolve_loop(n_rows)
         return FairTraining(
             loop=loop,
+            min_student_batch=_MIN_STUDENT_BATCH if self.batch_size == "auto" else 0,
             learning_rate=self.resolve_learning_rate(loop.batch_size),
             weight_decay=self.weight_decay,
             clip_norm=CLIP_NORM,

@@ -12,6 +12,8 @@ class FairTraining:
 
     Attributes
     ----------
+    min_student_batch : int
+        Rows per mini-batch of the student, if those of the teacher are fewer.
     penalty_rows : float
         The part of each mini-batch whose attributions are compared, relative to means.
     n_members : int
@@ -21,6 +23,7 @@ class FairTraining:
     """
 
     loop: Loop
+    min_student_batch: int = 0
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
     clip_norm: float = 5.0

@@ -55,6 +55,7 @@ _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps 
 _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
 _CONTINUED_RATE_SCALE = 0.4  # of a later stage: at full size, its first steps undo what was learned
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
+_RATE_EXPONENT = 0.8  # ... in larger mini-batches, at a rate that grows with their size to this power
 _RAMP_SHARE = 0.6  # of the student's epochs, over which the largest weight would be reached
 _WITNESSES = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
@@ -63,7 +64,7 @@ _SELECTION_TEMPERATURE = 0.1  # all rows count: a narrower decision than that of
 _RATE_MOMENTUM = 0.97  # rates are averaged over about 30 mini-batches: those of one are mostly noise
 _RATE_SMOOTHNESS = 0.05  # gaps below it pull less, or rates would swing around equality
 # Per mini-batch: as good as 128 rows, at a fraction of the cost. A row has one path per group and reference.
-_EXPLAINED_ROWS = {"mean": 64, "members": 32, "both": 32}
+_EXPLAINED_ROWS = {"mean": 32, "members": 16, "both": 16}
 
 
 @dataclass(frozen=True)
@@ -256,12 +257,15 @@ class Student:
         customise: Customise = unchanged,
     ) -> None:
         self.network, self.teacher, self.generator = network, teacher, generator
+        loop = settings.loop
+        batch_size = max(settings.min_student_batch, loop.batch_size)
+        scale = _STUDENT_LEARNING_RATE_SCALE * (batch_size / loop.batch_size) ** _RATE_EXPONENT
         self.settings = replace(
             settings,
             loop=replace(
-                settings.loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * settings.loop.max_epochs)
+                loop, max_epochs=math.ceil(_STUDENT_EPOCH_SHARE * loop.max_epochs), batch_size=batch_size
             ),
-            learning_rate=_STUDENT_LEARNING_RATE_SCALE * settings.learning_rate,
+            learning_rate=scale * settings.learning_rate,
         )
         self.held_out = replace(held_out, settings=self.settings)
         rows = data.rows
