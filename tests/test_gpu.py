@@ -1,6 +1,7 @@
 """Every public path on a CUDA device, against the same path on the CPU; skipped without a device."""
 
 import copy
+import json
 import os
 import subprocess
 import sys
@@ -286,12 +287,12 @@ def test_every_method_trains_on_the_device(name, german):
 
 @pytest.mark.parametrize("name", ["agarwal", "lagrangian", "adversarial", "fairx-paper"])
 def test_a_recorded_method_is_the_method_itself(name, german, monkeypatch):
-    found = fit(name, german)
+    found = fit(name, german, max_epochs=1)  # kinks of ReLU networks amplify rounding from epoch to epoch
     module = import_module(METHODS[name].estimator.__module__)
     if name == "fairx-paper":
         module = import_module("gcig.methods.fairx.paper")
     monkeypatch.setattr(module, "can_be_recorded", lambda _: False)
-    expected = fit(name, german)
+    expected = fit(name, german, max_epochs=1)
     scores, wanted = (model.decision_function(german.X) for model in (found, expected))
     np.testing.assert_allclose(scores, wanted, atol=1e-3 * np.abs(wanted).max())
 
@@ -324,7 +325,7 @@ def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german):
         ).frame
         for n_jobs in (3, 1)
     ]
-    assert all('"device": "cuda"' in parameters for parameters in frames[0]["parameters"])
+    assert {json.loads(parameters)["device"] for parameters in frames[0]["parameters"]} == {"cuda"}
     for measure, tolerance in {"auc": 0.02, "gcig": 0.02}.items():
         np.testing.assert_allclose(frames[0][measure], frames[1][measure], atol=tolerance)
 
