@@ -17,7 +17,7 @@ from gcig.auditing import audit, audit_file
 from gcig.metrics import evaluate
 from gcig.metrics.robustness import PanelFigure, conclude
 from gcig.records import Interval
-from gcig.records.robustness import REFERENCES
+from gcig.records.trust import REFERENCES
 
 KINDS = {"mean": "mean", "label-free": "label-free", "medoid": "medoid", "common": "common"}
 

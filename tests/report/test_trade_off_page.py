@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from gcig.records.interval import Interval
+from gcig.records.base import Interval
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report.trade_off_page import describe_step, trade_off_page
 from support.fold_results import evaluation

@@ -12,10 +12,9 @@ from typing import Literal
 
 from scipy.stats import norm
 
-from gcig.records.audit import AuditRecord, GcigAudit
-from gcig.records.audit_change import AuditChange, FigureChange
+from gcig.records.audit import AuditChange, AuditRecord, FigureChange, GcigAudit
+from gcig.records.base import Interval, Z
 from gcig.records.formatting import number
-from gcig.records.interval import Interval, Z
 
 _LEVEL = 0.05
 

@@ -27,8 +27,8 @@ from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust_figures import measure_trust
 from gcig.records import Robustness
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit, RowAudit
+from gcig.records.base import UNDEFINED
 from gcig.records.formatting import count
-from gcig.records.interval import UNDEFINED
 
 _NOT_COMPARED = GcigAudit(
     gcig=UNDEFINED,

@@ -10,7 +10,7 @@ from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import ReasonSums, label_means
 from gcig.records.audit import MATERIAL, ColumnAudit, GcigAudit, LabelAudit, PairAudit
-from gcig.records.interval import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval
 
 ALPHA = 0.05  # level of the test against shuffled groups
 

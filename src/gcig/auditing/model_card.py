@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from gcig.records.audit import AuditRecord, GroupAudit
+from gcig.records.base import Interval
 from gcig.records.formatting import limits, number
-from gcig.records.interval import Interval
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
 
 _COLUMNS = 10

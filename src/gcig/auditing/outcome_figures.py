@@ -27,10 +27,8 @@ from gcig.metrics.rates import (
 )
 from gcig.metrics.utility import accuracy, balanced_accuracy, f1
 from gcig.records.audit import GroupAudit, OutcomeAudit
+from gcig.records.base import UNDEFINED, Interval
 from gcig.records.evaluation import decides_alike, has_collapsed
-from gcig.records.interval import Interval
-
-_UNDEFINED = Interval(math.nan)
 
 
 def audit_outcome(
@@ -95,12 +93,12 @@ def _group(
     confusion = sums.confusion
     n = int(confusion.n_rows[g].sum())
     if n < min_cell:
-        u = _UNDEFINED
+        u = UNDEFINED
         return GroupAudit(name, None, u, u, u, u, u, u, u, u, u)
     size = float(confusion.group_sizes[g])
 
     def rate(values: Floats, rows: float, effective: float) -> Interval:
-        return Interval.of_rate(float(values[g]), effective) if rows >= min_cell else _UNDEFINED
+        return Interval.of_rate(float(values[g]), effective) if rows >= min_cell else UNDEFINED
 
     both = bool((confusion.n_rows[g] >= min_cell).all())
     ranking = sums.ranking(g)
@@ -115,7 +113,7 @@ def _group(
         fpr=rate(confusion.rates[0], int(confusion.n_rows[g, 0]), float(confusion.sizes[0, g])),
         ppv=rate(precisions(confusion.counts), selected, selected * size / max(n, 1)),
         calibration=_calibration(sums, g, size),
-        auc=ranking.auc if both else _UNDEFINED,
+        auc=ranking.auc if both else UNDEFINED,
         gcig=gcig,
         roc=ranking.roc if both else (),
     )
@@ -125,7 +123,7 @@ def _calibration(sums: OutcomeSums, g: int, size: float) -> Interval:
     """Return mean score minus base rate, with the interval of a mean."""
     weight = float(sums.confusion.counts[g].sum())
     if not sums.probabilistic or weight == 0:
-        return _UNDEFINED
+        return UNDEFINED
     mean, square = float(sums.calibration[g]), float(sums.squared_errors[g]) / weight
     reach = Z * math.sqrt(max(square - mean**2, 0.0) / max(size - 1, 1))
     return Interval(mean, mean - reach, mean + reach)

@@ -12,8 +12,8 @@ from gcig._files import read_json, write_atomically
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
+from gcig.records.base import check_part, flatten, make_frame
 from gcig.records.formatting import estimate, html_table, percent, shown
-from gcig.records.frames import check_part, flatten, make_frame
 
 if TYPE_CHECKING:
     import pandas as pd

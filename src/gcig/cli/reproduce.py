@@ -52,23 +52,7 @@ from gcig.cli.options import (
 @tuning_option("nested")
 @quiet_option
 @json_option
-def reproduce(
-    out: Path,
-    datasets: list[str] | None,
-    quick: bool,
-    shard: tuple[int, int] | None,
-    methods: list[str] | None,
-    folds: int,
-    seeds: list[int],
-    jobs: int,
-    backend: str,
-    address: str | None,
-    device: str,
-    tuning: str,
-    retry_failed: bool,
-    quiet: bool,
-    as_json: bool,
-) -> ExitCode:
+def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode:
     """Run the paper's experiments and write its tables and figures, next to the paper's numbers.
 
     The comparison of the methods with nested tuning, the correlation of outcome and procedural fairness,
@@ -77,22 +61,7 @@ def reproduce(
     """
     from gcig.experiments.reproduce import reproduce as run
 
-    page = run(
-        out,
-        datasets=datasets,
-        methods=methods,
-        folds=folds,
-        seeds=seeds,
-        tuning=tuning,
-        quick=quick,
-        jobs=jobs,
-        backend=backend,
-        address=address,
-        device=device,
-        shard=shard,
-        progress=not quiet,
-        retry_failed=retry_failed,
-    )
+    page = run(out, progress=not quiet, **request)
     document = reproduction_document(out, page)
     if as_json:
         click.echo(json.dumps(document, indent=2))

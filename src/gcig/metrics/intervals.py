@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gcig.metrics.rates import Floats
-from gcig.records.interval import Interval, Z
+from gcig.records.base import Interval, Z
 
 __all__ = ["Blocks", "Draws", "Z", "interval", "percentile_interval"]
 

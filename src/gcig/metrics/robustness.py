@@ -24,8 +24,8 @@ from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
 from gcig.metrics.trust_figures import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.audit import MATERIAL
-from gcig.records.interval import UNDEFINED, Interval
-from gcig.records.robustness import REFERENCES, Robustness, RobustnessFigure
+from gcig.records.base import UNDEFINED, Interval
+from gcig.records.trust import REFERENCES, Robustness, RobustnessFigure
 
 _SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
 _NEAR = 0.25  # standard deviations from the median within which a number counts as usual

@@ -22,7 +22,7 @@ from gcig.metrics.trust import (
     permutation_importance,
     reference_offset,
 )
-from gcig.records.interval import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval
 
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 

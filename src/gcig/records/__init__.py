@@ -13,13 +13,12 @@ from gcig.records.audit import (
     Subject,
     Verdict,
 )
-from gcig.records.base import Record
+from gcig.records.base import Interval, Record
 from gcig.records.bound import Bound
 from gcig.records.evaluation import Evaluation, GroupRates
 from gcig.records.explanation import ColumnReason, ExplanationRecord, RowExplanation
 from gcig.records.fold import FoldResult
-from gcig.records.interval import Interval
-from gcig.records.robustness import Robustness, RobustnessFigure
+from gcig.records.trust import Robustness, RobustnessFigure
 
 __all__ = [
     "AuditRecord",

@@ -1,4 +1,4 @@
-"""The base class of all records, and their conversion to and from JSON.
+"""The base class of all records, intervals, and the conversion of records to and from JSON and to tables.
 
 Records hold plain Python values only, so a report can read them without torch, scikit-learn or pandas.
 An undefined number is NaN in Python and ``null`` in JSON.
@@ -6,11 +6,15 @@ An undefined number is NaN in Python and ``null`` in JSON.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
 _SINGLE = (str, int, float, bool, str | None, int | None)
 
 
@@ -103,3 +107,68 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if isinstance(hint, type) and issubclass(hint, Record):
         return hint.from_dict(value)
     raise ValueError(f"{name}: expected {getattr(hint, '__name__', hint)}, received {type(value).__name__}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Interval(Record):
+    """An estimate and the limits of its 95 % interval; NaN if undefined."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @classmethod
+    def of_rate(cls, rate: float, n_rows: float) -> "Interval":
+        """Return a rate over some rows with Wilson's score interval, which does not collapse at 0 and 1.
+
+        >>> interval = Interval.of_rate(0.5, 100)
+        >>> round(interval.low, 3), round(interval.high, 3)
+        (0.404, 0.596)
+        """
+        if math.isnan(rate) or n_rows <= 0:
+            return cls(math.nan)
+        scale = 1 + Z**2 / n_rows
+        centre = (rate + Z**2 / (2 * n_rows)) / scale
+        reach = Z / scale * math.sqrt(rate * (1 - rate) / n_rows + Z**2 / (4 * n_rows**2))
+        # Rounding must not put the estimate outside its interval.
+        return cls(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
+
+
+UNDEFINED = Interval(math.nan)
+
+
+def flatten(*records: Record) -> dict[str, Any]:
+    """Return the single values of records; an interval gives three: its name, name_low and name_high.
+
+    >>> from gcig.records import PairAudit
+    >>> flatten(PairAudit("f", "m", Interval(0.2, 0.1, 0.3)))
+    {'first': 'f', 'second': 'm', 'gcig': 0.2, 'gcig_low': 0.1, 'gcig_high': 0.3}
+    """
+    row: dict[str, Any] = {}
+    for record in records:
+        single = record.scalars()
+        for each in fields(record):
+            value = getattr(record, each.name)
+            if isinstance(value, Interval):
+                row |= {
+                    each.name: value.value,
+                    f"{each.name}_low": value.low,
+                    f"{each.name}_high": value.high,
+                }
+            elif each.name in single:
+                row[each.name] = value
+    return row
+
+
+def make_frame(rows: Iterable[dict[str, Any]], index: str | None = None) -> "pd.DataFrame":
+    """Return one row per record, by the column ``index`` if it is given."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows))
+    return frame if index is None else frame.set_index(index)
+
+
+def check_part(part: str) -> None:
+    """Raise an error for a part that no table shows."""
+    if part not in ("figures", "groups", "columns"):
+        raise ValueError(f"part must be 'figures', 'groups' or 'columns', not {part!r}.")

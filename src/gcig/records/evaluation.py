@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gcig.records.base import Record
+from gcig.records.base import Record, check_part, flatten, make_frame
 from gcig.records.formatting import describe_suppression, html_table, shown
-from gcig.records.frames import check_part, flatten, make_frame
-from gcig.records.robustness import Robustness
-from gcig.records.trust import describe_trust
+from gcig.records.trust import Robustness, describe_trust
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gcig.records.base import Record
+from gcig.records.base import Interval, Record
 from gcig.records.evaluation import Evaluation
-from gcig.records.interval import Interval
 
 
 @dataclass(frozen=True, eq=False)

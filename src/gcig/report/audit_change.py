@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from gcig.records import AuditRecord
-from gcig.records.audit_change import AuditChange
+from gcig.records.audit import AuditChange
 from gcig.records.formatting import count
 from gcig.report import charts
 from gcig.report.document import (

@@ -16,7 +16,6 @@ from gcig.report.audit_reasons import (
     stability_section,
     trust_section,
 )
-from gcig.report.audit_rows import rows_section
 from gcig.report.document import (
     Block,
     FigureBlock,
@@ -28,10 +27,11 @@ from gcig.report.document import (
     VerdictBlock,
     page,
 )
+from gcig.report.explanation_page import rows_section
 from gcig.report.glossary import explanations
-from gcig.report.robustness import robustness_section
 from gcig.report.tables import estimate, number_entry
 from gcig.report.trade_off import trade_off_figures
+from gcig.report.trust import robustness_section
 
 
 def audit_page(

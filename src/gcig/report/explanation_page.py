@@ -1,12 +1,32 @@
-"""The page of explained rows: one person at a time, relative to every group."""
+"""Explained rows: the page of one person at a time, and the section on single rows of an audit."""
 
 import math
+from collections.abc import Sequence
 
+from gcig.records import AuditRecord, RowAudit
 from gcig.records.explanation import ExplanationRecord, RowExplanation
-from gcig.records.formatting import favourable_outcome, number
-from gcig.report.document import Block, Callout, Paragraph, RowExplorer, RowView, Section, page
+from gcig.records.formatting import counted, favourable_outcome, number, percent, signed
+from gcig.report import charts
+from gcig.report.document import (
+    Block,
+    Callout,
+    Details,
+    FigureBlock,
+    FigureRow,
+    Paragraph,
+    RowExplorer,
+    RowView,
+    Section,
+    TableBlock,
+    page,
+)
 from gcig.report.glossary import explanations
-from gcig.report.person import person_blocks
+from gcig.report.tables import Entry, Mark, Value
+
+_CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
+_PRIVACY = Callout(
+    "caution", "This page shows entries and reasons of individuals: treat it as personal data."
+)
 
 
 def explanation_page(record: ExplanationRecord) -> str:
@@ -14,9 +34,9 @@ def explanation_page(record: ExplanationRecord) -> str:
     several = len(record.rows) > 1
     title = f"{len(record.rows)} rows explained" if several else f"Row {record.rows[0].row} explained"
     body: list[Block] = (
-        [RowExplorer([_view(row, i, record) for i, row in enumerate(record.rows)])]
+        [RowExplorer([_view(f"row-{i}", row, record.groups) for i, row in enumerate(record.rows)])]
         if several
-        else person_blocks(record.rows[0], record.groups)
+        else _person(record.rows[0], record.groups)
     )
     rule = (
         f"{record.positive!r} from a probability of {number(record.threshold)}"
@@ -44,15 +64,8 @@ def explanation_page(record: ExplanationRecord) -> str:
     )
 
 
-def _view(row: RowExplanation, i: int, record: ExplanationRecord) -> RowView:
-    title = f"{row.row}: {row.decision}, disparity {number(row.disparity)}"
-    return RowView(f"row-{i}", title, person_blocks(row, record.groups), identifier=row.row)
-
-
 def _privacy(record: ExplanationRecord) -> list[Block]:
-    lines: list[Block] = [
-        Callout("caution", "This page shows entries and reasons of individuals: treat it as personal data.")
-    ]
+    lines: list[Block] = [_PRIVACY]
     if record.hidden:
         lines.append(
             Callout(
@@ -86,3 +99,169 @@ def _reading(record: ExplanationRecord) -> Paragraph:
         "member to this row. If the reasons did not depend on the group, all waterfalls would have bars of "
         f"the same proportions.{more}"
     )
+
+
+def rows_section(record: AuditRecord, order: Sequence[str]) -> Section:
+    """Return the rows with the largest disparity as positions, with explanations if the record has them.
+
+    ``order`` lists all groups of the page.
+    """
+    rows = record.procedural.rows
+    heading = "Rows: where do the reasons differ most?"
+    if not rows:
+        return Section(heading, [Callout("note", "No rows were listed.")])
+    blocks: list[Block] = [
+        Paragraph("Rows are numbered by their position in the audited table, from 0."),
+        _largest_table(rows),
+    ]
+    near = (
+        " Below it are the nearest people of each group with a favourable and with an unfavourable decision; "
+        "gcig explain draws their waterfalls."
+        if any(row.explanation is not None and row.explanation.neighbours for row in rows)
+        else ""
+    )
+    views = [
+        _view(_key(row), row.explanation, order, draw_neighbours=False)
+        for row in rows
+        if row.explanation is not None
+    ]
+    if views:
+        blocks += [
+            _PRIVACY,
+            Paragraph(
+                "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
+                "leads from the typical member of a group who has the same outcome to the row: every bar "
+                f"is the amount (in logits) by which a column moves the score.{near}"
+            ),
+            RowExplorer(views),
+        ]
+    else:
+        blocks.append(
+            Callout("note", "Reasons of single rows are not part of this audit; include_rows=True adds them.")
+        )
+    return Section(heading, blocks)
+
+
+def _key(row: RowAudit) -> str:
+    return f"row-{row.position}"
+
+
+def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
+    described = any(row.explanation is not None for row in rows)
+    grouped = any(row.explanation is not None and row.explanation.group is not None for row in rows)
+    header: tuple[str, ...] = ("row", "disparity")
+    header += ("identifier", "outcome", "decision", "score") if described else ()
+    header += ("group",) if grouped else ()
+    entries: list[tuple[Value, ...]] = []
+    for row in rows:
+        found = row.explanation
+        entry: tuple[Value, ...] = (
+            Entry(str(row.position), float(row.position), target=_key(row) if found else ""),
+            row.disparity,
+        )
+        if described:
+            entry += (found.row, found.label, found.decision, found.score) if found else ("", "", "", None)
+        if grouped:
+            entry += ((found.group or "") if found else "",)
+        entries.append(entry)
+    return TableBlock(header, entries, "Rows with the largest disparity")
+
+
+def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> RowView:
+    title = f"{row.row}: {row.decision}, disparity {number(row.disparity)}"
+    blocks = _person(row, order, draw_neighbours=draw_neighbours)
+    return RowView(key, title, blocks, identifier=row.row)
+
+
+def _person(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> list[Block]:
+    """Return the blocks of a row, with those of its neighbours below.
+
+    Parameters
+    ----------
+    order : all groups of the page.
+    draw_neighbours : whether neighbours have waterfalls as well; a page of many rows would become too large.
+    """
+    return [
+        *_blocks(row, order),
+        *(Details(_summary(near), _blocks(near, order, draw=draw_neighbours)) for near in row.neighbours),
+    ]
+
+
+def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> list[Block]:
+    drawn = [_waterfalls(row, order)] if draw else []
+    return [Paragraph(" ".join(row.describe())), *drawn, _reasons_table(row)]
+
+
+def _summary(near: RowExplanation) -> str:
+    """Return the words for a neighbour: who it is, how near, and which entries differ is in its table."""
+    role = near.role[0].upper() + near.role[1:]
+    return f"{role}: {percent(near.distance, 1)} away, score {number(near.score)}"
+
+
+def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
+    """Return one waterfall per group on a common axis; small columns are summed up."""
+    drawn, rest = row.largest(_CHART_COLUMNS)
+    threshold = row.logit - row.margin
+    figures, limits = [], [row.logit]
+    for group, start in row.references.items():
+        total = start
+        for reason in drawn:
+            total += reason.attributions[group]
+            limits.append(total)
+        limits.append(start)
+    limits = [value for value in limits if math.isfinite(value)]
+    for group, start in row.references.items():
+        names = [_named(reason.column, reason.value) for reason in drawn]
+        values = [reason.attributions[group] for reason in drawn]
+        if rest:
+            names.append(counted(len(rest), "other column"))
+            values.append(sum(reason.attributions[group] for reason in rest))
+        svg = charts.waterfall(
+            names,
+            values,
+            start,
+            group=group,
+            index=list(order).index(group) if group in order else 0,
+            threshold=None if math.isnan(threshold) else threshold,
+            limits=limits,
+        )
+        figures.append(
+            FigureBlock(
+                svg,
+                f"From the typical member of group {group!r} with the outcome {row.label!r} to this row. "
+                "Filled bars raise the score, hollow ones lower it.",
+            )
+        )
+    return FigureRow(figures)
+
+
+def _named(column: str, value: str) -> str:
+    return f"{column} = {value}" if value else column
+
+
+def _reasons_table(row: RowExplanation) -> TableBlock:
+    groups = list(row.references)
+    deciding = {reason.column for reason in row.deciding}
+    rows: list[tuple[Value, ...]] = [
+        (
+            reason.column,
+            reason.value,
+            *(Entry(signed(reason.attributions[g]), reason.attributions[g]) for g in groups),
+            reason.difference,
+            Entry("yes", 1.0) if reason.column in deciding else Entry("no", 0.0),
+        )
+        for reason in row.columns
+    ]
+    header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
+    notes = (
+        []
+        if math.isnan(row.margin)
+        else [
+            f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, "
+            "the distance of the score from the threshold."
+        ]
+    )
+    marks: dict[tuple[int, int], Mark] = {
+        (i, len(header) - 1): "best" for i, each in enumerate(row.columns) if each.column in deciding
+    }
+    return TableBlock(header, rows, "Where the reasons differ most", notes=notes, marks=marks)

@@ -19,11 +19,10 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.glossary import explanations
-from gcig.report.robustness import robustness_section
 from gcig.report.summaries import MethodSummary, pooled_rates
 from gcig.report.tables import Entry, Value, number_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
-from gcig.report.trust import models_trust
+from gcig.report.trust import models_trust, robustness_section
 
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
 

@@ -1,10 +1,8 @@
 """Displays: plots for notebooks and papers, drawn with matplotlib (the extra ``gcig[plot]``)."""
 
-from gcig.report.displays.pareto import ParetoDisplay
+from gcig.report.displays.models import ParetoDisplay, RobustnessDisplay
 from gcig.report.displays.rates import GroupRatesDisplay
-from gcig.report.displays.reasons import AttributionProfileDisplay, DisparityDisplay
-from gcig.report.displays.robustness import RobustnessDisplay
-from gcig.report.displays.waterfall import WaterfallDisplay
+from gcig.report.displays.reasons import AttributionProfileDisplay, DisparityDisplay, WaterfallDisplay
 
 __all__ = [
     "AttributionProfileDisplay",

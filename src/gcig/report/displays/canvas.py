@@ -1,17 +1,40 @@
-"""Shared parts of the displays: axes, escaped names, colours and markers."""
+"""Shared parts of the displays: their base class, axes, escaped names, colours, markers and intervals."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from gcig.records import Interval
 from gcig.records.formatting import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
+_COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
 _MAX_NAME_LENGTH = 40  # characters; a longer name leaves no room for the axes
-MARKERS = ("o", "s", "^", "D", "P", "X", "v")
+_MARKERS = ("o", "s", "^", "D", "P", "X", "v")
+
+
+@dataclass(eq=False)
+class Display:
+    """Base of the displays.
+
+    Attributes
+    ----------
+    ax_, figure_ : axes and figure, set by ``plot``.
+    """
+
+    ax_: "Axes" = field(init=False, repr=False)
+    figure_: "Figure" = field(init=False, repr=False)
+
+    def _plotted(self, ax: Any) -> Self:
+        """Keep the axes that the display was drawn on."""
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 def axes_of(ax: Any, *, height: float = 4.0) -> "Axes":
@@ -27,6 +50,25 @@ def axes_of(ax: Any, *, height: float = 4.0) -> "Axes":
         given: Axes = ax
         return given
     return pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
+
+
+def colour(index: int) -> str:
+    """Return the colour of a group or model."""
+    return _COLOURS[index % len(_COLOURS)]
+
+
+def mark(index: int) -> dict[str, str]:
+    """Return the colour and the marker of a group or model, as arguments of matplotlib."""
+    return {"color": colour(index), "marker": _MARKERS[index % len(_MARKERS)]}
+
+
+def draw_intervals(ax: "Axes", intervals: Sequence[Interval], places: Any, name: str, **style: Any) -> None:
+    """Draw estimates with their intervals as horizontal bars; an undefined interval has none."""
+    values, low, high = (
+        np.array([(i.value, i.low, i.high) for i in intervals], dtype=np.float64).reshape(-1, 3).T
+    )
+    bars = np.nan_to_num(np.stack([values - low, high - values])).clip(min=0)
+    ax.errorbar(values, places, xerr=bars, linestyle="none", label=literal(name), capsize=3, **style)
 
 
 def literal(name: object) -> str:

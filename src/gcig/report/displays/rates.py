@@ -2,23 +2,19 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig.records import AuditRecord, Evaluation, Interval
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, call_with_groups, literal
+from gcig.report.displays.canvas import Display, axes_of, call_with_groups, draw_intervals, literal, mark
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(eq=False)
-class GroupRatesDisplay:
+class GroupRatesDisplay(Display):
     """Base rate, selection rate, true and false positive rate and precision of every group.
 
     Rates over fewer than eleven rows are suppressed.
@@ -26,15 +22,9 @@ class GroupRatesDisplay:
     Parameters
     ----------
     rates : name of a rate -> group -> estimate with its 95 % interval.
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure, set by `plot`.
     """
 
     rates: Mapping[str, Mapping[str, Interval]]
-    ax_: "Axes" = field(init=False, repr=False)
-    figure_: "Figure" = field(init=False, repr=False)
 
     @classmethod
     def from_record(cls, record: AuditRecord, *, ax: Any = None) -> Self:
@@ -80,15 +70,11 @@ class GroupRatesDisplay:
         for i, group in enumerate(groups):
             own = [block.get(group, Interval(math.nan)) for block in self.rates.values()]
             places = np.arange(len(own)) + (i - (len(groups) - 1) / 2) * 0.7 / len(groups)
-            values, low, high = np.array([(r.value, r.low, r.high) for r in own], dtype=np.float64).T
-            bars = np.nan_to_num(np.stack([values - low, high - values])).clip(min=0)
-            style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-            ax.errorbar(values, places, xerr=bars, linestyle="none", label=literal(group), capsize=3, **style)
+            draw_intervals(ax, own, places, group, **mark(i))
         ax.set_yticks(np.arange(len(self.rates)), [literal(name) for name in self.rates])
         ax.invert_yaxis()
         ax.set_xlim(-0.02, 1.02)
         ax.set_xlabel("share of rows")
         if groups:
             ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._plotted(ax)

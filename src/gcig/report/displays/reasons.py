@@ -1,37 +1,28 @@
-"""Displays of reasons: attribution profiles of the groups, and the distribution of the disparity."""
+"""Displays of reasons: profiles of the groups, the distribution of the disparity, and one explained row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups
-from gcig.records import AuditRecord
-from gcig.report.displays.canvas import COLOURS, MARKERS, axes_of, call_with_groups, literal
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+from gcig.records import AuditRecord, RowExplanation
+from gcig.report.displays.canvas import Display, axes_of, call_with_groups, colour, literal, mark
 
 _LINES = ("-", "--", ":", "-.")
 
 
 @dataclass(eq=False)
-class AttributionProfileDisplay:
+class AttributionProfileDisplay(Display):
     """Mean normalised attribution of each column under each group's reference.
 
     Parameters
     ----------
     columns : names, the first at the top.
     profiles : group -> one value per column.
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure, set by `plot`.
 
     Examples
     --------
@@ -42,8 +33,6 @@ class AttributionProfileDisplay:
 
     columns: Sequence[str]
     profiles: Mapping[str, Sequence[float]]
-    ax_: "Axes" = field(init=False, repr=False)
-    figure_: "Figure" = field(init=False, repr=False)
 
     @classmethod
     def from_record(cls, record: AuditRecord, *, n_columns: int = 12, ax: Any = None) -> Self:
@@ -97,36 +86,28 @@ class AttributionProfileDisplay:
             ends = np.where(np.isfinite(values), values, np.nan)[:, seen]
             ax.hlines(places[seen], np.nanmin(ends, axis=0), np.nanmax(ends, axis=0), color="0.6", zorder=1)
         for i, group in enumerate(self.profiles):
-            style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-            ax.scatter(values[i], places, label=literal(group), zorder=2, **style)
+            ax.scatter(values[i], places, label=literal(group), zorder=2, **mark(i))
         ax.axvline(0, color="0.4", linewidth=0.8, zorder=0)
         ax.set_yticks(places, [literal(column) for column in self.columns])
         ax.invert_yaxis()
         ax.set_xlabel("mean normalised attribution")
         if self.profiles:
             ax.legend(title="compared with")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._plotted(ax)
 
 
 @dataclass(eq=False)
-class DisparityDisplay:
+class DisparityDisplay(Display):
     """Histogram of the rows' disparity, one line per group.
 
     Parameters
     ----------
     edges : edges of the bins, one more than there are counts.
     counts : group -> rows per bin.
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure, set by `plot`.
     """
 
     edges: Sequence[float]
     counts: Mapping[str, Sequence[int]]
-    ax_: "Axes" = field(init=False, repr=False)
-    figure_: "Figure" = field(init=False, repr=False)
 
     @classmethod
     def from_record(cls, record: AuditRecord, *, ax: Any = None) -> Self:
@@ -175,11 +156,73 @@ class DisparityDisplay:
         ax = axes_of(ax)
         for i, (group, rows) in enumerate(self.counts.items()):
             shares = np.asarray(rows, dtype=np.float64) / max(sum(rows), 1)
-            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _LINES[i % len(_LINES)]}
+            style = {"color": colour(i), "linestyle": _LINES[i % len(_LINES)]}
             ax.stairs(shares, self.edges, label=literal(group), linewidth=1.8, **style)
         ax.set_xlabel("disparity of a row")
         ax.set_ylabel("share of the group's rows")
         if self.counts:
             ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._plotted(ax)
+
+
+@dataclass(eq=False)
+class WaterfallDisplay(Display):
+    """Bars from the score at each group's reference to the score of one row, column by column.
+
+    Parameters
+    ----------
+    columns : names, the first at the top.
+    attributions : group -> one value per column.
+    starts : group -> the score at its reference.
+    threshold : the score from which the decision changes; NaN for none.
+
+    Examples
+    --------
+    >>> display = WaterfallDisplay(["age", "job"], {"f": [0.2, -0.1], "m": [0.3, 0.1]}, {"f": 0.0, "m": -0.3})
+    >>> display.plot().ax_.get_xlabel()
+    'score (logits)'
+    """
+
+    columns: Sequence[str]
+    attributions: Mapping[str, Sequence[float]]
+    starts: Mapping[str, float]
+    threshold: float = float("nan")
+
+    @classmethod
+    def from_row(cls, row: RowExplanation, *, n_columns: int = 10, ax: Any = None) -> Self:
+        """Draw an explained row; columns beyond the largest ``n_columns`` are summed up."""
+        drawn, rest = row.largest(n_columns)
+        names = [f"{each.column} = {each.value}" if each.value else each.column for each in drawn]
+        values = {group: [each.attributions[group] for each in drawn] for group in row.references}
+        if rest:
+            names.append("other columns")
+            for group, own in values.items():
+                own.append(sum(each.attributions[group] for each in rest))
+        return cls(names, values, row.references, row.logit - row.margin).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on a new figure."""
+        ax = axes_of(ax, height=1.2 + 0.2 * len(self.attributions) * max(len(self.columns), 3))
+        places, size = np.arange(len(self.columns)), 0.8 / max(len(self.attributions), 1)
+        for i, (group, values) in enumerate(self.attributions.items()):
+            widths = np.asarray(values, dtype=np.float64)
+            lefts = self.starts[group] + np.concatenate([[0.0], np.cumsum(widths)[:-1]])
+            shift = (i - (len(self.attributions) - 1) / 2) * size
+            edge = colour(i)
+            face = [edge if width >= 0 else "none" for width in widths]
+            ax.barh(
+                places + shift,
+                widths,
+                size * 0.9,
+                left=lefts,
+                color=face,
+                edgecolor=edge,
+                label=literal(group),
+            )
+        if np.isfinite(self.threshold):
+            ax.axvline(self.threshold, color="0.4", linestyle="--", linewidth=1, label="threshold")
+        ax.set_yticks(places, [literal(name) for name in self.columns])
+        ax.invert_yaxis()
+        ax.set_xlabel("score (logits)")
+        ax.legend(title="compared with")
+        return self._plotted(ax)

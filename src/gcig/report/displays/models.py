@@ -1,0 +1,178 @@
+"""Displays of several models: their trade-off, and GCIG of one or two models under several references."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from gcig.records import AuditRecord, Evaluation, FoldResult, Robustness, RobustnessFigure
+from gcig.report.charts import OTHER_NORM, TradeOff, is_reversed, pareto_front, reference_name
+from gcig.report.displays.canvas import Display, axes_of, colour, draw_intervals, literal, mark
+from gcig.report.summaries import summarise
+
+_SHIFT = 0.17  # of two models' marks, up and down from the middle of their row
+
+
+@dataclass(eq=False)
+class ParetoDisplay(Display):
+    """Trade-off of several models, with one mark per model and a line through the Pareto front.
+
+    Parameters
+    ----------
+    points : the models; those of one ``series`` have the same mark, collapsed ones a hollow one.
+
+    Examples
+    --------
+    >>> points = [TradeOff("plain", 0.91, 0.16, 0.14), TradeOff("FairX", 0.90, 0.05, 0.08)]
+    >>> ParetoDisplay(points).plot().ax_.get_ylabel()
+    'AUC'
+    """
+
+    points: Sequence[TradeOff]
+
+    @classmethod
+    def from_records(
+        cls, records: Sequence[AuditRecord], *, measure: Literal["GCIG", "EO gap"] = "GCIG", ax: Any = None
+    ) -> Self:
+        """Draw audits of several models on the same rows."""
+        points = [
+            TradeOff(
+                r.subject.model_name,
+                r.outcome.auc.value,
+                r.procedural.gcig.value,
+                r.outcome.eo_gap.value,
+                collapsed=r.outcome.collapsed or r.outcome.decides_alike,
+            )
+            for r in records
+        ]
+        return cls(points).plot(ax, measure=measure)
+
+    @classmethod
+    def from_results(
+        cls,
+        results: Sequence[FoldResult],
+        *,
+        labels: Mapping[str, str] | None = None,
+        measure: Literal["GCIG", "EO gap"] = "GCIG",
+        ax: Any = None,
+    ) -> Self:
+        """Draw a comparison on one table, as means over folds."""
+        points = [
+            TradeOff(
+                m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
+            )
+            for methods in summarise(results, labels).values()
+            for m in methods
+        ]
+        return cls(points).plot(ax, measure=measure)
+
+    def plot(self, ax: Any = None, *, measure: Literal["GCIG", "EO gap"] = "GCIG") -> Self:
+        """Draw on ``ax``, or on a new figure; up and to the left is better."""
+        ax = axes_of(ax)
+        points = [(p.gcig if measure == "GCIG" else p.eo_gap, p) for p in self.points]
+        points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
+        series = list(dict.fromkeys(p.series for _, p in points))
+        for i, name in enumerate(series):
+            style = {**mark(i), "linestyle": "none"}
+            solid = [(v, p.auc) for v, p in points if p.series == name and not p.collapsed]
+            hollow = [(v, p.auc) for v, p in points if p.series == name and p.collapsed]
+            ax.plot([v for v, _ in solid], [a for _, a in solid], label=literal(name), **style)
+            ax.plot([v for v, _ in hollow], [a for _, a in hollow], fillstyle="none", **style)
+        sound = [(v, p.auc) for v, p in points if not p.collapsed]
+        on_front = pareto_front([(-v, a) for v, a in sound])
+        kept = sorted(pair for pair, on in zip(sound, on_front, strict=True) if on)
+        ax.plot(
+            [v for v, _ in kept], [a for _, a in kept], color="0.5", linestyle="--", linewidth=1, zorder=0
+        )
+        ax.set_xlim(left=0)
+        ax.set_xlabel(measure)
+        ax.set_ylabel("AUC")
+        if series:
+            ax.legend()
+        return self._plotted(ax)
+
+
+@dataclass(eq=False)
+class RobustnessDisplay(Display):
+    """GCIG under several references: does the conclusion depend on the choice?
+
+    Each reference has a row with a mark and an interval for the model, and hollow ones for the other model.
+    A line joins the two; it is dashed if the row orders the models differently from the headline's
+    reference, which is shaded. Figures with another norm are on another scale and left out.
+
+    Parameters
+    ----------
+    figures : one per reference, the first at the top.
+    model, other : names of the two models.
+    headline : the reference of the headline figure.
+
+    Examples
+    --------
+    >>> from gcig.records import Interval
+    >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
+    >>> RobustnessDisplay([mean], model="FairX", other="plain").plot().ax_.get_xlabel()
+    'GCIG'
+    """
+
+    figures: Sequence[RobustnessFigure]
+    model: str = "this model"
+    other: str = "other model"
+    headline: str = "mean"
+
+    @classmethod
+    def from_record(cls, record: AuditRecord, *, other: str = "other model", ax: Any = None) -> Self:
+        """Draw an audit that was made with ``robustness=True``."""
+        figures = _figures(record.robustness)
+        headline = str(record.subject.definition.get("reference", "mean"))
+        return cls(figures, record.subject.model_name, other, headline).plot(ax)
+
+    @classmethod
+    def from_evaluation(
+        cls, evaluation: Evaluation, *, model: str = "this model", other: str = "other model", ax: Any = None
+    ) -> Self:
+        """Draw an evaluation that was made with ``robustness=True``."""
+        figures = _figures(evaluation.robustness)
+        headline = str(evaluation.definition.get("reference", "mean"))
+        return cls(figures, model, other, headline).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on ``ax``, or on a new figure."""
+        rows = [figure for figure in self.figures if figure.reference != OTHER_NORM]
+        ax = axes_of(ax, height=1.2 + 0.42 * max(len(rows), 3))
+        paired = any(math.isfinite(figure.other.value) for figure in rows)
+        models = [(self.model, [f.gcig for f in rows]), (self.other, [f.other for f in rows])]
+        shift = _SHIFT if paired else 0.0
+        for i, figure in enumerate(rows):
+            if figure.reference == self.headline:
+                ax.axhspan(i - 0.5, i + 0.5, color="0.93", zorder=0)
+            style = (
+                {"color": colour(1), "linestyle": "--"}
+                if is_reversed(figure, rows, self.headline)
+                else {"color": "0.5"}
+            )
+            ends = [figure.gcig.value, figure.other.value]
+            ax.plot(ends, [i - shift, i + shift], linewidth=1, zorder=1, **style)
+        for k, (name, intervals) in enumerate(models if paired else models[:1]):
+            places = np.arange(len(rows)) + (2 * k - 1) * shift
+            face = {"markerfacecolor": "white"} if k else {}
+            draw_intervals(ax, intervals, places, name, zorder=2, **mark(k), **face)
+        ax.set_yticks(
+            np.arange(len(rows)), [literal(reference_name(f.reference, self.headline)) for f in rows]
+        )
+        ax.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+        ax.set_xlim(left=0)
+        ax.set_xlabel("GCIG")
+        if rows:
+            ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        return self._plotted(ax)
+
+
+def _figures(found: Robustness | None) -> Sequence[RobustnessFigure]:
+    if found is None:
+        raise ValueError(
+            "The record has no figures under other references, because they are measured on request only. "
+            "Call audit or evaluate with robustness=True."
+        )
+    return found.figures
