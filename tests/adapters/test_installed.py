@@ -217,15 +217,16 @@ class TestOnnx:
         kinds = [(name, skl2onnx.common.data_types.FloatTensorType([None, 1])) for name in "ab"]
         named = skl2onnx.convert_sklearn(model.fit(ROWS[["a", "b"]], Y), initial_types=kinds)
         session = OnnxClassifier(named.SerializeToString())
+        assert session.feature_names_in_ == ("a", "b")
         expected = model.predict_proba(ROWS[["a", "b"]])[:, 1]
         np.testing.assert_allclose(adapt(session, ROWS).predict_proba(ROWS)[:, 1], expected, atol=1e-5)
         with pytest.raises(InputError, match="lacks columns that the ONNX model takes: 'b'"):
             session(ROWS[["a"]])
-        with pytest.raises(InputError, match="column 'b' holds text, but the ONNX model takes numbers"):
+        with pytest.raises(InputError, match="Column 'b' of X holds text, but the ONNX model takes numbers"):
             session(ROWS[["a"]].assign(b="x"))
 
     def test_another_number_of_columns_is_named(self, content: bytes) -> None:
         with pytest.raises(InputError, match=r"X has 2 columns \('a', 'b'\), but .* takes 4"):
             OnnxClassifier(content)(ROWS[["a", "b"]])
-        with pytest.raises(InputError, match="column 'c' holds text"):
+        with pytest.raises(InputError, match="Column 'c' of X holds text"):
             OnnxClassifier(content)(ROWS.assign(c="x"))

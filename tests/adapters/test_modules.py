@@ -65,7 +65,7 @@ def test_an_audit_preprocesses_the_table(tmp_path) -> None:
 
 def test_messages_name_the_column_and_the_remedy() -> None:
     module = make_module(3)
-    with pytest.raises(InputError, match=r"not numeric: 'job'\. .*preprocess="):
+    with pytest.raises(InputError, match=r"X has columns that are not numeric: 'job', .*preprocess="):
         adapt(module, TABLE)
     holes = TABLE[["pay", "age"]].assign(extra=1.0)
     holes.loc[3, "age"] = np.nan
@@ -73,6 +73,9 @@ def test_messages_name_the_column_and_the_remedy() -> None:
         adapt(module, holes)
     with pytest.raises(InputError, match=r"does not take rows of 2 numbers: .*preprocess="):
         adapt(module, TABLE[["pay", "age"]])
+    exported = torch.export.export(module, (torch.zeros(5, 3),)).module()  # for exactly five rows
+    with pytest.raises(InputError, match=r"does not take rows of 3 numbers: .*dynamic_shapes="):
+        adapt(exported, TABLE[["pay", "age"]].assign(extra=1.0))
     with pytest.raises(InputError, match="preprocess returned 3 rows for 300 rows"):
         adapt(module, TABLE, preprocess=lambda table: table[:3])
     with pytest.raises(InputError, match="preprocess is for torch modules, but the model is a function"):

@@ -173,8 +173,11 @@ def test_a_separate_reference(tmp_path) -> None:
 def test_positive_and_crossed_attributes(tmp_path) -> None:
     table = make_numeric_loans(1200).assign(race=np.random.default_rng(5).choice(["a", "b"], 1200))
     table.to_csv(tmp_path / "t.csv", index=False)
+    poverty = lambda rows: 1 / (1 + np.exp(rows["income"].to_numpy()))  # noqa: E731
+    with pytest.raises(InputError, match=r"positive is needed: the model does not record its classes"):
+        audit_file(poverty, tmp_path / "t.csv", target="approved", sensitive="sex")
     found = audit_file(
-        lambda rows: 1 / (1 + np.exp(rows["income"].to_numpy())),
+        poverty,
         tmp_path / "t.csv",
         target="approved",
         positive="no",
@@ -206,6 +209,7 @@ def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
         ({"target": "nothing"}, "target names 'nothing', but .* has no such column"),
         ({"sensitive": ["sex", "gone"]}, "sensitive names 'gone', but .* has no such column"),
         ({"sensitive": "approved"}, "both target and sensitive"),
+        ({"positive": "maybe"}, "positive is 'maybe', but column 'approved' has the values 'no', 'yes'"),
     ],
 )
 def test_wrong_roles(tmp_path, changes: dict, message: str) -> None:

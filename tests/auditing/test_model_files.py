@@ -74,6 +74,9 @@ def test_unopenable_files_name_the_reason(tmp_path) -> None:
     (tmp_path / "model.h5").write_bytes(b"x")
     with pytest.raises(InputError, match=r"Choose a gcig model folder, an .onnx or .skops file"):
         open_model(tmp_path / "model.h5")
+    torch.save(nn.Linear(4, 1).state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(InputError, match=r"weights.pt is a file of torch.save.*torch.export.save"):
+        open_model(tmp_path / "weights.pt")
     (tmp_path / "torn.pkl").write_bytes(b"\x80\x05nothing")
     with pytest.raises(InputError, match=r"torn.pkl could not be opened as pickle"):
         open_model(tmp_path / "torn.pkl", trust_pickle=True)

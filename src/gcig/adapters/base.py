@@ -176,17 +176,20 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
         text = [str(name) for name, column in frame.items() if column.dtype.kind not in "biuf"]
         if text:
             raise InputError(
-                f"X: this model takes numbers, but these columns are not numeric: {listed(text)}. Encode "
-                "them, pass a pipeline that does, or for a torch module pass preprocess=, a function or a "
-                "fitted transformer from the table to its inputs."
+                f"has columns that are not numeric: {listed(text)}, but this model takes numbers. Leave them "
+                "out (--drop) if they are no inputs; otherwise encode them, pass a pipeline that does, or "
+                "for a torch module pass preprocess=, a function or a fitted transformer from the table to "
+                "its inputs.",
+                argument="X",
             )
         rows, names = np.asarray(frame.to_numpy(dtype=kind)), tuple(map(str, frame.columns))
     finite = np.asarray(np.isfinite(rows).reshape(len(rows), -1).all(axis=0))
     if not finite.all():
         bad = [name for name, good in zip(names, finite, strict=True) if not good]
         raise InputError(
-            f"X has missing or infinite values in {listed(bad)}, which this model cannot process. Impute "
-            "them first, in a pipeline or, for a torch module, in preprocess=."
+            f"has missing or infinite values in {listed(bad)}, which this model cannot process. Impute "
+            "them first, in a pipeline or, for a torch module, in preprocess=.",
+            argument="X",
         )
     return rows, names
 

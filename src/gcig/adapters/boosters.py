@@ -112,7 +112,7 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
             found = [name for name in table if isinstance(table[name].dtype, pd.CategoricalDtype)]
             if len(found) != expected:
                 raise InputError(
-                    f"X: the model was trained with {expected} columns of categories, but the table has "
+                    f"The model was trained with {expected} columns of categories, but the table has "
                     f"{len(found)} ({listed(found)}). Pass the columns with the types of training."
                 )
         return model.predict(table)

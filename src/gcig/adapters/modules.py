@@ -118,10 +118,14 @@ def _check_output(module: nn.Module, rows: Rows) -> int:
     with evaluating(module), torch.enable_grad():
         try:
             output = module(inputs)
-        except RuntimeError as error:
+        except Exception as error:  # a module may raise anything
+            exported = any(isinstance(part, torch.fx.GraphModule) for part in module.modules())
+            fixed = " If it was exported for a fixed number of rows, use dynamic_shapes=({0: Dim.AUTO},)."
             raise InputError(
-                f"model: the module does not take rows of {rows.shape[1]} numbers: {error}. Pass the columns "
-                "that it was trained with, or preprocess=, a function from the table to the module's inputs."
+                f"model: the module does not take rows of {rows.shape[1]} numbers: {str(error).rstrip('.')}. "
+                "Pass the columns that it was trained with (the shell leaves out others with --drop), or "
+                "preprocess=, a function from the table to the module's inputs."
+                f"{fixed if exported else ''}"
             ) from error
         if not isinstance(output, Tensor) or tuple(output.shape) not in ((2,), (2, 1)):
             got = (

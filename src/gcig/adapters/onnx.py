@@ -55,6 +55,7 @@ class OnnxClassifier:
     Attributes
     ----------
     classes : array of the two classes in order, or None if the file does not name them.
+    feature_names_in_ : names of the columns; None if one input takes all of them, without names.
     threshold : probability from which the model decides for the second class; NaN if the file does not say.
     """
 
@@ -75,6 +76,8 @@ class OnnxClassifier:
                 "version is not supported by onnxruntime. Export it again."
             ) from error
         self.content = content
+        inputs = [each.name for each in self.session.get_inputs()]
+        self.feature_names_in_ = tuple(inputs) if len(inputs) > 1 else None
         self.output = self._find_output()
         outputs = [each.name for each in self.session.get_outputs() if each.name != self.output]
         self.label = next((name for name in outputs if "label" in name.lower()), None)
@@ -140,8 +143,9 @@ class OnnxClassifier:
         missing = [each.name for each in inputs if each.name not in frame.columns]
         if missing:
             raise InputError(
-                f"X lacks columns that the ONNX model takes: {listed(missing)}. Add them, or rename the "
-                f"columns of the table ({listed(list(frame.columns))}) as the model names them."
+                f"lacks columns that the ONNX model takes: {listed(missing)}. Add them, or rename the "
+                f"columns of the table ({listed(list(frame.columns))}) as the model names them.",
+                argument="X",
             )
         return {each.name: _entries(frame[each.name], self._type(each)).reshape(-1, 1) for each in inputs}
 
@@ -150,8 +154,10 @@ class OnnxClassifier:
         width = node.shape[1] if len(node.shape) == 2 else None
         if isinstance(width, int) and width != frame.shape[1]:
             raise InputError(
-                f"X has {frame.shape[1]} columns ({listed(list(frame.columns))}), but the ONNX model's input "
-                f"{node.name!r} takes {width}. Pass the columns that it was trained with, in their order."
+                f"has {frame.shape[1]} columns ({listed(list(frame.columns))}), but the ONNX model's input "
+                f"{node.name!r} takes {width}. Pass the columns that it was trained with, in their order; "
+                "the shell leaves out others with --drop.",
+                argument="X",
             )
 
     def _type(self, node: Any) -> Any:
@@ -168,13 +174,17 @@ def _entries(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
     if kind is not object:
         if column.dtype.kind not in "biuf":
             raise InputError(
-                f"X: column {column.name!r} holds text, but the ONNX model takes numbers there. Encode it as "
-                "in training, or export the model with its encoder."
+                "holds text, but the ONNX model takes numbers there. Encode it as in training, or export the "
+                "model with its encoder.",
+                argument="X",
+                column=str(column.name),
             )
         if column.isna().any() and not issubclass(kind, np.floating):
             raise InputError(
-                f"X: column {column.name!r} has missing values, but the ONNX model takes whole numbers. "
-                "Impute them, or export the model with a floating-point input."
+                "has missing values, but the ONNX model takes whole numbers. Impute them, or export the "
+                "model with a floating-point input.",
+                argument="X",
+                column=str(column.name),
             )
         return np.asarray(column.to_numpy().astype(kind))
     codes, levels = pd.factorize(column)

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ExplainResult:
-    """Explained rows: ``record`` holds everything as plain values."""
+    """Explained rows, as `gcig.explain` returns them: ``record`` holds everything as plain values.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> X = data.X[["duration", "age"]]
+    >>> reference = (X, data.y, data.sensitive_features)
+    >>> found = gcig.explain(LogisticRegression().fit(X, data.y), X[:1], reference=reference)
+    >>> found.frame.columns[:3].tolist(), "<!DOCTYPE html>" in found.to_html()
+    (['row', 'role', 'decision'], True)
+    """
 
     record: ExplanationRecord
 

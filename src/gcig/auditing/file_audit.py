@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from gcig._files import hash_file
 from gcig._tables import level_name
 from gcig._validation import InputError, InputWarning, check_groups
@@ -22,7 +20,7 @@ from gcig.auditing.table_audit import assemble_record, proxy_columns, read_earli
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
-from gcig.data.roles import Roles, assign_roles
+from gcig.data.roles import Roles, assign_roles, check_positive
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
@@ -82,7 +80,7 @@ def audit_file(
         A CSV file with a header line (gzip is fine), or a Parquet or Feather file.
     target, positive : str
         The column with the label, and the value that is label 1; by default the second of the model's
-        classes, or of the two values in sorted order.
+        classes. A model that does not record its classes needs it, unless the values are 0 and 1.
     sensitive : str or sequence of str
         The protected columns; several are crossed.
     drop : sequence of str
@@ -167,7 +165,7 @@ def audit_file(
                 preprocess=preprocess,
                 reference=reference_table(reference),
             )
-            _check_positive(positive, adapted.classes)
+            check_positive(positive, target, schema.targets, adapted.classes)
             given, names = reference_source(adapted, reference)
             source = FileSource(stream, roles, schema, adapted, mark, rows, names, id_column)
             options = replace(options, favourable=check_favourable(favourable, source.classes))
@@ -228,22 +226,12 @@ def columns_of(model: Any) -> Sequence[Any] | None:
     return booster_columns(model) if known is None else known
 
 
-def _check_positive(positive: str | None, classes: NDArray[Any] | None) -> None:
-    """Raise an error if ``positive`` is the model's negative class: every rate would be inverted."""
-    known = [] if classes is None else [level_name(value) for value in classes.tolist()]
-    if positive in known[:1]:
-        raise InputError(
-            f"is {positive!r}, the model's negative class: it was trained to predict {known[1]!r}. Use "
-            f"{known[1]!r}, or omit it.",
-            argument="positive",
-        )
-
-
 def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:
-    """Read batches until two groups and two labels were seen; return their schema."""
+    """Read batches until two groups, two labels and the positive one were seen; return their schema."""
     schema = Schema()
     for frame in stream.batches(roles.columns, decimal=decimal, rows=rows):
         schema = schema.grown(frame, roles)
-        if len(schema.groups) > 1 and len(schema.targets) > 1:
+        found = {level_name(value) for value in schema.targets}
+        if len(schema.groups) > 1 and len(found) > 1 and roles.positive in (None, *found):
             break
     return schema

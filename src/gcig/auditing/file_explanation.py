@@ -13,7 +13,7 @@ from gcig.auditing.explain_result import ExplainResult
 from gcig.auditing.file_audit import columns_of, open_for_model
 from gcig.auditing.row_explanation import explain
 from gcig.auditing.subject import resolve_model
-from gcig.data.roles import assign_roles
+from gcig.data.roles import assign_roles, check_positive
 
 _IDENTIFIERS = ("id", "identifier", "key", "row_id")  # names of a column of identifiers, in lower case
 
@@ -81,9 +81,13 @@ def explain_file(
     chosen = _positions(frame, ids, rows, column, Path(path))
     names = frame.iloc[chosen][column].map(level_name).tolist() if column else [str(i) for i in chosen]
     table = frame[list(inputs)]
-    labels = groups = reference = None
+    labels = groups = reference = named_classes = None
     if target is not None:
         values = frame[target]
+        distinct = values.dropna().unique()
+        recorded = getattr(model, "classes_", getattr(model, "classes", None))
+        check_positive(positive, target, distinct, recorded)
+        named_classes = roles.named_classes(distinct)
         labels = values if positive is None else (values.map(level_name) == positive).astype("int64")
         protected = roles.protected(frame)
         groups = protected if len(sensitive) > 1 else protected[sensitive[0]]
@@ -95,6 +99,7 @@ def explain_file(
         sensitive_features=None if groups is None else groups.iloc[chosen],
         reference=reference,
         identifiers=names,
+        classes=named_classes,
         name=options.pop("name", None) or named,
         **options,
     )

@@ -115,9 +115,8 @@ class FileSource:
     @property
     def classes(self) -> tuple[Any, Any]:
         """The classes that labels 0 and 1 stand for."""
-        if self.roles.positive is not None:
-            others = [value for value in map(level_name, self.schema.targets) if value != self.roles.positive]
-            return (others[0] if len(others) == 1 else f"not {self.roles.positive}", self.roles.positive)
+        if (named := self.roles.named_classes(self.schema.targets)) is not None:
+            return named
         if self.adapted.classes is not None:
             first, second = self.adapted.classes.tolist()
             return first, second

@@ -1,6 +1,7 @@
 """Models from files, opened without running code that they may contain."""
 
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         return _open_skops(path, trusted=trust_pickle)
     if (kind := booster_kind(path)) is not None:
         return open_booster(path, kind)
+    if _is_saved_by_torch(path):
+        raise InputError(
+            f"{path} is a file of torch.save: weights, or a pickled module, without the program. Save the "
+            "model with torch.export.save, or load the weights into a module in Python and call gcig.audit."
+        )
     if suffix not in _PROGRAMS:
         raise InputError(
             f"{path} is not a model that can be opened. Choose a gcig model folder, an .onnx or .skops file, "
@@ -74,6 +80,16 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
             argument="trust_pickle",
         )
     return _open_program(path, _PROGRAMS[suffix])
+
+
+def _is_saved_by_torch(path: Path) -> bool:
+    """Return whether ``torch.save`` wrote a file: an archive with a pickle, but without a program."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = [Path(name).parts[1:] for name in archive.namelist()]
+    except zipfile.BadZipFile:
+        return False
+    return ("data.pkl",) in parts and not any(part[:1] == ("code",) for part in parts)
 
 
 def _open_skops(path: Path, *, trusted: bool) -> Any:

@@ -49,6 +49,7 @@ def explain(
     favourable: Any = None,
     definition: Definition | None = None,
     identifiers: Sequence[Any] | None = None,
+    classes: tuple[Any, Any] | None = None,
     neighbours: bool = True,
     include_protected: bool = False,
     min_cell: int = SMALLEST_CELL,
@@ -81,6 +82,8 @@ def explain(
         The choices behind the disparity.
     identifiers : sequence of n names, optional
         Names of the rows; by default the index of a table, or positions.
+    classes : tuple of two names, optional
+        Names of labels 0 and 1; by default the model's classes.
     neighbours : bool
         Whether to explain also the nearest reference rows of every group with each decision.
     include_protected : bool
@@ -139,12 +142,13 @@ def explain(
         compared=known.compared,
     )
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
-    classes = (str(known.classes[0]), str(known.classes[1]))
-    good = check_favourable(favourable, known.classes)
+    named_classes = known.classes if classes is None else classes
+    shown = (str(named_classes[0]), str(named_classes[1]))
+    good = check_favourable(favourable, named_classes)
     describer = RowDescriber(
         comparison,
         groups=tuple(known.names[g] for g in known.compared),
-        classes=classes,
+        classes=shown,
         favourable=good,
         threshold=adapted.threshold if threshold is None else threshold,
         hidden=frozenset() if include_protected else _protected(model, known, groups),
@@ -169,9 +173,9 @@ def explain(
             explanation=adapted.explainer.name,
             reference=describe_reference(adapted, given=reference is not None),
             groups=describer.groups,
-            positive=classes[1],
-            negative=classes[0],
-            favourable=classes[good],
+            positive=shown[1],
+            negative=shown[0],
+            favourable=shown[good],
             probabilistic=adapted.probabilistic,
             threshold=float(describer.threshold),
             definition=adapted.explainer.describe(comparison.definition),

@@ -130,9 +130,9 @@ def audit(
 ) -> ExitCode:
     """Measure how much a model's reasons and decisions depend on a group, with confidence intervals.
 
-    MODEL is a gcig model folder, an .onnx file or, with --trust-pickle, a pickled scikit-learn model or a
-    torch program; FILE is a CSV, Parquet or Feather table of any length with rows that the model was not
-    trained on.
+    MODEL is a gcig model folder, a file of ONNX, skops, XGBoost, LightGBM or CatBoost or, with
+    --trust-pickle, a pickled scikit-learn model or a torch program; FILE is a CSV, Parquet or Feather table
+    of any length with rows that the model was not trained on.
 
     GCIG compares the columns of the file, which makes all kinds of models comparable. --columns raw compares
     encoded columns instead, as the paper does. --robustness measures GCIG relative to other references than

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,13 @@ class Roles:
     def columns(self) -> list[str]:
         """All columns to read."""
         return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
+
+    def named_classes(self, values: Iterable[Any]) -> tuple[str, str] | None:
+        """Return names of labels 0 and 1 among the values of the target; None if no positive one is named."""
+        if self.positive is None:
+            return None
+        others = [name for name in map(level_name, values) if name != self.positive]
+        return (others[0] if len(others) == 1 else f"not {self.positive}", self.positive)
 
     def protected(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the protected columns of some rows, with the names that were chosen for their values."""
@@ -102,6 +109,39 @@ def assign_roles(
     if not inputs:
         raise InputError(f"{file.path}: no column is left as an input of the model. Drop fewer columns.")
     return Roles(inputs, target, protected, positive, group_names or {})
+
+
+def check_positive(
+    positive: str | None, column: str, values: Iterable[Any], classes: Iterable[Any] | None
+) -> None:
+    """Raise an error unless it is known which value of the target label 1 stands for.
+
+    Parameters
+    ----------
+    positive : the value that the user named.
+    column, values : the target and its distinct values.
+    classes : the two classes of the model in order, or None if it does not record them.
+    """
+    names = [level_name(value) for value in values]
+    known = [] if classes is None else [level_name(value) for value in classes]
+    if positive is None:
+        if not known and not {name.lower() for name in names} <= {"0", "1", "-1", "false", "true"}:
+            raise InputError(
+                f"is needed: the model does not record its classes, and column {column!r} has the values "
+                f"{listed(names)}. Name the one that a high score of the model stands for.",
+                argument="positive",
+            )
+    elif positive in known[:1]:  # every rate would be inverted
+        raise InputError(
+            f"is {positive!r}, the model's negative class: it was trained to predict {known[1]!r}. Use "
+            f"{known[1]!r}, or omit it.",
+            argument="positive",
+        )
+    elif positive not in names:
+        raise InputError(
+            f"is {positive!r}, but column {column!r} has the values {listed(names)}. Name one of them.",
+            argument="positive",
+        )
 
 
 def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str | None) -> NDArray[np.int64]:
