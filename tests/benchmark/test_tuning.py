@@ -72,6 +72,11 @@ def test_every_candidate_is_in_the_grid_once(method):
     assert all(set(each) <= set(known) for each in candidates)
 
 
+def search(tables, methods, store=None, **options):
+    """Run a search and apply the rule."""
+    return tune(search_trials(tables, methods, **options), tables, store)
+
+
 @pytest.fixture
 def searched(monkeypatch):
     """A method whose grid has two candidates, one of which cannot be fitted."""
@@ -83,7 +88,7 @@ def searched(monkeypatch):
 
 def test_tuning_chooses_a_usable_candidate_and_keeps_the_metrics(searched):
     common = {"hidden_sizes": [8], "learning_rate": 0.01}
-    (choice,) = tune([TABLE], [searched], common=common)
+    (choice,) = search([TABLE], [searched], common=common)
     assert choice.parameters == {"hidden_sizes": [8], "learning_rate": 0.01, "max_epochs": 30}
     assert choice.fold is None
     assert [each.failed for each in choice.candidates] == [3, 0]
@@ -94,34 +99,34 @@ def test_tuning_chooses_a_usable_candidate_and_keeps_the_metrics(searched):
 
 
 def test_nested_tuning_chooses_in_every_fold(searched):
-    found = tune([TABLE], [searched], tuning="nested", n_folds=3, seeds=[4])
+    found = search([TABLE], [searched], tuning="nested", n_folds=3, seeds=[4])
     assert [(choice.fold, choice.seed) for choice in found] == [(0, 4), (1, 4), (2, 4)]
 
 
 def test_no_tuning_has_no_trials():
     assert search_trials([TABLE], ["hardt"], tuning="none") == []
-    assert tune([TABLE], ["hardt"], tuning="none") == []
+    assert search([TABLE], ["hardt"], tuning="none") == []
 
 
 def test_without_a_usable_candidate_the_defaults_are_used_with_a_note():
     with registered("broken", BrokenClassifier):
-        (choice,) = tune([TABLE], ["broken"])
+        (choice,) = search([TABLE], ["broken"])
     assert choice.parameters == {}
     assert "every candidate failed" in choice.note
 
 
 def test_tuning_resumes(tmp_path, searched):
     store = RunStore.open(tmp_path, tables=[TABLE], configuration={})
-    first = tune([TABLE], [searched], store)
+    first = search([TABLE], [searched], store)
     stamps = [store.stamp(trial) for trial, _ in store.entries()]
-    assert tune([TABLE], [searched], store) == first
+    assert search([TABLE], [searched], store) == first
     assert [store.stamp(trial) for trial, _ in store.entries()] == stamps
 
 
 def test_choices_do_not_mix_tables_and_methods():
     other = small_table(seed=1, name="other")
     with registered("one", METHODS["unconstrained"].estimator):
-        found = tune([TABLE, other], ["one", "unconstrained"], common=QUICK)
+        found = search([TABLE, other], ["one", "unconstrained"], common=QUICK)
     assert [(c.dataset, c.method) for c in found] == [
         (t, m) for t in ("small", "other") for m in ("one", "unconstrained")
     ]

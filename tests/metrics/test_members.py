@@ -14,7 +14,7 @@ from gcig.core.disparity import column_disparity, independent_squares
 from gcig.metrics import evaluate, evaluation, gcig_score
 from gcig.metrics.members import MemberPool
 from gcig.metrics.sample import EncodedRows, RandomStreams, Sample
-from gcig.metrics.trust_figures import sum_members
+from gcig.metrics.trust import sum_members
 
 WEIGHTS = np.array([1.0, 0.7, -0.5])
 

@@ -17,14 +17,14 @@ from gcig.auditing.row_list import RowList, describe_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws
-from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.rates import Codes
 from gcig.metrics.reason_sums import ReasonSums
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.robustness import conclude, measure_panel
 from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams
-from gcig.metrics.trust_figures import measure_trust
+from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
 from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit, RowAudit
 from gcig.records.base import UNDEFINED

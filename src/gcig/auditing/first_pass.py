@@ -1,15 +1,152 @@
-"""The first pass over the rows: the groups to compare, their references, and a sample of the rows."""
+"""The first pass over the rows: the groups to compare, their references, and a sample of the rows.
+
+References are cell means, and those of shuffled groups and of resampled rows. Only sums over random blocks
+of rows are kept, so memory does not grow with the number of rows. The first rows have a block each: a table
+with few rows is shuffled and resampled row by row.
+
+Shuffling deals the blocks of a label out to the groups at random. If the groups are exchangeable given the
+label, the shuffled means have the distribution of the observed ones, which makes the test that compares them
+exact for few rows. In long tables a group receives whole blocks with about as many rows as it has; the
+deviation of their mean from the label's mean is scaled to the variance that the group's size implies.
+"""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from gcig.adapters import AdaptedModel
-from gcig.auditing.baseline_sums import BaselineSums
 from gcig.auditing.sources import Source, iterate
+from gcig.core.references import CellSums
 from gcig.metrics.members import MemberPool
-from gcig.metrics.rates import Floats
-from gcig.metrics.sample import EncodedRows, RandomStreams, comparable_groups, draw_sample
+from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.sample import (
+    EncodedRows,
+    RandomStreams,
+    cell_means,
+    comparable_groups,
+    draw_sample,
+    sum_cells,
+)
+
+_LABEL_BLOCKS = 4096
+_CELL_BLOCKS = 256
+
+
+class BaselineSums:
+    """Sums of encoded rows by label and group, and by random blocks of rows."""
+
+    def __init__(self, n_groups: int, rng: np.random.Generator) -> None:
+        self.n_groups, self.rng = n_groups, rng
+        self._cells: CellSums | None = None
+        self._of_label = [_BlockSums(_LABEL_BLOCKS, rng) for _ in range(2)]
+        self._of_cell = [[_BlockSums(_CELL_BLOCKS, rng) for _ in range(n_groups)] for _ in range(2)]
+
+    def add(self, inputs: NDArray[np.floating[Any]], labels: Codes, groups: Codes) -> None:
+        """Add rows (m, p) with their codes."""
+        sums = sum_cells(inputs, labels, groups, self.n_groups)
+        self._cells = sums if self._cells is None else self._cells + sums
+        for label in range(2):
+            own = labels == label
+            rows, of_group = np.asarray(inputs[own], dtype=np.float64), groups[own]
+            self._of_label[label].add(rows)
+            for group in np.unique(of_group).tolist():
+                self._of_cell[label][group].add(rows[of_group == group])
+
+    @property
+    def cells(self) -> CellSums:
+        """Sums and counts of each cell."""
+        if self._cells is None:
+            raise ValueError("no rows were added")
+        return self._cells
+
+    @property
+    def counts(self) -> Codes:
+        """Number of rows of each cell, (2, groups)."""
+        return np.asarray(self.cells.counts.numpy(), dtype=np.int64)
+
+    @property
+    def means(self) -> Floats:
+        """Cell means, (2, groups, p); NaN for a cell without rows."""
+        return cell_means(self.cells)
+
+    def shuffle(self, n_shuffles: int) -> Floats:
+        """Return cell means under shuffled groups, (shuffles, 2, groups, p)."""
+        counts = self.counts
+        out = np.full((n_shuffles, *self.means.shape), np.nan)
+        for label, blocks in enumerate(self._of_label):
+            if counts[label].sum():
+                for i in range(n_shuffles):
+                    out[i, label] = _deal(blocks, counts[label], self.rng)
+        return out
+
+    def resample(self, n_draws: int) -> Floats:
+        """Return means of rows resampled within each cell, (draws, 2, groups, p)."""
+        out = np.full((n_draws, *self.means.shape), np.nan)
+        for label, group in np.argwhere(self.counts > 0).tolist():
+            blocks = self._of_cell[label][group]
+            even = np.full(len(blocks.counts), 1 / len(blocks.counts))
+            taken = self.rng.multinomial(len(even), even, size=n_draws).astype(np.float64)
+            out[:, label, group] = quotient(taken @ blocks.sums, (taken @ blocks.counts)[:, None])
+        return out
+
+
+class _BlockSums:
+    """Sums and counts of rows in random blocks; the first rows have a block each."""
+
+    def __init__(self, most: int, rng: np.random.Generator) -> None:
+        self.most, self.rng = most, rng
+        self._sums: Floats = np.empty((0, 0))
+        self._counts: Floats = np.zeros(most)
+        self._n_seen = 0
+
+    def add(self, rows: Floats) -> None:
+        n = len(rows)
+        if self._n_seen == 0:
+            self._sums = np.zeros((self.most, rows.shape[1]))
+        places = np.arange(self._n_seen, self._n_seen + n)
+        late = places >= self.most
+        places[late] = self.rng.integers(0, self.most, int(late.sum()))
+        members = sparse.csr_matrix((np.ones(n), (places, np.arange(n))), shape=(self.most, n))
+        self._sums += members @ rows
+        self._counts += np.bincount(places, minlength=self.most)
+        self._n_seen += n
+
+    @property
+    def sums(self) -> Floats:
+        """Sums of the blocks that have rows, (blocks, p)."""
+        return self._sums[: self._n_seen]
+
+    @property
+    def counts(self) -> Floats:
+        """Number of rows of these blocks, (blocks,)."""
+        return self._counts[: self._n_seen]
+
+
+def _deal(blocks: _BlockSums, sizes: Codes, rng: np.random.Generator) -> Floats:
+    """Deal the blocks of a label out to groups of the given sizes; return their means, (groups, p)."""
+    n_blocks, n_rows = len(blocks.counts), int(sizes.sum())
+    ends = np.rint(np.cumsum(sizes) * (n_blocks / n_rows)).astype(np.int64)
+    order = rng.permutation(n_blocks)
+    centre = blocks.sums.sum(axis=0) / n_rows
+    out = np.full((len(sizes), len(centre)), np.nan)
+    for group, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True)):
+        if not size:
+            continue
+        start = min(ends[group - 1] if group else 0, end - 1)  # a small group shares a block with another
+        chosen = order[start:end]
+        n_dealt = float(blocks.counts[chosen].sum())
+        deviation = blocks.sums[chosen].sum(axis=0) / n_dealt - centre
+        out[group] = centre + deviation * _variance_ratio(size, n_dealt, n_rows) ** 0.5
+    return out
+
+
+def _variance_ratio(size: int, n_dealt: float, n_rows: int) -> float:
+    """Return the variance of the mean of ``size`` of ``n_rows`` rows, relative to that of ``n_dealt``."""
+    dealt = (1 - n_dealt / n_rows) / n_dealt
+    return (1 - size / n_rows) / size / dealt if dealt > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gcig.metrics.intervals import Z, interval
 from gcig.metrics.noise_floor import noise_floor
-from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.rates import (
     Confusion,
     Floats,

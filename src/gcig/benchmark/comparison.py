@@ -18,7 +18,7 @@ from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, write_provenance
 from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
-from gcig.benchmark.tuning import TUNING, Choice, tune
+from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -283,19 +283,11 @@ def compare_tables(
     else:
         store = RunStore.open(out, tables=tables, configuration=configuration, methods=names)
         manifest = store.manifest
-    choices = tune(
-        tables,
-        names,
-        store,
-        tuning=tuning,
-        n_folds=folds,
-        seeds=seeds,
-        common=common,
-        definition=definition,
-        backend=backend,
-        progress=progress,
-        retry_failed=retry_failed,
+    running: dict[str, Any] = {"backend": backend, "progress": progress, "retry_failed": retry_failed}
+    searched = search_trials(
+        tables, names, tuning=tuning, n_folds=folds, seeds=seeds, common=common, definition=definition
     )
+    choices = tune(searched, tables, store, **running)
     trials = [
         trial
         for table in tables
@@ -309,9 +301,7 @@ def compare_tables(
             definition=definition,
         )
     ]
-    results = run_trials(
-        trials, tables, store, backend=backend, shard=shard, progress=progress, retry_failed=retry_failed
-    )
+    results = run_trials(trials, tables, store, shard=shard, **running)
     if shard is not None and store is not None:
         finished = {trial: result for trial in trials if (result := store.get(trial)) is not None}
         trials, results = list(finished), list(finished.values())

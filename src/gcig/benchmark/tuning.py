@@ -143,7 +143,14 @@ def search_trials(
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
 ) -> list[Trial]:
-    """Return the trials of a search: none, on one split made with the first seed, or inside every fold."""
+    """Return the trials of a search.
+
+    Parameters
+    ----------
+    tuning : "nested" searches inside the training rows of every fold of every seed, so that rows that are
+        tested later have no influence; "split" searches on one split of the table, made with the first seed,
+        as in the paper; "none" has no trials.
+    """
     nested = tuning == "nested"
     return [
         trial
@@ -163,32 +170,15 @@ def search_trials(
 
 
 def tune(
-    tables: Sequence[Table],
-    methods: Iterable[str] | None = None,
-    store: RunStore | None = None,
-    *,
-    tuning: str = "split",
-    n_folds: int = 5,
-    seeds: Sequence[int] = (0,),
-    common: Mapping[str, Any] = COMMON,
-    definition: Definition | None = None,
-    **running: Any,
+    trials: Sequence[Trial], tables: Iterable[Table], store: RunStore | None = None, **running: Any
 ) -> list[Choice]:
-    """Run the unfinished candidates, and apply the rule.
-
-    Parameters
-    ----------
-    tuning : "nested" searches inside the training rows of every fold of every seed, so that rows that are
-        tested later have no influence; "split" searches on one split of the table, as in the paper.
-    running : passed to `gcig.benchmark.runner.run_trials`.
+    """Run the unfinished trials of a search, and apply the rule; ``running`` is passed to `run_trials`.
 
     Examples
     --------
-    >>> choice = tune([Table.shipped("german")], ["hardt"], common={"max_epochs": 1})[0]
+    >>> table = Table.shipped("german")
+    >>> choice = tune(search_trials([table], ["hardt"], common={"max_epochs": 1}), [table])[0]
     >>> sorted(choice.parameters), len(choice.candidates)
     (['learning_rate', 'max_epochs', 'objective'], 4)
     """
-    trials = search_trials(
-        tables, methods, tuning=tuning, n_folds=n_folds, seeds=seeds, common=common, definition=definition
-    )
     return choose_all(trials, run_trials(trials, tables, store, **running))

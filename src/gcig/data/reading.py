@@ -31,9 +31,16 @@ from gcig.data.csv_layout import (
     find_layout,
     recognise_format,
 )
-from gcig.data.entries import Decisions, convert_entries, infer_entries, levels, strip_entries
+from gcig.data.entries import (
+    Decisions,
+    check_requests,
+    convert_entries,
+    convert_requested,
+    infer_entries,
+    levels,
+    strip_entries,
+)
 from gcig.data.number_text import Marks, find_mark, parse_numbers, shows_point
-from gcig.data.requested_kinds import check_requests, convert_requested
 
 _ROWS_AT_ONCE = 50_000
 
@@ -72,7 +79,7 @@ class TableFile:
     decimal : the decimal mark if the caller chose it, or that of the training file.
     trained : how the training file of a model writes numbers, which this file must not contradict; None if
         there is no such file, or the caller chose the decimal mark.
-    kinds : column -> the kind that the caller requested, as in `gcig.data.requested_kinds`.
+    kinds : column -> the kind that the caller requested, as in `gcig.data.entries`.
     """
 
     path: Path

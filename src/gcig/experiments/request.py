@@ -9,10 +9,9 @@ from typing import Any, Self
 
 from gcig._validation import InputError
 from gcig.benchmark.run_files import write_file
-from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
-from gcig.benchmark.tuning import TUNING, choose_all, search_trials
+from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.experiments import ablation, comparison, design_choices, sensitivity, variants
 from gcig.experiments.settings import Setting, ordered, setting_trials
@@ -229,8 +228,7 @@ def choose_parameters(
     running : passed to `gcig.benchmark.runner.run_trials`.
     """
     common = {method: common_parameters(method, {**COMMON, **overrides}) for method in request.methods}
-    trials = _search(request, tables, common)
-    found = choose_all(trials, run_trials(trials, tables.values(), store, **running))
+    found = tune(_search(request, tables, common), tables.values(), store, **running)
     chosen = [
         {
             "dataset": choice.dataset,

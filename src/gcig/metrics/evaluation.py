@@ -29,7 +29,7 @@ from gcig.metrics.sample import (
     draw_sample,
     reference_table,
 )
-from gcig.metrics.trust_figures import TrustFigures, measure_trust
+from gcig.metrics.trust import TrustFigures, measure_trust
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 

@@ -22,7 +22,7 @@ from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import combine_labels
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
-from gcig.metrics.trust_figures import MAX_PERMUTED_COLUMNS, members_interval, sum_members
+from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.audit import MATERIAL
 from gcig.records.base import UNDEFINED, Interval
 from gcig.records.trust import REFERENCES, Robustness, RobustnessFigure

@@ -18,7 +18,7 @@ from gcig.core.columns import protected_attributes
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
-from gcig.metrics.trust_figures import decision_cut
+from gcig.metrics.trust import decision_cut
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 

@@ -13,6 +13,10 @@ from gcig.report.summaries import MethodSummary
 from gcig.report.trust import overlap
 
 _FLAGS = ("label", "collapsed", "decides_alike")  # no means over folds
+_READING = (
+    "The dashed line joins the models on the Pareto front of the two numbers; hollow marks are models that "
+    "collapsed or decide everyone alike."
+)
 _LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
@@ -137,19 +141,24 @@ def _change(before: float, after: float) -> str:
     return f"{'falls' if after < before else 'rises'} from {number(before)} to {number(after)}"
 
 
-def trade_off_figures(points: Sequence[charts.TradeOff], *, noise_floor: float | None = None) -> FigureRow:
-    """Return the charts of AUC against GCIG and AUC against the EO gap, side by side."""
+def trade_off_figures(
+    points: Sequence[charts.TradeOff],
+    *,
+    noise_floor: float | None = None,
+    gap: str = "EO gap",
+    reading: str = _READING,
+) -> FigureRow:
+    """Return the charts of AUC against GCIG and AUC against the outcome gap, side by side.
+
+    ``gap`` is the name of the outcome gap, and ``reading`` says how to read the marks and lines.
+    """
     shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
+    outcome = charts.trade_off(points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}")
     return FigureRow(
         [
             FigureBlock(
-                charts.trade_off(points, "GCIG"),
-                "Reasons: up and to the left is better. The dashed line joins the models on the Pareto "
-                "front of the two numbers; hollow marks are models that collapsed or decide everyone alike.",
+                charts.trade_off(points, "GCIG"), f"Reasons: up and to the left is better. {reading}"
             ),
-            FigureBlock(
-                charts.trade_off(points, "EO gap", noise_floor=noise_floor),
-                f"Decisions: the same for the EO gap.{shade}",
-            ),
+            FigureBlock(outcome, f"Decisions: the same for the {gap}.{shade}"),
         ]
     )

@@ -8,8 +8,6 @@ from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report import charts
 from gcig.report.document import (
     Block,
-    FigureBlock,
-    FigureRow,
     KeyFigure,
     KeyFigures,
     Paragraph,
@@ -22,6 +20,7 @@ from gcig.report.document import (
 )
 from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Value, number_entry
+from gcig.report.trade_off import trade_off_figures
 from gcig.report.trust import models_trust
 
 _PEOPLE = 1000  # the number of people that changes of decisions are stated for
@@ -67,9 +66,9 @@ def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOff
     paid = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b > a]
     auc = before.evaluation.auc - after.evaluation.auc
     cost = f"It costs {number(auc, 4)} of AUC" if auc > 0 else f"AUC rises by {number(-auc, 4)}"
-    parts = [f"{_sentence('This lowers ' + ' and '.join(bought))}" if bought else "Nothing gets fairer."]
+    parts = [f"This lowers {' and '.join(bought)}." if bought else "Nothing gets fairer."]
     if paid:
-        parts.append(_sentence("It raises " + " and ".join(paid)))
+        parts.append(f"It raises {' and '.join(paid)}.")
     changed = record.changes[before.number][after.number]
     return " ".join(
         [*parts, f"{cost}, and of {count(_PEOPLE)} people the decision changes for {_people(changed)}."]
@@ -78,10 +77,6 @@ def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOff
 
 def _price(point: TradeOffPoint) -> str:
     return number(max(0.0, point.auc_lost.value))
-
-
-def _sentence(text: str) -> str:
-    return f"{text}."
 
 
 def _people(share: float) -> str:
@@ -112,8 +107,8 @@ def _verdict(record: TradeOffRecord) -> VerdictBlock:
     if number(outcome.gap) != number(plain.gap) and outcome.gap < plain.gap:
         ends = f"{number(plain.gap)} to {number(outcome.gap)}"
         found.append(f"the {gap} can fall from {ends} for {_price(outcome)} of AUC")
-    headline = _sentence(", and ".join(found) or "no model is clearly fairer than the plain network")
-    headline = headline[0].upper() + headline[1:]
+    headline = ", and ".join(found) or "no model is clearly fairer than the plain network"
+    headline = f"{headline[0].upper()}{headline[1:]}."
     findings = [
         f"{_name(point).capitalize()}: {describe_step(record, plain, point)}"
         for point in record.points
@@ -150,24 +145,12 @@ def family_points(record: TradeOffRecord) -> list[charts.TradeOff]:
 def _front(record: TradeOffRecord) -> list[Block]:
     gap, points = _GAPS[record.outcome], family_points(record)
     floor = record.points[0].evaluation.eo_noise_floor if record.outcome == "equalized_odds" else None
-    figures = FigureRow(
-        [
-            FigureBlock(
-                charts.trade_off(points, "GCIG"),
-                "Reasons: up and to the left is better. Click a model to see what it changes. Lines to the "
-                "right end at the upper 90 % confidence limit; vertical lines are the 95 % interval of the "
-                "difference from the plain network.",
-            ),
-            FigureBlock(
-                charts.trade_off(points, "EO gap", noise_floor=floor, title=f"AUC against {gap}"),
-                f"Decisions: the same for the {gap}."
-                + (
-                    " In the shaded area, a gap is indistinguishable from chance."
-                    if floor is not None
-                    else ""
-                ),
-            ),
-        ]
+    figures = trade_off_figures(
+        points,
+        noise_floor=floor,
+        gap=gap,
+        reading="Click a model to see what it changes. Lines to the right end at the upper 90 % confidence "
+        "limit; vertical lines are the 95 % interval of the difference from the plain network.",
     )
     return [figures, _table(record), *explanations("What is GCIG?", "What is the EO gap?")]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from gcig.report.charts.svg import WIDTH, element, join, text, text_width
+from gcig.report.charts.svg import WIDTH, horizontal, join, text, text_width, vertical
 
 _LARGEST = 1e100  # values beyond are clipped: their squares would overflow
 
@@ -113,7 +113,7 @@ def x_axis(
     values = [value for value in ticks(scale, wanted) if not whole or value == round(value)]
     lines = [
         join(
-            element("line", x1=scale(v), x2=scale(v), y1=top, y2=bottom, class_="grid"),
+            vertical(scale(v), top, bottom, class_="grid"),
             _tick(shown, scale(v), bottom + 12),
         )
         for v, shown in zip(values, tick_labels(values), strict=True)
@@ -134,7 +134,7 @@ def y_axis(scale: Scale, left: float, right: float, *, wanted: int = 5) -> Marku
     return join(
         *(
             join(
-                element("line", x1=left, x2=right, y1=scale(v), y2=scale(v), class_="grid"),
+                horizontal(scale(v), left, right, class_="grid"),
                 text(shown, left - 6, scale(v), anchor="end", class_="label"),
             )
             for v, shown in zip(values, tick_labels(values), strict=True)

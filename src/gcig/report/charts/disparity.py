@@ -10,7 +10,18 @@ from gcig.records.formatting import count, estimate, number, percent
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, mark_number, marker
 from gcig.report.charts.profiles import whisker
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
+from gcig.report.charts.svg import (
+    WIDTH,
+    chart,
+    element,
+    empty_chart,
+    fitted,
+    horizontal,
+    join,
+    limit_line,
+    text,
+    vertical,
+)
 
 _PANEL, _GAP = 58.0, 22.0  # heights of a group's histogram and of the space above it
 
@@ -39,17 +50,7 @@ def gauge(
     parts = [x_axis(x, top, bottom)]
     if asked:
         at = x(asked[0])
-        rule = element(
-            "line",
-            x1=at,
-            x2=at,
-            y1=top,
-            y2=bottom,
-            stroke="currentColor",
-            stroke_width=1.5,
-            stroke_dasharray="5 3",
-        )
-        parts.append(element("g", rule, _label(f"limit {number(asked[0])}", at, 8.0), class_="limit"))
+        parts.append(limit_line(at, top, bottom, _label(f"limit {number(asked[0])}", at, 8.0)))
     if math.isfinite(noise_floor.value):
         parts.append(_chance(noise_floor, x, bottom))
     if comparable is not None and math.isfinite(comparable):
@@ -84,17 +85,13 @@ def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:
     return join(
         band,
         whisker(x(low), x(high), 84.0),
-        element(
-            "line", x1=x(floor.value), x2=x(floor.value), y1=76.0, y2=92.0, class_="axis", stroke_width=2.0
-        ),
+        vertical(x(floor.value), 76.0, 92.0, class_="axis", stroke_width=2.0),
         _label(f"by chance alone {number(floor.value)}", x(floor.value), 108.0),
     )
 
 
 def _thick(left: float, right: float, y: float) -> Markup:
-    return element(
-        "line", x1=left, x2=right, y1=y, y2=y, stroke="currentColor", stroke_width=5.0, opacity=0.45
-    )
+    return horizontal(y, left, right, stroke="currentColor", stroke_width=5.0, opacity=0.45)
 
 
 def _label(words: str, x: float, y: float, *, strong: bool = False) -> Markup:
@@ -136,7 +133,7 @@ def disparity_histogram(
         mean = (means or {}).get(group, math.nan)
         descriptions.append(f"{group}: mean {number(mean)}")
         if math.isfinite(mean):
-            panels.append(_mean_line(scale(mean), bottom))
+            panels.append(vertical(scale(mean), top, bottom, class_="axis", stroke_dasharray="4 3"))
     return chart(
         bottom + 40,
         x_axis(scale, _GAP, bottom, label),
@@ -166,12 +163,8 @@ def _panel(
     ]
     return join(
         element("g", *bars, class_=colour(index)),
-        element("line", x1=scale.start, x2=scale.stop, y1=base, y2=base, class_="axis"),
+        horizontal(base, scale.start, scale.stop, class_="axis"),
         text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
         marker(index, WIDTH - 20, base - _PANEL - 8),
         text(fitted(group, WIDTH - 190), WIDTH - 30, base - _PANEL - 8, anchor="end"),
     )
-
-
-def _mean_line(x: float, base: float) -> Markup:
-    return element("line", x1=x, x2=x, y1=base - _PANEL, y2=base, class_="axis", stroke_dasharray="4 3")

@@ -10,7 +10,7 @@ from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, x_axis, y_axis
 from gcig.report.charts.marks import colour, dash, legend, legend_height, mark_number, marker
 from gcig.report.charts.profiles import whisker
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, text
+from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, horizontal, text
 
 LABELS, LINE = 124.0, 17.0
 
@@ -103,7 +103,7 @@ def group_rates(
             )
         top += height
         descriptions.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
-        parts.append(element("line", x1=8.0, x2=WIDTH - 14, y1=top, y2=top, class_="grid"))
+        parts.append(horizontal(top, 8.0, WIDTH - 14, class_="grid"))
     return chart(
         top + 40,
         legend(names, 0, order=order),

@@ -9,7 +9,19 @@ from gcig.records import Interval
 from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, legend, legend_height, mark_number, marker
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
+from gcig.report.charts.svg import (
+    WIDTH,
+    bar,
+    chart,
+    element,
+    empty_chart,
+    fitted,
+    horizontal,
+    join,
+    limit_line,
+    text,
+    vertical,
+)
 
 LABELS = 124.0  # width of the names at the left
 LINE = 24.0
@@ -51,9 +63,7 @@ def attribution_profiles(
         seen = {g: profiles[g][i] for g in groups if math.isfinite(profiles[g][i])}
         places = [scale(v) for v in seen.values()]
         if len(places) > 1:
-            lines.append(
-                element("line", x1=min(places), x2=max(places), y1=y, y2=y, class_="axis", stroke_width=2)
-            )
+            lines.append(horizontal(y, min(places), max(places), class_="axis", stroke_width=2))
         lines += [marker(marks[g], scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()]
         lines.append(label_line(column, y))
     description = "; ".join(
@@ -96,35 +106,16 @@ def estimates(
         if not math.isfinite(interval.value):
             continue
         start, stop = sorted((scale(0.0), scale(interval.value)))
-        bar = element(
-            "rect",
-            element("title", f"{name}: {number(interval.value)}"),
-            x=start,
-            y=y - 6,
-            width=stop - start,
-            height=12.0,
-            fill="currentColor",
-            opacity=0.75,
-        )
+        tooltip = f"{name}: {number(interval.value)}"
+        drawn = bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=0.75)
         mark = None if order is None else mark_number(name, order)
-        lines.append(element("g", bar, class_="accent" if mark is None else colour(mark)))
+        lines.append(element("g", drawn, class_="accent" if mark is None else colour(mark)))
         if mark is not None:
             lines.append(marker(mark, scale(interval.value), y))
         if math.isfinite(interval.low) and math.isfinite(interval.high):
             lines.append(whisker(scale(interval.low), scale(interval.high), y))
     if len(asked) > 1:
-        x = scale(asked[1])
-        rule = element(
-            "line",
-            x1=x,
-            x2=x,
-            y1=top,
-            y2=bottom,
-            stroke="currentColor",
-            stroke_width=1.5,
-            stroke_dasharray="5 3",
-        )
-        lines.append(element("g", rule, class_="limit"))
+        lines.append(limit_line(scale(asked[1]), top, bottom))
     description = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
     return chart(
         bottom + 40,
@@ -152,7 +143,7 @@ def label_line(name: str, y: float, room: float = LABELS) -> Markup:
 def _zero(scale: Scale, top: float, bottom: float) -> Markup:
     if not scale.low <= 0 <= scale.high:
         return join()
-    return element("line", x1=scale(0.0), x2=scale(0.0), y1=top, y2=bottom, class_="axis")
+    return vertical(scale(0.0), top, bottom, class_="axis")
 
 
 def difference_boxes(
@@ -190,18 +181,9 @@ def difference_boxes(
             continue
         low, first, middle, third, high = (scale(v) for v in found)
         half = f"half of the rows {number(found[1])} to {number(found[3])}"
-        box = element(
-            "rect",
-            element("title", f"{name}: median {number(found[2])}, {half}"),
-            x=first,
-            y=y - 7,
-            width=max(third - first, 1.0),
-            height=14.0,
-            fill="currentColor",
-            opacity=0.45,
-        )
-        place = {"x1": middle, "x2": middle, "y1": y - 8, "y2": y + 8}
-        line = element("line", **place, stroke="currentColor", stroke_width=2.4)
+        tooltip = f"{name}: median {number(found[2])}, {half}"
+        box = bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
+        line = vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
         lines.append(element("g", whisker(low, high, y), box, line, class_="accent"))
         descriptions.append(f"{name} {number(found[2])} ({number(found[0])} to {number(found[4])})")
     words = []

@@ -11,7 +11,7 @@ from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, legend, legend_height, marker
 from gcig.report.charts.profiles import LABELS, whisker
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
+from gcig.report.charts.svg import WIDTH, bar, chart, element, empty_chart, fitted, join, text, vertical
 
 OTHER_NORM = "mean, l2"  # on another scale than the other figures
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a row with one model and with two
@@ -116,21 +116,16 @@ class _Panel:
         if len(self.names) > 1 or not math.isfinite(figure.gcig.value):
             return band
         at = x(figure.gcig.value)
-        rule = element(
-            "line", x1=at, x2=at, y1=self.top, y2=self.bottom, class_="axis", stroke_dasharray="4 3"
-        )
-        return join(band, rule)
+        return join(band, vertical(at, self.top, self.bottom, class_="axis", stroke_dasharray="4 3"))
 
     def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
         name = reference_name(figure.reference, self.headline)
         style = "strong" if figure.reference == self.headline else None
-        parts = [
-            element(
-                "g", element("title", name), text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)
-            )
-        ]
+        label = text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)
+        parts = [element("g", element("title", name), label)]
         if len(self.names) == 1 and math.isfinite(figure.noise):
-            parts.append(_noise_bar(figure.noise, x, y))
+            tooltip = f"noise: {number(figure.noise)}"
+            parts.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
         shift = _SHIFT if len(self.names) > 1 else 0.0
         pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
         if all(math.isfinite(i.value) for i, _ in pair):
@@ -139,19 +134,6 @@ class _Panel:
             if math.isfinite(interval.value):
                 parts.append(_mark(k, interval, x, at, f"{model}, {name}: {estimate(interval)}"))
         return join(*parts)
-
-
-def _noise_bar(noise: float, x: Scale, y: float) -> Markup:
-    start, stop = x(0.0), x(noise)
-    return element(
-        "rect",
-        element("title", f"noise: {number(noise)}"),
-        x=start,
-        y=y - 7,
-        width=max(stop - start, 0.0),
-        height=14.0,
-        class_="noise",
-    )
 
 
 def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:

@@ -49,6 +49,28 @@ def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str
     )
 
 
+def vertical(x: float, top: float, bottom: float, **style: object) -> Markup:
+    """Draw a vertical line."""
+    return element("line", x1=x, x2=x, y1=top, y2=bottom, **style)
+
+
+def horizontal(y: float, left: float, right: float, **style: object) -> Markup:
+    """Draw a horizontal line."""
+    return element("line", x1=left, x2=right, y1=y, y2=y, **style)
+
+
+def bar(left: float, right: float, y: float, label: str, *, height: float = 14.0, **style: object) -> Markup:
+    """Draw a horizontal bar around y; ``label`` is its tooltip."""
+    place = {"x": left, "y": y - height / 2, "width": max(right - left, 0.0), "height": height}
+    return element("rect", element("title", label), **place, **style)
+
+
+def limit_line(x: float, top: float, bottom: float, *labels: Markup) -> Markup:
+    """Draw the line of a limit, with its label if there is one."""
+    rule = vertical(x, top, bottom, stroke="currentColor", stroke_width=1.5, stroke_dasharray="5 3")
+    return element("g", rule, *labels, class_="limit")
+
+
 def chart(height: float, *parts: Markup, title: str, description: str, class_: str = "chart") -> Markup:
     """Combine the parts into one chart, with a title and a description for screen readers."""
     return element(

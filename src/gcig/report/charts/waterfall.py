@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -9,7 +10,7 @@ from gcig.records.formatting import number, signed
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, marker
 from gcig.report.charts.profiles import LINE, label_line
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text, text_width
+from gcig.report.charts.svg import WIDTH, bar, chart, element, empty_chart, join, text, text_width, vertical
 
 _LABELS = 152.0  # width of the names at the left, which include the entry of the row
 
@@ -53,8 +54,7 @@ def waterfall(
     parts = [x_axis(scale, top, bottom, "score (logits)")]
     if asked:
         at = scale(asked[0])
-        place = {"x1": at, "x2": at, "y1": top - 4, "y2": bottom}
-        parts.append(element("line", **place, class_="axis", stroke_dasharray="5 3", stroke_width=1.5))
+        parts.append(vertical(at, top - 4, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5))
         anchor = "start" if at < WIDTH - 80 else "end"
         parts.append(text("threshold", at, top - 12, anchor=anchor, class_="label"))
     parts.append(_end(scale, start, top + LINE / 2, index, f"typical: {group}", hollow=True))
@@ -70,25 +70,15 @@ def waterfall(
 def _bar(scale: Scale, start: float, value: float, name: str, y: float, index: int) -> Markup:
     """Draw one column: filled if it raises the score, hollow if it lowers it."""
     left, right = sorted((scale(start), scale(start + value)))
-    raises = value >= 0
-    bar = element(
-        "rect",
-        element("title", f"{name}: {number(value)}"),
-        x=left,
-        y=y - 7,
-        width=max(right - left, 1.0),
-        height=14.0,
-        fill="currentColor" if raises else "none",
-        stroke="currentColor",
-        stroke_width=1.3,
-        opacity=0.8 if raises else 1.0,
-    )
-    link = element("line", x1=scale(start), x2=scale(start), y1=y - LINE + 7, y2=y - 7, class_="grid")
+    paint: dict[str, Any] = {"fill": "currentColor", "opacity": 0.8} if value >= 0 else {"fill": "none"}
+    paint |= {"stroke": "currentColor", "stroke_width": 1.3}
+    drawn = bar(left, max(right, left + 1), y, f"{name}: {number(value)}", **paint)
+    link = vertical(scale(start), y - LINE + 7, y - 7, class_="grid")
     shown = signed(value)
     room = WIDTH - 4 - right
     at = (right + 5, "start") if room > text_width(shown) else (left - 5, "end")
     amount = text(shown, at[0], y, anchor=at[1], class_="label")
-    return join(link, label_line(name, y, _LABELS), element("g", bar, class_=colour(index)), amount)
+    return join(link, label_line(name, y, _LABELS), element("g", drawn, class_=colour(index)), amount)
 
 
 def _end(scale: Scale, value: float, y: float, index: int, name: str, *, hollow: bool) -> Markup:

@@ -1,7 +1,6 @@
 """Displays: plots for notebooks and papers, drawn with matplotlib (the extra ``gcig[plot]``)."""
 
-from gcig.report.displays.models import ParetoDisplay, RobustnessDisplay
-from gcig.report.displays.rates import GroupRatesDisplay
+from gcig.report.displays.models import GroupRatesDisplay, ParetoDisplay, RobustnessDisplay
 from gcig.report.displays.reasons import AttributionProfileDisplay, DisparityDisplay, WaterfallDisplay
 
 __all__ = [

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gcig.auditing import baseline_sums
-from gcig.auditing.baseline_sums import BaselineSums
+from gcig.auditing import first_pass
+from gcig.auditing.first_pass import BaselineSums
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -23,8 +23,8 @@ def cell_means() -> np.ndarray:
 
 @pytest.fixture(params=[4096, 40], ids=["a block a row", "few blocks"])
 def blocks(request, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(baseline_sums, "_LABEL_BLOCKS", request.param)
-    monkeypatch.setattr(baseline_sums, "_CELL_BLOCKS", request.param)
+    monkeypatch.setattr(first_pass, "_LABEL_BLOCKS", request.param)
+    monkeypatch.setattr(first_pass, "_CELL_BLOCKS", request.param)
     return request.param
 
 
@@ -77,7 +77,7 @@ def test_order_does_not_matter_to_the_spread(blocks: int) -> None:
 
 
 def test_a_tiny_group_among_blocks_has_the_variance_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baseline_sums, "_LABEL_BLOCKS", 50)
+    monkeypatch.setattr(first_pass, "_LABEL_BLOCKS", 50)
     rows = RNG.normal(size=(20_000, 200))
     groups = (np.arange(20_000) < 40).astype(int)  # a tenth of a block
     sums = BaselineSums(2, np.random.default_rng(0))
