@@ -23,7 +23,7 @@ from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.fold import is_ranked
-from gcig.records.formatting import html_table, shown
+from gcig.records.formatting import html_table, shown, text_table
 from gcig.report.charts.svg import Picture, standalone
 from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
 
@@ -136,9 +136,7 @@ class ComparisonResult:
 
     def __repr__(self) -> str:
         header, *rows = self._table()
-        widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in (header, *rows))
-        return "\n".join(line.rstrip() for line in lines)
+        return text_table(header, rows)
 
     def _repr_html_(self) -> str:
         header, *rows = self._table()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._version import __version__
-from gcig.cli.frame import Command, ExitCode, echo, format_table, say
+from gcig.cli.frame import Command, ExitCode, echo, say
 from gcig.cli.options import (
     PATH,
     REPEAT_FAILED,
@@ -145,7 +145,7 @@ def comparison_table(found: ComparisonResult) -> str:
     """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
     from gcig.methods.registry import METHODS
     from gcig.records.fold import UNRANKED_NOTE, is_ranked
-    from gcig.records.formatting import number, spread
+    from gcig.records.formatting import number, spread, text_table
 
     best = set(found.pareto()["method"])
     rows = []
@@ -156,7 +156,7 @@ def comparison_table(found: ComparisonResult) -> str:
         seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
         rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
     head = ("", *_MEASURES, "seconds", "", "")
-    lines = [format_table(head, rows, right_aligned=range(1, 6))]
+    lines = [text_table(head, rows, right_aligned=range(1, 6))]
     if best:
         lines.append("* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once.")
     if not all(is_ranked(method, "gcig") for method in found.summary()["method"]):

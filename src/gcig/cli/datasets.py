@@ -6,7 +6,7 @@ import json
 
 import click
 
-from gcig.cli.frame import Command, format_table
+from gcig.cli.frame import Command
 from gcig.cli.options import DATASET, json_option
 
 
@@ -18,6 +18,7 @@ from gcig.cli.options import DATASET, json_option
 def datasets(name: str | None, as_json: bool) -> None:
     """List the datasets, or show the card of one."""
     from gcig.data.datasets.registry import dataset_spec, list_datasets, load_dataset
+    from gcig.records.formatting import text_table
 
     if name is not None:
         card = load_dataset(name).card
@@ -35,5 +36,5 @@ def datasets(name: str | None, as_json: bool) -> None:
             "?" if count is None else f"{count:,}" for count in (spec.rows, len(spec.inputs or ()) or None)
         )
         rows.append((spec.name, *size, spec.target, ", ".join(offered)))
-    click.echo(format_table(head, rows, right_aligned=(1, 2)))
+    click.echo(text_table(head, rows, right_aligned=(1, 2)))
     click.echo("\n`gcig datasets NAME` shows a card: source, licence, groups, traps and known harms.")

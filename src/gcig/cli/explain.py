@@ -106,8 +106,7 @@ def explain(
 
 
 def _table(row: Any) -> str:
-    from gcig.cli.frame import format_table
-    from gcig.records.formatting import number
+    from gcig.records.formatting import number, text_table
 
     groups = list(row.references)
     lines = [
@@ -120,4 +119,4 @@ def _table(row: Any) -> str:
         for each in row.columns[:10]
     ]
     head = ("column", "entry", *(f"vs {group}" for group in groups), "difference")
-    return format_table(head, lines, right_aligned=range(2, len(head)))
+    return text_table(head, lines, right_aligned=range(2, len(head)))

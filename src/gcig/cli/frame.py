@@ -6,7 +6,7 @@ import errno
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -97,28 +97,6 @@ def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There 
         return f"Did you mean '{lowered[close[0]]}'?"
     more = f" and {len(names) - _MAX_NAMES_LISTED} more" if len(names) > _MAX_NAMES_LISTED else ""
     return f"{introduction}: {', '.join(names[:_MAX_NAMES_LISTED])}{more}."
-
-
-def format_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[int] = ()
-) -> str:
-    """Align columns of text, each as wide as its widest entry.
-
-    Examples
-    --------
-    >>> print(format_table(("name", "rows"), [("adult", "45,222")], right_aligned=(1,)))
-    name     rows
-    adult  45,222
-    """
-    lines = [list(head), *map(list, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            entry.rjust(width) if place in right_aligned else entry.ljust(width)
-            for place, (entry, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
 
 
 def wrap_for_terminal(line: str) -> str:

@@ -6,19 +6,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
+from pandas.api import types as pt
 
-from gcig.cli.frame import did_you_mean, format_table
+from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
+from gcig.cli.frame import did_you_mean
 from gcig.cli.options import split_names
-from gcig.records.formatting import counted
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from gcig.data.reading import TableFile, TableReading
+from gcig.data.dates import are_dates
+from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
+from gcig.data.number_text import parse_numbers
+from gcig.data.reading import TableFile, TableReading, open_table
+from gcig.data.roles import name_groups
+from gcig.records.formatting import counted, text_table
 
 _MAX_GROUPS = 50
 _SAMPLED_ROWS = 200_000  # of a file that is too large for memory: enough for a report
@@ -89,9 +92,6 @@ def read_labelled(
     sample_seed : seed of the sample that is read of a Parquet or Feather file that is too large for memory;
         None always reads the whole file.
     """
-    from gcig.data.reading import open_table
-    from gcig.data.roles import name_groups
-
     drop = [name for each in drop for name in split_names(each)]
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
     file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
@@ -120,7 +120,7 @@ def read_labelled(
     inputs = frame[[name for name in frame.columns if name not in left_out]]
     if inputs.shape[1] == 0:
         raise click.ClickException(
-            f"{path}: no column is left to predict from: {_listed(left_out)} are not inputs."
+            f"{path}: no column is left to predict from: {listed(left_out, 20)} are not inputs."
         )
     return LabelledTable(
         path=path,
@@ -139,8 +139,6 @@ def read_labelled(
 
 def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
     """Return sorted numbers of random rows if a file of columns with types is too large for memory."""
-    import numpy as np
-
     from gcig.methods.base import IN_MEMORY_BYTES
 
     size = 8 * file.n_rows * len(file.names)
@@ -164,8 +162,6 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
 
 def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> None:
     """Raise an error if a value that gets a name does not occur in the protected columns."""
-    from gcig._tables import level_name
-
     present: set[str] = set()
     for column in frame.columns:
         values = [level_name(value) for value in frame[column].dropna().unique().tolist()]
@@ -180,8 +176,6 @@ def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> N
 
 def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]:
     """Return the columns that look like identifiers or free text; raise an error unless they are accepted."""
-    from gcig.data.encoding import looks_like_identifier
-
     found = [str(name) for name in inputs.columns if looks_like_identifier(inputs[name])]
     if found and not accepted:
         raise click.ClickException(
@@ -194,10 +188,6 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
 
 def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
     """Raise an error for a text column most of whose many values are numbers: both readings are plausible."""
-    from pandas.api import types as pt
-
-    from gcig.data.number_text import parse_numbers
-
     for name in inputs.columns:
         if pt.is_numeric_dtype(inputs[name].dtype) or pt.is_datetime64_any_dtype(inputs[name].dtype):
             continue
@@ -212,26 +202,16 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
             )
 
 
-def _listed(names: Any, limit: int = 20) -> str:
-    from gcig._tables import listed
-
-    return listed(names, limit)
-
-
 def _labels(
     column: pd.Series[Any], positive: str | None, path: Path
 ) -> tuple[pd.Series[Any], tuple[Any, Any]]:
     """Return the target as 0 and 1, and the values that they represent."""
-    import pandas as pd
-
-    from gcig._tables import checked_column, factorise, level_name
-
     name = str(column.name)
     where = f"{path}: the target '{name}'"
     codes, values = factorise(checked_column(column, {"column": name}))
     names = [level_name(value) for value in values]
     if len(values) != 2:
-        few = f": {_listed(names)}" if len(values) <= 10 else ""
+        few = f": {listed(names, 20)}" if len(values) <= 10 else ""
         if len(values) == 1:
             hint = "With one value there is nothing to learn"
         elif len(values) <= 10:
@@ -287,7 +267,7 @@ def describe_reading(table: LabelledTable) -> str:
         mark = "commas" if reading.written.decimal == "," else "points"
         how = f"{reading.format} in {reading.encoding}, {between} between entries, decimal {mark}"
     rows = list(column_readings(table))
-    lines = [f"{table.path}: {size} ({how}).", "", format_table(("column", "role", "read as"), rows), ""]
+    lines = [f"{table.path}: {size} ({how}).", "", text_table(("column", "role", "read as"), rows), ""]
     lines += [f"Note: {note}." for note in reading.notes]
     return "\n".join(lines)
 
@@ -316,8 +296,6 @@ def _describe_target(table: LabelledTable) -> str:
 
 
 def _describe_groups(column: pd.Series[Any]) -> str:
-    from gcig._tables import level_name
-
     counts = column.value_counts()
     shown = [f"{level_name(group)!r} ({n:,})" for group, n in counts.head(_MAX_GROUPS_LISTED).items()]
     more = f" and {len(counts) - _MAX_GROUPS_LISTED} more" if len(counts) > _MAX_GROUPS_LISTED else ""
@@ -325,12 +303,6 @@ def _describe_groups(column: pd.Series[Any]) -> str:
 
 
 def _describe_input(column: pd.Series[Any]) -> str:
-    from pandas.api import types as pt
-
-    from gcig._tables import is_date_column
-    from gcig.data.dates import are_dates
-    from gcig.data.encoding import MAX_LEVELS
-
     missing, distinct = int(column.isna().sum()), int(column.nunique())
     if pt.is_bool_dtype(column.dtype):
         kind = "true or false"

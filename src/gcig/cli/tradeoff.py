@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gcig.cli.frame import Command, ExitCode, check_absent, format_table, say
+from gcig.cli.frame import Command, ExitCode, check_absent, say
 from gcig.cli.options import (
     PATH,
     column_options,
@@ -143,7 +143,7 @@ def tradeoff(
 
 def _print(frame: Any, out: Path) -> None:
     """Print one line per model, and where to go on."""
-    from gcig.records.formatting import number
+    from gcig.records.formatting import number, text_table
 
     head = ("model", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
     rows = [
@@ -156,7 +156,7 @@ def _print(frame: Any, out: Path) -> None:
         )
         for row in frame.to_dict("records")
     ]
-    click.echo(format_table(head, rows, right_aligned=range(1, 8)))
+    click.echo(text_table(head, rows, right_aligned=range(1, 8)))
     click.echo("* No other model has a higher AUC, a smaller GCIG and a smaller gap all at once.")
     click.echo('"Up to" is the upper 90 % confidence limit.')
     click.echo(f"\nPage:    {out / 'tradeoff.html'}")

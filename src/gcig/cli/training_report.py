@@ -15,9 +15,9 @@ import click
 from gcig._files import hash_file, write_atomically
 from gcig._tables import level_name
 from gcig._version import __version__
-from gcig.cli.frame import ExitCode, echo, format_table, wrap_for_terminal
+from gcig.cli.frame import ExitCode, echo, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
-from gcig.records.formatting import describe_suppression, favourable_outcome, number
+from gcig.records.formatting import describe_suppression, favourable_outcome, number, text_table
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
@@ -181,7 +181,7 @@ def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
         used = number(found.effective_columns, 1)
         figures = map(number, (found.auc, found.f1, found.eo_gap, found.gcig))
         rows.append((label, *figures, used + among if math.isfinite(found.effective_columns) else used))
-    table = format_table(head, rows, right_aligned=range(1, len(head)))
+    table = text_table(head, rows, right_aligned=range(1, len(head)))
     notes = {describe_suppression(found.suppressed_cells, found.min_cell) for found in evaluations.values()}
     return "\n".join([table, *sorted(notes - {""})])
 

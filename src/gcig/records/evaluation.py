@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from gcig.records.base import Record, check_part, flatten, make_frame
-from gcig.records.formatting import describe_suppression, html_table, shown
+from gcig.records.formatting import describe_suppression, html_table, shown, text_table
 from gcig.records.trust import Robustness, describe_trust
 
 if TYPE_CHECKING:
@@ -237,14 +237,8 @@ class Evaluation(Record):
         width = max(len(name) for name, _ in rows)
         lines = [*(f"{name:<{width}}  {value}" for name, value in rows), ""]
         header, *body = self._group_table()
-        widths = [max(len(row[i]) for row in (header, *body)) for i in range(len(header))]
-        for row in (header, *body):
-            entries = (
-                entry.ljust(w) if i == 0 else entry.rjust(w)
-                for i, (entry, w) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  ".join(entries).rstrip())
-        return "\n".join([*lines, *self._remarks(), *self._trust_lines()])
+        groups = text_table(header, body, right_aligned=range(1, len(header)))
+        return "\n".join([*lines, groups, *self._remarks(), *self._trust_lines()])
 
     def _repr_html_(self) -> str:
         scalars = self.scalars()

@@ -2,24 +2,16 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Protocol
+
+from gcig.records.base import Interval
 
 UNDEFINED = "undefined"
 # Control characters, lone surrogates (which have no encoding) and marks that reverse the direction of text.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-
-
-class _Interval(Protocol):
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -90,12 +82,11 @@ def counted(value: int, noun: str) -> str:
     return f"{count(value)} {plural}"
 
 
-def estimate(interval: _Interval, digits: int = 3) -> str:
+def estimate(interval: Interval, digits: int = 3) -> str:
     """Format an estimate, followed by the limits of its interval if it has one.
 
     Examples
     --------
-    >>> from gcig.records import Interval
     >>> estimate(Interval(0.2, 0.1, 0.3), 2)
     '0.20 (0.10 to 0.30)'
     """
@@ -103,7 +94,7 @@ def estimate(interval: _Interval, digits: int = 3) -> str:
     return f"{value} ({around})" if around else value
 
 
-def limits(interval: _Interval, digits: int = 3) -> str:
+def limits(interval: Interval, digits: int = 3) -> str:
     """Format the limits of an interval; empty if it has none."""
     if math.isnan(interval.value + interval.low + interval.high):
         return ""
@@ -149,6 +140,26 @@ def visible(text: str) -> str:
     'age�gnp.exe'
     """
     return _INVISIBLE.sub("\ufffd", text)
+
+
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[int] = ()) -> str:
+    """Format a table of plain text, with each column as wide as its widest entry.
+
+    Examples
+    --------
+    >>> print(text_table(("name", "rows"), [("adult", "45,222")], right_aligned=(1,)))
+    name     rows
+    adult  45,222
+    """
+    lines = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            entry.rjust(width) if place in right_aligned else entry.ljust(width)
+            for place, (entry, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
