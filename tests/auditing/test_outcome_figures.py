@@ -55,6 +55,18 @@ def test_estimates_are_those_of_the_metrics() -> None:
                 assert getattr(own, name).low <= getattr(own, name).value <= getattr(own, name).high
 
 
+def test_accuracy_has_the_interval_of_a_rate_over_the_effective_rows() -> None:
+    weights = RNG.random(N) + 0.5
+    for weight in (np.ones(N), weights):
+        found = audit_outcome(tally(weights=weight), 2, RNG, min_cell=11).accuracy
+        rate = np.average((SCORES >= 0.5) == LABELS, weights=weight)
+        expected = Interval.of_rate(rate, weight.sum() ** 2 / (weight**2).sum())
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    perfect = audit_outcome(tally(decisions=LABELS.astype(float)), 2, RNG, min_cell=11).accuracy
+    assert (perfect.value, perfect.high) == (1, 1)
+    assert perfect.low == pytest.approx(1 / (1 + 1.959964**2 / N))  # not certain, though no row is wrong
+
+
 def test_a_small_group_is_not_published_and_does_not_widen_gaps() -> None:
     small = np.where(np.arange(N) < 10, 2, np.minimum(GROUPS, 1))
     found = audit_groups(tally(small), NAMES, (Interval(0.1),) * 2 + (Interval(math.nan),), min_cell=11)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.metrics.ranking import _N_BINS, ScoreCounts, roc_auc
+from gcig.metrics.ranking import _N_BINS, Ranking, ScoreCounts, roc_auc
 
 RNG = np.random.default_rng(0)
 N = 3000
@@ -40,6 +40,22 @@ def test_bins_change_little_and_bound_the_memory() -> None:
     assert binned.ranking(0).negative.sum() == np.sum((GROUPS == 0) & (LABELS == 0))
 
 
+@pytest.mark.parametrize(("exact_rows", "binned"), [(N, False), (N - 1, True)])
+def test_streams_of_more_rows_than_are_kept_are_binned(exact_rows: int, binned: bool) -> None:
+    assert (len(counted(exact_rows=exact_rows).ranking().positive) == _N_BINS) == binned
+
+
+@pytest.mark.parametrize("probabilistic", [True, False])
+def test_a_bin_is_a_part_of_the_logits_from_minus_to_plus_twelve(probabilistic: bool) -> None:
+    logits = np.array([-99.0, -12.0, -11.999, 0.0, 11.999, 99.0])
+    counts = ScoreCounts(1, probabilistic=probabilistic, exact_rows=1)
+    for logit in logits:  # several batches: one alone is not binned
+        score = 1 / (1 + np.exp(-logit)) if probabilistic else logit
+        counts.add(np.array([score]), np.ones(1, dtype=int), np.zeros(1, dtype=int), np.array([2.0]))
+    found = counts.ranking().positive
+    assert {int(place): found[place] for place in np.flatnonzero(found)} == {0: 6.0, 8192: 2.0, 16_383: 4.0}
+
+
 def test_interval_is_that_of_delong_on_the_logit_scale() -> None:
     """Placements by a double loop, and their variances with one degree of freedom less."""
     rng = np.random.default_rng(4)
@@ -59,16 +75,15 @@ def test_interval_is_that_of_delong_on_the_logit_scale() -> None:
 
 
 def test_interval_covers_as_often_as_it_says() -> None:
-    """Two normal distributions one apart: the true area is Phi(1 / sqrt(2)) = 0.7602."""
-    covered = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        labels = rng.integers(0, 2, 150)
-        counts = ScoreCounts(1, probabilistic=False)
-        counts.add(rng.normal(size=150) + labels, labels, np.zeros(150, dtype=int), None)
-        found = counts.ranking().auc
-        covered += found.low <= 0.76025 <= found.high
-    assert 0.91 <= covered / 300 <= 0.985
+    """Two normal distributions d apart: the true area is Phi(d / sqrt(2))."""
+    for distance, truth in ((1.0, 0.76025), (3.0, 0.98305)):
+        covered = 0
+        for seed in range(400):
+            rng = np.random.default_rng(seed)
+            labels = rng.integers(0, 2, 150)
+            found = Ranking.count(labels, rng.normal(size=150) + distance * labels).auc
+            covered += found.low <= truth <= found.high
+        assert 0.91 <= covered / 400 <= 0.98, distance
 
 
 def test_curve_starts_and_ends_in_the_corners_and_has_the_area() -> None:
@@ -88,11 +103,14 @@ def test_one_label_only_has_no_curve() -> None:
     assert np.isnan(counts.ranking().auc.value)
 
 
-def test_a_perfect_ranking() -> None:
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_perfect_ranking_is_as_certain_as_the_rarer_label_has_rows(reverse: bool) -> None:
+    labels = np.array([1] * 12 + [0] * 30)
     counts = ScoreCounts(1, probabilistic=True)
-    counts.add(LABELS * 0.5 + 0.2, LABELS, np.zeros(N, dtype=int), None)
-    found = counts.ranking().auc
-    assert (found.value, found.low, found.high) == (1, 1, 1)
+    counts.add((1 - labels if reverse else labels) * 0.5 + 0.2, labels, np.zeros(42, dtype=int), None)
+    found, width = counts.ranking().auc, 1.959964**2 / (12 + 1.959964**2)
+    expected = (0, 0, width) if reverse else (1, 1 - width, 1)
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
 
 
 def test_one_batch_is_exact_however_long() -> None:

@@ -35,6 +35,7 @@ def test_counts_are_sums_over_the_rows_of_each_cell(predictions, weights):
         assert found.n_selected[g] == pytest.approx(sum(predictions[own]))
         size = sum(each[own]) ** 2 / sum(each[own] ** 2) if own.any() else 0
         assert found.group_sizes[g] == pytest.approx(size)
+    assert found.size == pytest.approx(sum(each) ** 2 / sum(each**2))
     assert found.pooled.sum() == pytest.approx(each.sum())
 
 

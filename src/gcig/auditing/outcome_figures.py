@@ -1,7 +1,8 @@
 """Utility and outcome fairness as a record, over all rows and per group, with intervals.
 
-Rates have Wilson's interval. Differences, ratios and utility have percentile intervals over resampled counts:
-the rows of each group are resampled, which for counts is a multinomial draw.
+Rates, among them accuracy, have Wilson's interval, and AUC has DeLong's. Differences, ratios, balanced
+accuracy and F1 have percentile intervals over resampled counts: the rows of each group are resampled, which
+for counts is a multinomial draw.
 """
 
 import math
@@ -49,7 +50,7 @@ def audit_outcome(
     auc = sums.ranking().auc
     selection_ratio = measure(lambda counts: ratio(favourable_rates(counts, favourable), large))
     return OutcomeAudit(
-        accuracy=measure(lambda counts: accuracy(counts.sum(axis=-3))),
+        accuracy=Interval.of_rate(float(accuracy(confusion.pooled)), confusion.size),
         balanced_accuracy=measure(lambda counts: balanced_accuracy(counts.sum(axis=-3))),
         f1=measure(lambda counts: f1(counts.sum(axis=-3))),
         auc=auc,

@@ -51,10 +51,14 @@ class Ranking:
 
     @property
     def auc(self) -> Interval:
-        """Area under the curve with DeLong's interval on the logit scale."""
+        """Area under the curve with DeLong's interval on the logit scale.
+
+        DeLong's interval of a perfect ranking has no width. It gets Wilson's instead, as a rate over the
+        rows of the rarer label.
+        """
         area, p, q = self.area, float(self.positive.sum()), float(self.negative.sum())
         if not 0 < area < 1:
-            return Interval(area, area, area)
+            return Interval.of_rate(area, min(p, q))
         below = (np.cumsum(self.negative) - self.negative / 2) / q  # share below a positive row at each score
         above = 1 - (np.cumsum(self.positive) - self.positive / 2) / p
         variance = _variance(below, self.positive) / p + _variance(above, self.negative) / q

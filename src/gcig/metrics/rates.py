@@ -171,6 +171,11 @@ class Confusion:
         """Effective number of rows per group, (groups,)."""
         return np.nan_to_num(quotient(self.counts.sum(axis=(1, 2)) ** 2, self.squares.sum(axis=1)))
 
+    @cached_property
+    def size(self) -> float:
+        """Effective number of all rows."""
+        return float(np.nan_to_num(quotient(self.counts.sum() ** 2, self.squares.sum())))
+
     def kept_cells(self, min_cell: int) -> Mask:
         """Return which cells enter gaps, (2, groups): all of them if ``min_cell`` is 1."""
         return np.asarray((self.n_rows >= min_cell).T | (min_cell <= 1))
