@@ -1,11 +1,12 @@
 """Mutation tests: change one operator, number or condition of a file, and see whether a test notices.
 
     pytest -m 'not slow' --cov --cov-context=test
-    python scripts/mutants.py [--sample 150] [--seed 0] [ROOM ...]
+    python scripts/mutants.py [--sample 150] [--seed 0] [--coverage FILE] [ROOM ...]
 
-The first command records the tests that execute each line. A mutant is run against these tests, those of its
-own room first, in a fork of a process that has imported the large libraries already. The share of killed
-mutants is printed with every survivor; a mutant whose tests run for too long counts as killed.
+The first command records the tests that execute each line, by default in .coverage. A mutant is run against
+these tests, those of its own room first, in a fork of a process that has imported the large libraries
+already. The share of killed mutants is printed with every survivor; a mutant whose tests run for too long
+counts as killed.
 """
 
 import argparse
@@ -173,9 +174,15 @@ def own_tests(path: Path) -> str:
     return str(Path("tests", *path.parent.parts[1:]))
 
 
+def contexts_by_line(data: CoverageData, path: Path) -> dict[int, list[str]]:
+    """Return the tests that execute each line of a file, wherever the checkout was that was measured."""
+    measured = next((each for each in data.measured_files() if each.endswith(f"src/{path}")), "")
+    return data.contexts_by_lineno(measured)
+
+
 def find_tests(mutant: Mutant, data: CoverageData) -> list[str]:
     """Return the tests that execute the line of a mutant, those of its room first; none if no test does."""
-    contexts = data.contexts_by_lineno(str(ROOT / "src" / mutant.path)).get(mutant.line, [])
+    contexts = contexts_by_line(data, mutant.path).get(mutant.line, [])
     names = sorted({name.partition("|")[0] for name in contexts if name})
     own = [name for name in names if name.startswith(own_tests(mutant.path)) or mutant.module in name]
     others = [name for name in names if name not in own]
@@ -197,6 +204,7 @@ def main() -> int:
     parser.add_argument("rooms", nargs="*", default=ROOMS)
     parser.add_argument("--sample", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--coverage", default=str(ROOT / ".coverage"))
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import sklearn.metrics  # noqa: F401  (imported here once, and inherited by every fork)
@@ -205,9 +213,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
     source = folder / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    data = CoverageData(str(ROOT / ".coverage"))
+    data = CoverageData(options.coverage)
     data.read()
-    if not any(data.contexts_by_lineno(str(ROOT / "src" / "gcig" / "core" / "batch.py")).values()):
+    if not any(contexts_by_line(data, Path("gcig", "core", "batch.py")).values()):
         sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
     every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
