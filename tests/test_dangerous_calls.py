@@ -1,6 +1,7 @@
 """Calls that could run somebody else's code: which files of the package hold them."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import gcig
@@ -12,19 +13,20 @@ UNPICKLING = {"pickle.load", "pickle.loads", "pickle.Unpickler", "joblib.load", 
 UNPICKLING |= {"torch.load", "torch.export.load", "torch.jit.load"}
 
 
+@cache
 def names_used(path):
-    """Yield what a file calls and imports."""
+    """Return what a file calls and imports."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+            found.add(ast.unparse(node.func))
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield f"import {getattr(node, 'module', None) or node.names[0].name}"
+            found.add(f"import {getattr(node, 'module', None) or node.names[0].name}")
+    return found
 
 
 def files_with(names):
-    return {
-        path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if names & {*names_used(path)}
-    }
+    return {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if names & names_used(path)}
 
 
 def test_no_text_is_run_and_no_yaml_is_read():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import gcig
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.trials import fold_trials
 from gcig.methods.registry import METHODS
-from support.small_runs import BrokenClassifier, KilledOnceClassifier, registered
+from support.small_runs import (
+    QUICK,
+    BrokenClassifier,
+    KilledOnceClassifier,
+    registered,
+    small_store,
+    small_table,
+)
 from tables import ROLE_FLAGS, make_raw_loans
 
 TESTS = Path(__file__).parents[1]
@@ -152,6 +163,35 @@ def test_fault_28_a_resume_with_other_settings_or_data_is_refused(shell, tmp_pat
     code, _, err = shell(*run, "2")
     assert code == 2
     assert "other rows" in err or "other data" in err or "changed" in err
+
+
+@pytest.mark.slow
+def test_fault_28_a_resume_with_other_code_is_refused(command, tmp_path):
+    """The command runs with a copy of the package, of which one formula is changed in between."""
+    source = tmp_path / "source"
+    shutil.copytree(Path(gcig.__file__).parent, source / "gcig", ignore=shutil.ignore_patterns("__pycache__"))
+    process = start([*command, "--quiet"], PYTHONPATH=str(source))
+    wait_for_trials(tmp_path / "run", 1)
+    process.kill()
+    process.communicate(timeout=60)
+    changed = source / "gcig" / "core" / "numerics.py"
+    changed.write_text(changed.read_text("utf-8").replace("value=sharpness", "value=2 * sharpness"))
+    kept = finished(tmp_path / "run")
+    again = start([*command, "--quiet"], PYTHONPATH=str(source))
+    _, err = again.communicate(timeout=300)
+    assert again.returncode == 2, err
+    assert "code (core)" in err
+    assert finished(tmp_path / "run") == kept
+
+
+def test_fault_23_a_trial_that_diverges_is_marked_and_the_others_go_on(tmp_path):
+    table = small_table()
+    usual = fold_trials(table, "unconstrained", QUICK, n_folds=2)
+    wild = fold_trials(table, "unconstrained", {**QUICK, "learning_rate": 1e30}, n_folds=2)
+    results = run_trials([*wild, *usual], [table], store := small_store(tmp_path, table))
+    assert [each.error is None for each in results] == [False, False, True, True]
+    assert all("diverged" in each.error for each in results[:2])
+    assert len(list(store.entries())) == 4
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_fault_34_one_fitted_model_in_eight_threads(left_in_training):
     model = METHODS["unconstrained"].estimator(**QUICK, module=module, preprocessing="none")
     model.fit(ROWS, LOANS.y, **LOANS.groups)
     model.module_.train(left_in_training)
-    parts = [slice(start, start + 50) for start in range(0, 150, 2)]
+    parts = [slice(start, start + 50) for start in range(0, 150, 5)]
 
     def use(rows):
         explained = model.explain(ROWS[rows], LOANS.y[rows]).attributions
@@ -75,7 +75,7 @@ def test_fault_34_one_fitted_fairx_evaluated_in_threads():
         found = gcig.evaluate(model, LOANS.X, LOANS.y, **LOANS.groups, n_bootstrap=0)
         return found.gcig, found.gcig_raw, found.auc
 
-    assert len(set(in_eight_threads(use, range(16)))) == 1
+    assert len(set(in_eight_threads(use, range(8)))) == 1
 
 
 # --- separate estimators --------------------------------------------------------------------------------
