@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from gcig.core import attribution
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.paths import general_attributions
 from gcig.core.probe import KinkWarning
@@ -83,6 +84,64 @@ def test_rule_and_exactness_are_reported(hidden, activation, rule, exact):
     assert found.n_steps == 1 or not exact
     general = attributions(module, inputs, references, fast=False)
     assert (general.rule, general.exact) == ("gauss_legendre", False)
+
+
+def watch(monkeypatch, name):
+    """Return a list of the arguments with which a function is called from now on."""
+    function, calls = getattr(attribution, name), []
+    monkeypatch.setattr(attribution, name, lambda *given, **by: calls.append(given) or function(*given, **by))
+    return calls
+
+
+DOUBLED = {2**k for k in range(9)}
+
+
+@pytest.mark.parametrize(
+    ("fast", "steps"), [(True, DOUBLED), (False, DOUBLED | {3 * 2**k for k in range(7)})]
+)
+def test_steps_are_raised_up_to_256(monkeypatch, fast, steps):
+    module, inputs, references = make_problem(n=3)
+    calls = watch(monkeypatch, "compute_attributions")
+    found = choose_integration(module, inputs, references, tolerance=-1.0, fast=fast)
+    assert [each[3].n_steps for each in calls] == sorted(steps)
+    assert found.n_steps == 256
+
+
+@pytest.mark.parametrize(("n", "rows"), [(255, 255), (256, 128), (400, 134)])
+def test_steps_are_chosen_on_at_least_128_rows(monkeypatch, n, rows):
+    module, inputs, references = make_problem(n=n)
+    calls = watch(monkeypatch, "compute_attributions")
+    choose_integration(module, inputs, references, tolerance=1.0)
+    assert {len(each[1]) for each in calls} == {rows}
+
+
+class HalfSquare(nn.Module):
+    """From 0 to 1, the right Riemann sum of n steps is off by 1 / (n + 1) of its value."""
+
+    def forward(self, x):
+        return 0.5 * x[:, 0].square()
+
+
+@pytest.mark.parametrize(("tolerance", "steps"), [(0.0799, 12), (0.0401, 24), (0.0399, 32)])
+def test_the_right_rule_allows_for_the_error_that_remains(tolerance, steps):
+    found = choose_integration(
+        HalfSquare(), torch.ones(1, 1), torch.zeros(1, 1, 1), rule="right", tolerance=tolerance
+    )
+    assert found.n_steps == steps
+
+
+def test_chunks_without_a_graph_fit_into_the_cache(monkeypatch):
+    module, inputs, references = make_problem()
+    calls = watch(monkeypatch, "plan_chunks")
+
+    def bound(**options):
+        calls.clear()
+        attributions(module, inputs, references, n_steps=2, **options)
+        return calls[0][3]
+
+    cache = 1 << 25
+    assert [bound(), bound(max_bytes=1 << 30), bound(max_bytes=1000)] == [cache, cache, 1000]
+    assert bound(create_graph=True) is bound(fast=False) is None
 
 
 def test_tighter_tolerances_take_more_steps():

@@ -102,6 +102,20 @@ def test_values_of_few_rows_reveal_nothing():
     assert protected(groups, (ROWS // 2 + 30 * groups).double(), origin=[0]) == []
 
 
+@pytest.mark.parametrize(("rows", "found"), [(60, [0]), (59, [])])
+def test_ten_rows_per_value_are_enough(rows, found):
+    values = ROWS[:rows] % 6  # each value in one of two groups
+    assert protected(values % 2, values.double(), origin=[0]) == found
+
+
+@pytest.mark.parametrize(("n_values", "found"), [(32, [0]), (33, [])])
+def test_numbers_of_many_values_are_measurements(n_values, found):
+    values = torch.arange(20 * n_values) % n_values
+    assert protected(values % 2, values.double(), origin=[0]) == found
+    levels = list(range(n_values))
+    assert protected(values % 2, dummies(values, n_values), origin=[0] * n_values) == levels
+
+
 def test_sorted_tables_are_looked_at_as_a_whole():
     groups = (torch.arange(100_000) >= 60_000).long()
     assert protected(groups, (torch.arange(100_000) % 2).double(), groups.double(), origin=[0, 1]) == [1]

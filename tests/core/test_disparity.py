@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gcig.core.definition import Definition
 from gcig.core.disparity import (
     all_defined,
+    block_matrix,
     column_disparity,
     column_shares,
     defined_rows,
@@ -129,6 +130,13 @@ def test_small_is_judged_against_the_median():
     assert defined_rows(vector_norm(attributions, "l1")).tolist() == [row != 3 for row in range(9)]
 
 
+@pytest.mark.parametrize(("norm", "defined"), [(0.9e-8, False), (1.1e-8, True)])
+def test_a_row_is_undefined_under_a_hundred_millionth_of_the_median(norm, defined):
+    norms = torch.tensor([[1.0, 1.0, norm]], dtype=torch.float64)
+    assert defined_rows(norms).tolist() == [True, True, defined]
+    assert defined_rows(norms, scale=0.1).all()
+
+
 @pytest.mark.parametrize("least", [1.0, 1e-5, 1e-9, 0.0, math.nan])
 @pytest.mark.parametrize("largest", [1.0, 1e3, math.inf])
 def test_whether_all_are_defined_is_what_each_says(least, largest):
@@ -144,6 +152,12 @@ def test_blocks_are_summed_with_their_sign(origin, seed):
         expected[..., original] += attributions[..., encoded]
     found = sum_blocks(attributions, torch.tensor(origin), 4)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_blocks_of_very_many_columns_have_no_matrix():
+    origin = torch.arange(1024)
+    assert torch.equal(block_matrix(origin, 1024), torch.eye(1024))
+    assert block_matrix(origin, 1025) is None
 
 
 def test_effective_columns_between_one_and_all():
@@ -183,6 +197,12 @@ def test_normalised_attributions_have_norm_one(norm):
 def test_choices_out_of_range_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         Definition(**wrong)
+
+
+def test_the_default_choices_are_the_documented_ones():
+    choices = {"norm": "l1", "rule": "auto", "n_steps": "auto", "columns": "original", "reference": "mean"}
+    choices |= {"label_weights": "empirical", "eps": 1e-12, "rows": 1.0, "every": 1, "pairs": "all"}
+    assert Definition().to_dict() == choices
 
 
 def test_a_definition_round_trips_and_cannot_change():

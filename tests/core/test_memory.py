@@ -1,6 +1,7 @@
 """Chunks under a budget: the same values and gradients as in one piece, in any cut."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,14 @@ from torch import nn
 
 from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
-from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
+from gcig.core.memory import (
+    Chunks,
+    accumulate,
+    compute_attributions,
+    memory_budget,
+    parameters_of,
+    plan_chunks,
+)
 from gcig.models.mlp import make_mlp
 
 WHOLE = Chunks(10**9)
@@ -126,6 +134,50 @@ def test_plans_fit_or_are_as_small_as_can_be(n_steps, groups, columns, point_byt
     nodes = -(-n_steps // parts)
     needed = rows * groups * (nodes * point_bytes + 40 * columns)
     assert needed <= max_bytes or (rows == 1 and nodes == 1)
+
+
+def test_chunks_are_as_large_as_the_bound_allows():
+    """A row takes 240 bytes under both groups, and 200 more at each of the four nodes."""
+    references = torch.empty(2, 1, 3, device="meta")
+    plan = partial(plan_chunks, Integration(None, "midpoint", 4), references, 1000, point_bytes=100)
+    found = {most: tuple(plan(max_bytes=most)) for most in (10_400, 10_399, 1039, 640, 639, 1)}
+    assert found == {10_400: (10, 1), 10_399: (9, 1), 1039: (1, 2), 640: (1, 2), 639: (1, 4), 1: (1, 4)}
+    assert plan() == (2**28 // 1040, 1)
+
+
+def test_chunks_of_a_layered_network_are_planned_from_its_units():
+    """Twelve units take 768 bytes under each group at each of two nodes; paths have no parts."""
+    references = torch.empty(2, 1, 3, device="meta")
+    integration = Integration(LayeredNetwork.recognise(make_mlp(3, (6, 5))), "secant", 1)
+    found = [tuple(plan_chunks(integration, references, 1000, most)) for most in (33_120, 33_119, 1)]
+    assert found == [(10, 1), (9, 1), (1, 1)]
+
+
+def test_a_gpu_is_asked_for_its_memory_only_if_much_is_needed(monkeypatch):
+    asked, state = [], {"mem_get_info": (3 << 30, 8 << 30), "memory_reserved": 2 << 30}
+    state["memory_allocated"] = 1 << 30
+    for name in state:
+        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: asked.append(name) or state[name])
+    budget = partial(memory_budget, torch.device("cuda"))
+    assert (budget(1 << 28), budget(1 << 40, max_bytes=7)) == (1 << 28, 7)
+    assert memory_budget(torch.device("cpu"), 1 << 40) == 1 << 28
+    assert asked == []
+    assert budget((1 << 28) + 1) == 2 << 30  # half of what is free, or reserved and not in use
+    state["mem_get_info"] = (0, 8 << 30)
+    state["memory_reserved"] = 1 << 30
+    assert budget(1 << 40) == 1 << 28
+
+
+@pytest.mark.parametrize(("rows", "calls"), [(11, 1), (10, 4)])
+def test_only_rows_that_do_not_fit_are_computed_again(rows, calls):
+    module, inputs, references = make_problem()
+    seen = []
+    module.register_forward_hook(lambda *_: seen.append(1))
+    values = compute_attributions(
+        module, inputs, references, Integration(None, "midpoint", 2), Chunks(rows), True
+    )
+    values.sum().backward()
+    assert len(seen) == calls
 
 
 def test_slices_cover_all_rows_once():

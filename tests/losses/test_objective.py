@@ -1,5 +1,6 @@
 """Objectives: named terms, engine against autograd, and that every change of a term changes training."""
 
+import math
 from copy import deepcopy
 
 import pytest
@@ -12,10 +13,11 @@ from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.optimizer import flat_parameters
 from gcig.losses import gcig as gcig_module
+from gcig.losses import objective as objective_module
 from gcig.losses import outcome
 from gcig.losses import terms as terms_module
 from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.objective import Objective, ObjectiveGradient, _agree
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.losses.terms import (
     AttributeTerm,
@@ -139,6 +141,45 @@ def test_engine_and_autograd_agree(case, activation):
     assert not by_autograd
     assert_close(terms, expected_terms, rtol=1e-7, atol=1e-9)
     assert_close(gradients, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", ["default", "outcome", "members"])
+def test_a_graph_of_each_term_gives_the_gradient_of_one_graph(case, monkeypatch):
+    """Recorded steps differentiate every term in a branch of its own."""
+    made, options = CASES[case]
+    problem = Problem(**made, dtype=torch.float64)
+    terms, gradients, _ = problem.steps(problem.objective(), **options)
+    monkeypatch.setattr(objective_module, "forks", lambda: True)
+    in_branches, of_branches, by_engine = problem.steps(problem.objective(), **options)
+    assert by_engine
+    assert_close(in_branches, terms)
+    assert_close(of_branches, gradients)
+
+
+def test_weights_may_be_a_tensor():
+    problem = Problem()
+    objective, batch = problem.objective(), problem.batch(MLP(5, (8, 4)), torch.arange(20))
+    names = list(objective.active_weights(WEIGHTS))
+    vector = torch.arange(1.0, len(names) + 1)
+    found = objective(batch, WEIGHTS, vector)
+    assert_close(found["total"], sum(vector[i] * found[name] for i, name in enumerate(names)))
+
+
+def test_an_objective_is_recorded_only_if_every_term_says_that_it_can_be():
+    objective = Objective({"prediction": PredictionTerm()})
+    assert objective.can_be_recorded
+    assert not objective.with_term("size", lambda batch: batch.logits.mean(), weight=1.0).can_be_recorded
+
+
+def test_results_agree_relative_to_the_largest_of_them():
+    """Losses that are not numbers agree with losses that are not numbers either."""
+    large, zero, nan = torch.tensor(100.0), torch.tensor(0.0), torch.tensor(math.nan)
+    assert _agree({"a": large, "b": zero + 0.9e-3}, {"a": large, "b": zero})
+    assert not _agree({"a": large, "b": zero + 1.1e-3}, {"a": large, "b": zero})
+    assert _agree({"a": nan, "b": zero}, {"a": nan, "b": zero})
+    assert not _agree({"a": zero}, {"a": nan})
+    assert not _agree({"a": zero, "b": zero}, {"a": zero})
+    assert not _agree({"a": zero + 1, "b": nan}, {"a": zero, "b": torch.tensor(math.inf)})
 
 
 @pytest.mark.parametrize("engine", [True, False])

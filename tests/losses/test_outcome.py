@@ -12,6 +12,7 @@ from gcig.losses.outcome import (
     DemographicParityLoss,
     EqualizedOddsLoss,
     EqualOpportunityLoss,
+    pairwise_gap,
     rate_disparity,
 )
 
@@ -279,3 +280,49 @@ def test_running_rates_of_decisions_are_fair_if_decisions_are():
     assert logits.grad[[2, 4, 5]].abs().sum() > 0
     soft = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5)
     assert soft(logits, labels, groups).item() != pytest.approx(float(fpr))
+
+
+def test_running_rates_are_averages_whose_gradient_is_that_of_the_mini_batch():
+    """A cell without rows keeps its average, and the first rate of a cell is its average."""
+    loss, label = DemographicParityLoss(3, momentum=0.75), torch.ones(2)
+    first = torch.tensor([0.2, 0.6], dtype=torch.float64).logit()
+    assert loss(first, label, torch.tensor([0, 1])).item() == pytest.approx(0.4)
+    logits = torch.tensor([0.4, 0.9], dtype=torch.float64).logit().requires_grad_()
+    value = loss(logits, label, torch.tensor([0, 2]))
+    rates = [0.75 * 0.2 + 0.25 * 0.4, 0.6, 0.9]
+    assert value.item() == pytest.approx(sum(abs(a - b) for a, b in combinations(rates, 2)) / 3)
+    value.backward()
+    assert logits.grad.tolist() == pytest.approx([-2 / 3 * 0.4 * 0.6, 2 / 3 * 0.9 * 0.1])
+
+
+def test_cut_and_temperature_move_and_sharpen_the_decision():
+    logits, labels, groups = make_batch()
+    found = EqualizedOddsLoss(cut=0.5, temperature=0.2)(logits, labels, groups)
+    assert found.item() == pytest.approx(EqualizedOddsLoss()((logits - 0.5) / 0.2, labels, groups).item())
+    assert repr(EqualizedOddsLoss(cut=0.5, temperature=0.2)) == "EqualizedOddsLoss(cut=0.5, temperature=0.2)"
+
+
+def test_differences_under_the_smoothness_count_quadratically():
+    two, three = torch.tensor([[0.5, 0.4]]), torch.tensor([[0.5, 0.4, 0.1]])
+    assert pairwise_gap(two, torch.ones(1, 2), 0.2).item() == pytest.approx(0.1**2 / (2 * 0.2))
+    expected = (0.025 + (0.4 - 0.1) + (0.3 - 0.1)) / 3
+    assert pairwise_gap(three, torch.ones(1, 3), 0.2).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"temperature": 0.0}, "temperature must be a positive number, not 0.0"),
+        ({"temperature": float("inf")}, "temperature must be a positive number, not inf"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and less than 1, not 1.0"),
+        ({"momentum": -0.1}, "momentum must be at least 0"),
+        ({"momentum": 0.5}, "momentum needs n_groups"),
+    ],
+)
+def test_impossible_options_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        EqualizedOddsLoss(**wrong)
+
+
+def test_values_are_not_checked_if_that_is_switched_off():
+    assert EqualizedOddsLoss(1, validate=False)(torch.zeros(1), torch.tensor([3]), torch.tensor([0])) == 0

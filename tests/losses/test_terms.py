@@ -1,12 +1,13 @@
-"""Terms on their own: the column shortfall against `effective_columns`, and its gradient."""
+"""Terms on their own: the column shortfall against `effective_columns`, and means over rows and points."""
 
 import math
 
 import pytest
 import torch
+from torch import nn
 
 from gcig.core.disparity import column_shares, effective_columns
-from gcig.losses.terms import column_shortfall
+from gcig.losses.terms import MiniBatch, PredictionTerm, SelectionTerm, column_shortfall
 
 
 def make_attributions(groups=2, n=7, columns=5, seed=0):
@@ -83,3 +84,41 @@ def test_scale_of_a_row_does_not_matter():
     assert float(column_shortfall(attributions * 1e-6, 9.0)) == pytest.approx(float(value), rel=1e-12)
     along = (gradient * attributions).sum(-1)
     torch.testing.assert_close(along, torch.zeros_like(along), rtol=0, atol=1e-14)
+
+
+class Given(nn.Module):
+    """A network whose logits are its inputs."""
+
+    def forward(self, x):
+        return x[:, 0]
+
+
+def sigmoid(logit):
+    return 1 / (1 + math.exp(-logit))
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 3.0, 0.5, 9.0]])
+def test_selection_and_prediction_by_hand(weights):
+    """Three rows, and a synthetic point that is only predicted."""
+    scores, targets = [0.4, -0.3, 1.2, 5.0], [0.5, 0.1, 0.8, 0.9]
+    codes = torch.tensor([0, 1, 0])
+    batch = MiniBatch(
+        Given(),
+        torch.tensor(scores, dtype=torch.float64).unsqueeze(1),
+        codes,
+        codes,
+        torch.tensor(targets, dtype=torch.float64),
+        None if weights is None else torch.tensor(weights, dtype=torch.float64),
+    )
+    own = [1.0] * 4 if weights is None else weights
+    losses = [
+        -weight * (target * math.log(sigmoid(score)) + (1 - target) * math.log(sigmoid(-score)))
+        for score, target, weight in zip(scores, targets, own, strict=True)
+    ]
+    assert PredictionTerm()(batch).item() == pytest.approx(sum(losses) / 4)
+    apart = [
+        weight * (sigmoid((score - 0.3) / 0.5) - sigmoid((math.log(target / (1 - target)) - 0.3) / 0.5))
+        for score, target, weight in zip(scores[:3], targets[:3], own, strict=False)
+    ]
+    found = SelectionTerm(cut=0.3, temperature=0.5)(batch)
+    assert found.item() == pytest.approx(abs(sum(apart)) / sum(own[:3]))

@@ -87,13 +87,13 @@ def test_independent_squares_by_hand() -> None:
 def test_no_disparity_gives_zero_on_average(make) -> None:
     """Both groups have the same distribution: the naive distance is far above zero, the estimate is not."""
     model, rows = make(), draw(60, 1)
-    found = np.array([estimate(model, rows, draw(400, 1000 + seed), seed) for seed in range(60)])
+    found = np.array([estimate(model, rows, draw(400, 1000 + seed), seed) for seed in range(30)])
     values, errors, noise = found.T
     assert abs(values.mean()) < 3 * values.std() / math.sqrt(len(values))
     assert errors.mean() == pytest.approx(values.std(), rel=0.5)
     X, y, sex = rows
     naive = np.mean(
-        [gcig_score(model, X, y, sensitive_features=sex, reference=draw(400, 1000 + s)) for s in range(20)]
+        [gcig_score(model, X, y, sensitive_features=sex, reference=draw(400, 1000 + s)) for s in range(5)]
     )
     assert min(naive, noise.mean()) > 2 * abs(values.mean())
 
@@ -166,6 +166,27 @@ def test_the_pool_does_not_depend_on_batches() -> None:
     assert first.shape == (2, 8, 1, 2)
     halves = [{tuple(row) for row in half.reshape(-1, 2)} for half in (first, second)]
     assert not halves[0] & halves[1]
+
+
+def test_strata_divide_each_half_of_the_members() -> None:
+    """Ten members per cell and five strata: each stratum of a half has one member, which is drawn."""
+    positions = np.arange(40)
+    rows = EncodedRows(positions[:, None] * 1.0, positions % 2, positions // 2 % 2, positions, None)
+    pool = MemberPool(2, np.random.default_rng(0))
+    pool.add(rows)
+    found = pool.draw(1, (0, 1), 5, np.random.default_rng(1))
+    assert found.shape == (2, 2, 5, 1, 1)
+    for group in (0, 1):
+        np.testing.assert_array_equal(found[:, group].ravel(), pool.members(1, group).ravel())
+    assert pool.draw(0, (0,), 4, np.random.default_rng(1)).shape == (2, 1, 4, 1, 1)
+    assert pool.draw(0, (0,), 1, np.random.default_rng(1)).shape == (2, 1, 1, 1, 1)
+
+
+def test_the_pool_is_bounded() -> None:
+    pool, zeros = MemberPool(1, np.random.default_rng(0)), np.zeros(2100, dtype=np.int64)
+    pool.add(EncodedRows(np.zeros((2100, 1)), zeros, zeros, np.arange(2100), None))
+    assert len(pool.members(0, 0)) == 2048
+    assert pool.counts.tolist() == [[2100], [0]]
 
 
 def test_modules_without_a_fast_path_have_a_smaller_budget() -> None:

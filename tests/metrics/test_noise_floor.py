@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gcig.metrics.noise_floor import expected_range, expected_worst_range
+from gcig.metrics.noise_floor import expected_range, expected_worst_range, noise_floor
+from gcig.metrics.rates import Confusion
 
 
 def enumerated_range(n: int, m: int, rate: float) -> float:
@@ -54,3 +55,21 @@ def test_missing_cell_or_rate_is_nan() -> None:
     assert math.isnan(expected_range(np.array([10, 10]), math.nan))
     assert math.isnan(expected_worst_range(np.array([[10, 0], [5, 5]]), np.array([0.5, 0.5])))
     assert math.isnan(expected_worst_range(np.array([[10, 1], [5, 5]]), np.array([math.nan, 0.5])))
+
+
+@pytest.mark.parametrize(("agg", "close"), [("sum", 1e-12), ("worst", 0.03)])
+def test_small_cells_are_left_out_of_the_floor_and_of_its_rates(agg: str, close: float) -> None:
+    rng = np.random.default_rng(0)
+    labels, groups = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
+    decided = rng.integers(0, 2, 300)
+    without = Confusion.count(labels, decided, groups, 2)
+    more = [
+        np.concatenate(each) for each in ((labels, [0] * 4 + [1] * 4), (decided, [1] * 8), (groups, [2] * 8))
+    ]
+    small = Confusion.count(*more, 3)
+    expected = noise_floor(without, agg)
+    assert noise_floor(small, agg, min_cell=5) == pytest.approx(expected, rel=close)
+    assert noise_floor(small, agg, min_cell=4) > 1.5 * expected
+    assert noise_floor(small, agg) == noise_floor(small, agg, min_cell=4)
+    assert math.isnan(noise_floor(without, agg, min_cell=100))
+    assert math.isnan(noise_floor(Confusion.count(labels, decided, 0 * groups, 2), agg))

@@ -203,3 +203,22 @@ class TestSuppression:
         two = np.where(np.array(self.groups) == "c", "c", "ab")
         with pytest.warns(UndefinedMetricWarning, match="Fewer than two groups.*label 1 in group 'c'"):
             assert math.isnan(outcome.equalized_odds_gap(self.y, self.d, sensitive_features=two, min_cell=11))
+
+
+@pytest.mark.filterwarnings("ignore:Fewer than two groups")
+@pytest.mark.parametrize("name", ["equalized_odds_gap", "eo_noise_floor", "delta_tpr", "delta_fpr"])
+def test_cells_of_one_row_count_unless_more_are_asked_for(name) -> None:
+    metric = getattr(outcome, name)
+    rows = [0, 1, 0, 0, 1, 1], [0, 1, 1, 0, 0, 1]
+    sex = ["f", "f", "m", "m", "m", "m"]
+    found = metric(*rows, sensitive_features=sex)
+    assert found == metric(*rows, sensitive_features=sex, min_cell=1) > 0
+    assert math.isnan(metric(*rows, sensitive_features=sex, min_cell=2))
+
+
+@pytest.mark.parametrize("name", ["demographic_parity_difference", "selection_rate_ratio"])
+def test_groups_of_one_row_count_unless_more_are_asked_for(name) -> None:
+    metric = getattr(outcome, name)
+    rows, sex = ([0, 1, 0], [1, 1, 0]), ["f", "m", "m"]
+    assert metric(*rows, sensitive_features=sex) == metric(*rows, sensitive_features=sex, min_cell=1) == 0.5
+    assert math.isnan(metric(*rows, sensitive_features=sex, min_cell=2))

@@ -15,7 +15,15 @@ import gcig
 from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.metrics import evaluate
-from gcig.metrics.robustness import PanelFigure, conclude
+from gcig.metrics.robustness import (
+    PanelFigure,
+    _distance_of_groups,
+    _fairer,
+    _medoid,
+    _modal_member,
+    _without_label,
+    conclude,
+)
 from gcig.records import Interval
 from gcig.records.trust import REFERENCES
 
@@ -160,3 +168,53 @@ def test_conclusion_on_two_models() -> None:
     unsure = conclude(panel(), other)
     assert not unsure.agrees
     assert "the difference is not certain relative to 'members'" in unsure.verdict
+
+
+def test_whichever_model_is_fairer_must_be_certain() -> None:
+    """The interval of a difference: of paired draws, or of two intervals, and of the members drawn."""
+    spread = np.array([-1.0, 1.0]) * 0.01
+    first, second = (PanelFigure(Interval(value), np.full(2, value)) for value in (0.10, 0.12))
+    assert (_fairer(first, second), _fairer(second, first)) == ("first", "second")
+    noisy = PanelFigure(Interval(0.12), 0.12 + spread)  # a standard deviation of 0.01, times 1.96
+    assert _fairer(first, noisy) == "first"
+    noisy = PanelFigure(Interval(0.12), 0.12 + 1.1 * spread)
+    assert _fairer(first, noisy) == "neither"
+    assert _fairer(first, PanelFigure(second.interval, second.draws, error=0.0101)) == "first"
+    assert _fairer(first, PanelFigure(second.interval, second.draws, error=0.0103)) == "neither"
+    apart = [PanelFigure(Interval(v, v - r, v + r), np.empty(0)) for v, r in ((0.1, 0.012), (0.12, 0.015))]
+    assert _fairer(*apart) == "first"  # the reach is 0.0192
+    wider = PanelFigure(Interval(0.12, 0.10, 0.14), np.empty(0))
+    assert _fairer(apart[0], wider) == "neither"
+    assert _fairer(first, PanelFigure(Interval(math.nan), second.draws)) == "neither"
+
+
+@pytest.mark.parametrize(("value", "agrees"), [(0.0601, True), (0.0599, False)])
+def test_gcig_is_material_from_a_twentieth_above_its_noise(value: float, agrees: bool) -> None:
+    assert conclude(panel(mean=value)).agrees == agrees
+    assert conclude(panel(**{"mean,_l2": 0.0})).agrees  # on another scale, and not judged
+
+
+def test_typical_members() -> None:
+    members = np.array([[0.0, 1, 0], [1.0, 0, 1], [1.1, 1, 0], [9.0, 0, 1], [1.2, 1, 0]])
+    assert _medoid(members).tolist() == [1.2, 1, 0]  # the mean is (2.46, 0.6, 0.4)
+    assert _modal_member(members, np.array([0, 1, 1])).tolist() == [1.1, 1, 0]  # the median and the mode
+    assert _modal_member(np.ones((3, 1)), np.array([0])).tolist() == [1.0]
+
+
+def test_references_without_a_label_are_weighted_by_the_rows_of_the_labels() -> None:
+    references = np.array([[[1.0], [2.0]], [[5.0], [6.0]]])
+    found = _without_label(references, np.array([[3.0, 1.0], [1.0, 1.0]]))
+    assert found[..., 0].tolist() == [[2.0, 4.0], [2.0, 4.0]]
+
+
+def test_distance_of_groups_by_hand() -> None:
+    """Two labels of three groups; the second label has rows of two groups, of one, or of none."""
+    sums = np.zeros((1, 2, 3, 3))
+    sums[0, 0] = [[2.0, 0.0, 2.0], [0.0, 3.0, 3.0], [1.0, 0.0, 1.0]]  # means (1, 0), (0, 1), (1, 0)
+    alone = np.sqrt((2 + 0 + 2) / 3)  # the root mean square distance over three pairs
+    assert _distance_of_groups(sums) == pytest.approx(alone)
+    sums[0, 1, 0] = [4.0, 0.0, 4.0]
+    assert _distance_of_groups(sums) == pytest.approx(alone)  # one group has nobody to differ from
+    sums[0, 1, 1] = [0.0, 2.0, 2.0]
+    assert _distance_of_groups(sums) == pytest.approx((6 * alone + 6 * np.sqrt(2)) / 12)
+    assert np.isnan(_distance_of_groups(np.zeros((1, 2, 3, 3)))).all()

@@ -209,6 +209,28 @@ def test_a_network_without_reasons_has_no_gcig_and_gives_no_warning():
     assert found["attribute_effect"] == 0.0
 
 
+def test_large_held_out_sets_are_measured_on_part_of_their_rows():
+    """Each measurement of many rows is that of as many as it takes, evenly spaced."""
+    held_out = replace(HELD_OUT, rows=make_rows(600, seed=2))
+    members, ranked = (replace(HELD_OUT, rows=held_out.rows.spread(count)) for count in (128, 512))
+    shares = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    with torch.no_grad():
+        assert held_out._gcig_members(NETWORK) == members._gcig_members(NETWORK)
+    assert held_out._faithfulness(NETWORK, shares) == ranked._faithfulness(NETWORK, shares)
+    many = GroupedBatch(torch.zeros(100_001, 6), torch.arange(100_001) % 2, torch.arange(100_001) // 2 % 2)
+    large = replace(HELD_OUT, rows=many, training=many[:100_000])
+    assert (len(large.explained), len(large._offset_rows)) == (1024, 8192)
+    assert len(large._pooled[0]) == 100_000
+    assert len(replace(large, training=many)._pooled[0]) == 100_000
+
+
+@pytest.mark.parametrize(("columns", "defined"), [(2, False), (3, True)])
+def test_faithfulness_needs_three_columns(columns, defined):
+    held_out = replace(HELD_OUT, origin=ORIGIN.clamp(max=columns - 1))
+    shares = torch.tensor([0.5, 0.3, 0.2])[:columns]
+    assert math.isfinite(held_out._faithfulness(NETWORK, shares)) == defined
+
+
 def test_held_out_set_of_training_data():
     data = TrainingData(ROWS, TRAINING, ROWS, None, 2, None)
     held_out = make_held_out(data, SETTINGS, ORIGIN.numpy())
@@ -369,6 +391,27 @@ def test_a_student_is_compared_with_its_teacher(references):
     used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
     assert used == weights.values(1) == {"gcig": 0.2, "outcome": 0.05}
     assert 1 in weights.past  # the weights were adapted
+
+
+def test_epochs_are_mature_after_three_fifths():
+    selector = replace(make_selector(), n_epochs=5)
+    found = [selector(NETWORK, control(Limits(auc_lost=1.0)), epoch) for epoch in (2, 3, 4)]
+    assert [each.mature for each in found] == [False, True, True]
+    assert found[0].criterion - found[1].criterion == pytest.approx(0.3 * 0.2)
+
+
+def test_a_preference_replaces_the_score_within_the_limits():
+    """What exceeds the tolerance still has its price, and an early epoch none."""
+    settings = replace(SETTINGS, references="both")
+    selector = replace(make_selector(settings), prefer=lambda found: found["auc"])
+    measured = {**selector.teacher.measured, "auc_lost": 0.0}
+    measured["reference_offset"] += 0.22
+    compared = selector._compare(measured, selector.teacher)
+    found = selector._criterion(compared, control(Limits(auc_lost=0.03)), measured)
+    assert found == pytest.approx(measured["auc"] + 5 * 0.1)
+    assert replace(selector)(NETWORK, control(Limits(auc_lost=1.0)), 1).criterion == pytest.approx(
+        measured["auc"]
+    )
 
 
 def test_the_teacher_itself_has_everything_left():
