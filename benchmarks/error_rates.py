@@ -20,11 +20,11 @@ from torch import nn
 import gcig
 from gcig.adapters import Outputs
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
-from gcig.metrics.outcome_sums import OutcomeSums
+from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.upper_limits import gap_limit
 from gcig.records import Interval
 from gcig.records.audit import AuditRecord
-from gcig.records.interval import UNDEFINED
+from gcig.records.base import UNDEFINED
 
 _TRUE_ROWS, _TRUE_OUTCOMES = 200_000, 2_000_000
 _OUTCOME_SAMPLES = 20  # per audited sample
