@@ -97,14 +97,21 @@ class RowList:
         self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
 
     def quantiles(self, min_cell: int) -> list[tuple[float, ...]]:
-        """Return quantiles of the difference of each column over rows; empty for fewer than ``min_cell``."""
+        """Return quantiles of the difference of each column over rows; empty for fewer than ``min_cell``.
+
+        A quantile that falls between two rows is the mean of both, so turning the sign mirrors all of them.
+        """
         total = self.differences.sum(axis=1, keepdims=True)
         if not len(total) or int(total[0, 0]) < min_cell:
             return [()] * len(total)
         reached = np.cumsum(self.differences, axis=1) / total
         middles = (_EDGES[:-1] + _EDGES[1:]) / 2
-        places = [(reached < share).sum(axis=1) for share in _QUANTILES]
-        return [tuple(float(middles[place]) for place in of_column) for of_column in np.stack(places, axis=1)]
+        below, above = (
+            np.stack([(reached < share + slack).sum(axis=1) for share in _QUANTILES], axis=1)
+            for slack in (-1e-12, 1e-12)
+        )
+        both = (middles[below] + middles[np.minimum(above, len(middles) - 1)]) / 2
+        return [tuple(of_column) for of_column in both.tolist()]
 
     def counts(self, names: tuple[str, ...], n_rows: Codes, min_cell: int) -> dict[str, tuple[int, ...]]:
         """Return the counts of each group; a bin, or a group, under ``min_cell`` rows counts as empty."""
