@@ -219,6 +219,13 @@ def test_wrong_roles(tmp_path, changes: dict, message: str) -> None:
         audit_file(fitted(table), tmp_path / "t.csv", **{**ROLES, **changes})
 
 
+def test_columns_that_the_file_lacks_are_named(tmp_path) -> None:
+    table = make_numeric_loans(100)
+    table.drop(columns="debt").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"t.csv lacks columns that the model takes: 'debt'\. Add them"):
+        audit_file(fitted(table), tmp_path / "t.csv", **ROLES)
+
+
 def test_missing_labels_and_groups_are_errors(tmp_path) -> None:
     table = make_numeric_loans(400)
     for column in ("approved", "sex"):

@@ -89,7 +89,7 @@ def assign_roles(
     ----------
     drop : columns that are not used.
     keep_sensitive : whether the protected columns are inputs as well.
-    known : the columns that a model takes, which are the inputs if the file has all of them.
+    known : the columns that a model takes, which are the inputs; ignored if the file has none of them.
     group_names : other names for values of the protected columns, as in `name_groups`.
     """
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
@@ -102,8 +102,15 @@ def assign_roles(
             )
     if target in protected:
         raise InputError(f"Column {target!r} is both target and sensitive. Give it one role.")
-    if known is not None and set(map(str, known)) <= set(file.names):
-        return Roles(tuple(map(str, known)), target, protected, positive, group_names or {})
+    taken = () if known is None else tuple(map(str, known))
+    lacking = [name for name in taken if name not in file.names]
+    if taken and not lacking:
+        return Roles(taken, target, protected, positive, group_names or {})
+    if len(lacking) < len(taken):  # otherwise the names may be made up, for a model of an array
+        raise InputError(
+            f"{file.path} lacks columns that the model takes: {listed(lacking)}. Add them, or rename the "
+            f"columns of the file ({listed(file.names, 30)}) as the model names them."
+        )
     left_out = {target, "", *drop, *(() if keep_sensitive else protected)}
     inputs = tuple(each for each in file.table_names if each not in left_out)
     if not inputs:
@@ -122,7 +129,7 @@ def check_positive(
     column, values : the target and its distinct values.
     classes : the two classes of the model in order, or None if it does not record them.
     """
-    names = [level_name(value) for value in values]
+    names = sorted(level_name(value) for value in values)
     known = [] if classes is None else [level_name(value) for value in classes]
     if positive is None:
         if not known and not {name.lower() for name in names} <= {"0", "1", "-1", "false", "true"}:
