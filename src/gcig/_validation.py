@@ -51,6 +51,8 @@ __all__ = [
     "warn_if_sensitive_in",
 ]
 
+MAX_GROUPS = 50  # a protected attribute with more is probably an identifier or a measurement
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:
@@ -69,42 +71,42 @@ class Groups:
     attribute: str
 
 
-def check_features(X: Any, *, name: str = "X") -> pd.DataFrame:
+def check_features(X: Any) -> pd.DataFrame:
     """Convert a table into a DataFrame of numbers, booleans, text, categoricals and dates, with text names.
 
     Accepts pandas, polars and other eager frames, pyarrow tables, arrays, sparse matrices, lists of rows,
     dicts of columns, and one row or a list of rows as dicts; columns without names are called x0, x1, ...
-    Missing entries are allowed, infinity is not. An object
-    column is read as numbers if every entry is a number. A column that mixes numbers and text is an error,
-    since both readings are plausible; so are integers beyond 2**53, since float64 would merge neighbours.
+    Missing entries are allowed, infinity is not. An object column is read as numbers if every entry is a
+    number. A column that mixes numbers and text is an error, since both readings are plausible; so are
+    integers beyond 2**53, since float64 would merge neighbours.
 
     Examples
     --------
     >>> check_features([[30, "a"], [41, None]]).columns.to_list()
     ['x0', 'x1']
     """
-    frame = to_frame(X, name, prefix="x")
+    frame = to_frame(X, "X", prefix="x")
     names = [str(column) for column in frame.columns]
     if repeated := [column for column, count in Counter(names).items() if count > 1]:
-        raise InputError(f"has several columns called {listed(repeated)}: rename them.", argument=name)
-    check_name_lengths(names, {"argument": name})
+        raise InputError(f"has several columns called {listed(repeated)}: rename them.", argument="X")
+    check_name_lengths(names, {"argument": "X"})
     for size, what in zip(frame.shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
             shape = f"0 {what} (shape={frame.shape}) while a minimum of 1 is required."
-            raise InputError(f"is empty: found array with {shape}", argument=name)
+            raise InputError(f"is empty: found array with {shape}", argument="X")
     block = float_block(frame)
     if block is not None and not np.isinf(block).any():
         return frame.set_axis(names, axis=1)
     columns = [frame.iloc[:, j] for j in range(len(names))]
     checked = [
-        checked_column(c, {"argument": name, "column": n}, dates=True)
+        checked_column(c, {"argument": "X", "column": n}, dates=True)
         for n, c in zip(names, columns, strict=True)
     ]
     if infinite := [n for n, c in zip(names, checked, strict=True) if has_infinity(c)]:
         raise InputError(
             f"contains infinity (inf) in column {listed(infinite)}. Replace it by a finite number, or by NaN "
             "if the value is unknown: NaN is imputed.",
-            argument=name,
+            argument="X",
         )
     if all(after is before for after, before in zip(checked, columns, strict=True)):
         return frame.set_axis(names, axis=1)
@@ -206,7 +208,6 @@ def check_groups(
     *,
     n_rows: int,
     min_cell: int | None = None,
-    max_groups: int = 50,
     names: Sequence[str] | None = None,
     paired_with: str = "X",
 ) -> Groups:
@@ -244,13 +245,13 @@ def check_groups(
         check_name_lengths(levels, subject)
         if frame.shape[1] > 1:
             levels = [f"{attribute}={level}" for level in levels]
-        if len(levels) <= max_groups:
+        if len(levels) <= MAX_GROUPS:
             occurring, codes = np.unique(codes * len(levels) + own, return_inverse=True)
             pairs = (divmod(int(code), len(levels)) for code in occurring)
             found = [" & ".join(filter(None, (found[before], levels[level]))) for before, level in pairs]
-        if (count := max(len(levels), len(found))) > max_groups:
+        if (count := max(len(levels), len(found))) > MAX_GROUPS:
             raise InputError(
-                f"has {count} groups (at most {max_groups}): it is probably an identifier or a measurement. "
+                f"has {count} groups (at most {MAX_GROUPS}): it is probably an identifier or a measurement. "
                 "Choose a categorical attribute, or bin the numbers first.",
                 **subject,
             )

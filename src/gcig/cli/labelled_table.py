@@ -14,6 +14,7 @@ import pandas as pd
 from pandas.api import types as pt
 
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
+from gcig._validation import MAX_GROUPS
 from gcig.cli.frame import did_you_mean
 from gcig.cli.options import split_names
 from gcig.data.dates import are_dates
@@ -23,7 +24,6 @@ from gcig.data.reading import TableFile, TableReading, open_table
 from gcig.data.roles import name_groups
 from gcig.records.formatting import counted, text_table
 
-_MAX_GROUPS = 50
 _SAMPLED_ROWS = 200_000  # of a file that is too large for memory: enough for a report
 _MAX_GROUPS_LISTED = 6
 _MANY_CATEGORIES = 20  # more categories that are mostly numbers are probably numbers with a few other entries
@@ -249,9 +249,9 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
     n_groups = int(column.nunique())
     if n_groups == 1:
         raise click.ClickException(f"{where} has one value only: fairness compares at least two groups.")
-    if n_groups > _MAX_GROUPS:
+    if n_groups > MAX_GROUPS:
         raise click.ClickException(
-            f"{where} has {n_groups} different values (at most {_MAX_GROUPS}): it is probably an identifier "
+            f"{where} has {n_groups} different values (at most {MAX_GROUPS}): it is probably an identifier "
             "or a measurement. Name a column of categories, or add one with ranges such as 'under 30'."
         )
 

@@ -53,7 +53,6 @@ class RowDescriber:
         label_source: str,
         group_names: Sequence[str | None],
         roles: Sequence[str] = (),
-        distances: Sequence[float] = (),
         values: Floats | None = None,
     ) -> tuple[RowExplanation, ...]:
         """Explain rows and describe each.
@@ -64,7 +63,7 @@ class RowDescriber:
         names : identifier of each row; empty for a neighbour.
         table : the rows as the user knows them; None if they are no table.
         group_names : the group of each row, None if it is not shown.
-        roles, distances : of neighbours.
+        roles : of neighbours, in words.
         values : attributions (groups, n, columns), if they are known.
         """
         n, columns = len(rows), self.comparison.columns
@@ -94,7 +93,6 @@ class RowDescriber:
                 disparity=float(disparity[i]),
                 columns=self._reasons(values[:, i], shares[i], entries[i]),
                 role=roles[i] if roles else "",
-                distance=float(distances[i]) if len(distances) else math.nan,
             )
             for i in range(n)
         )

@@ -340,3 +340,8 @@ class AuditRecord(Record):
     robustness: Robustness | None = None
     change: AuditChange | None = None
     schema: int = AUDIT_SCHEMA
+
+    @property
+    def group_names(self) -> list[str]:
+        """Names of all groups, in the order that gives each its colour and mark on a page."""
+        return [group.group for group in self.groups]

@@ -1,7 +1,6 @@
 """The audit page's section on decisions: selection and error rates of each group."""
 
 import math
-from collections.abc import Sequence
 
 from gcig.records import AuditRecord, GroupAudit, Interval
 from gcig.records.formatting import describe_suppression, number
@@ -12,19 +11,14 @@ from gcig.report.summaries import RATES
 from gcig.report.tables import Entry, Value, estimate, rows_entry
 
 
-def outcome_section(
-    record: AuditRecord, order: Sequence[str] = (), *, max_eo_gap: float | None = None
-) -> Section:
-    """Return the rates and ranking of each group, and the measures over all rows.
-
-    ``order`` lists all groups of the page.
-    """
+def outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
+    """Return the rates and ranking of each group, and the measures over all rows."""
     shown = [group for group in record.groups if group.n_rows is not None]
     return Section(
         "Outcome: do the decisions treat the groups alike?",
         [
             *_degenerate_note(record),
-            FigureRow([_rates_figure(record, shown, order), _roc_figure(shown, order)]),
+            FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
             _groups_table(record),
             _measures_table(record, max_eo_gap),
             *suppression_note(record.suppressed_cells, record.min_cell),
@@ -65,13 +59,13 @@ def _rates_of(record: AuditRecord) -> dict[str, str]:
     return dict(named.get(name, (name, field)) for name, field in RATES.items())
 
 
-def _rates_figure(record: AuditRecord, groups: list[GroupAudit], order: Sequence[str]) -> FigureBlock:
+def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     rates = {
         name: {group.group: _rate(group, field) for group in groups}
         for name, field in _rates_of(record).items()
     }
     return FigureBlock(
-        charts.group_rates(rates, order=order or None),
+        charts.group_rates(rates, order=record.group_names),
         "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
         "decisions. Lines are 95 % intervals.",
     )
@@ -82,12 +76,12 @@ def _rate(group: GroupAudit, field: str) -> Interval:
     return found
 
 
-def _roc_figure(groups: list[GroupAudit], order: Sequence[str]) -> FigureBlock:
+def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     return FigureBlock(
         charts.roc_curves(
             {group.group: group.roc for group in groups},
             operating={group.group: (group.fpr.value, group.tpr.value) for group in groups},
-            order=order or None,
+            order=record.group_names,
         ),
         "How well the model ranks within each group. The marks are the model's own decisions; marks that lie "
         "apart are different error rates.",

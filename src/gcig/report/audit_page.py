@@ -52,17 +52,16 @@ def audit_page(
     conservative : whether the limits apply to the upper ends of the intervals.
     """
     subject = record.subject
-    order = [group.group for group in record.groups]  # a group has one colour and mark on the whole page
     sections = [
         *change_section(record.change),
         *([_models_section(record, others)] if others else []),
-        outcome_section(record, order, max_eo_gap=max_eo_gap),
-        reasons_section(record, order),
+        outcome_section(record, max_eo_gap),
+        reasons_section(record),
         trust_section(record),
         *robustness_section(record.robustness, subject.definition, model=subject.model_name),
         columns_section(record),
         stability_section(record),
-        rows_section(record, order),
+        rows_section(record),
     ]
     size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
     protected = " and ".join(subject.sensitive) or "not named"
@@ -72,17 +71,13 @@ def audit_page(
         sections,
         subtitle=f"{subject.model_kind}; {size}; "
         f"protected attribute: {protected}; {outcome}; {subject.created[:10]}",
-        lead=_lead(record, order, max_gcig, max_eo_gap, conservative),
+        lead=_lead(record, max_gcig, max_eo_gap, conservative),
         foot=_foot(record),
     )
 
 
 def _lead(
-    record: AuditRecord,
-    order: Sequence[str],
-    max_gcig: float | None,
-    max_eo_gap: float | None,
-    conservative: bool,
+    record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
 ) -> list[Block]:
     found, outcome = record.procedural, record.outcome
     around = limits(found.interval)
@@ -137,7 +132,7 @@ def _lead(
                     f"that chance alone gives when group labels are "
                     f"shuffled.{hollow if own_references else ''}",
                 ),
-                histogram_figure(record, order),
+                histogram_figure(record),
             ]
         ),
     ]

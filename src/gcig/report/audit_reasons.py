@@ -1,7 +1,6 @@
 """The audit page's sections on reasons: GCIG, the columns behind it, and its stability."""
 
 import math
-from collections.abc import Sequence
 
 from gcig.records import AuditRecord, ColumnAudit
 from gcig.records.audit import MATERIAL
@@ -64,13 +63,13 @@ def _evidence(record: AuditRecord) -> str:
     return "There are too few rows to distinguish the difference from chance."
 
 
-def reasons_section(record: AuditRecord, order: Sequence[str] = ()) -> Section:
-    """Return GCIG, its noise floor, and its parts by group and outcome; ``order`` lists all groups."""
+def reasons_section(record: AuditRecord) -> Section:
+    """Return GCIG, its noise floor, and its parts by group and outcome."""
     return Section(
         "Reasons: do they depend on the group?",
         [
             Paragraph(_evidence(record)),
-            *_group_figures(record, order),
+            *_group_figures(record),
             _measures_table(record),
             *_parts(record),
             *explanations("What is GCIG?", "What is the noise floor?"),
@@ -98,7 +97,7 @@ def trust_section(record: AuditRecord) -> Section:
     )
 
 
-def histogram_figure(record: AuditRecord, order: Sequence[str] = ()) -> FigureBlock:
+def histogram_figure(record: AuditRecord) -> FigureBlock:
     """Return the histogram of the disparity over the rows of each group."""
     found = record.procedural
     return FigureBlock(
@@ -106,7 +105,7 @@ def histogram_figure(record: AuditRecord, order: Sequence[str] = ()) -> FigureBl
             found.histogram_edges,
             found.histogram_counts,
             means={group.group: group.gcig.value for group in record.groups},
-            order=order or None,
+            order=record.group_names,
         ),
         "The distribution of the disparity over the rows of each group; the dashed line is the mean. Rows at "
         "0 have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
@@ -114,7 +113,7 @@ def histogram_figure(record: AuditRecord, order: Sequence[str] = ()) -> FigureBl
     )
 
 
-def _group_figures(record: AuditRecord, order: Sequence[str]) -> list[FigureBlock]:
+def _group_figures(record: AuditRecord) -> list[FigureBlock]:
     """Return the chart of GCIG over each group's rows."""
     groups = [group for group in record.groups if math.isfinite(group.gcig.value)]
     if not groups:
@@ -125,7 +124,7 @@ def _group_figures(record: AuditRecord, order: Sequence[str]) -> list[FigureBloc
         title="GCIG over the rows of each group",
         label="GCIG",
         reference=record.procedural.noise_floor.value,
-        order=order or [group.group for group in record.groups],
+        order=record.group_names,
     )
     return [
         FigureBlock(svg, f"GCIG over the rows of each group. The dashed line is the noise floor. {_OF_ROWS}")

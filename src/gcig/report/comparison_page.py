@@ -25,6 +25,7 @@ from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
 from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
 from gcig.report.trust import methods_trust, trust_explanations
 
+_PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
 # Name -> field of `Evaluation`, and whether a larger (1) or a smaller (-1) value is better.
 _MEASURES = {
     "AUC": ("auc", 1),
@@ -41,8 +42,6 @@ def comparison_page(
     labels: Mapping[str, str] | None = None,
     title: str = "Comparison of methods",
     subtitle: str = "",
-    plain: str = "unconstrained",
-    fair: str = "fairx",
     foot: Mapping[str, str] | None = None,
 ) -> str:
     """Return a page for `gcig.compare` and `gcig demo`: a verdict in words, the trade-off, and tables.
@@ -51,46 +50,35 @@ def comparison_page(
     ----------
     results : one record per table, method and fold.
     labels : method -> its displayed name.
-    plain, fair : the two methods that the verdict compares; without them it names the lowest GCIG.
     foot : name -> value, for the foot of the page.
     """
     tables = summarise(results, labels)
-    lead: list[Block] = []
-    if len(tables) == 1:
-        lead = [_verdict(next(iter(tables.values())), plain, fair)]
+    lead = [_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
     folds = max((m.n_folds for methods in tables.values() for m in methods), default=0)
     return page(
         title,
-        comparison_sections(tables, plain=plain, fair=fair, verdicts=len(tables) > 1),
+        _sections(tables),
         subtitle=subtitle or f"{', '.join(tables)}; mean and standard deviation over {folds} folds",
         lead=lead,
         foot=foot,
     )
 
 
-def comparison_sections(
-    tables: Mapping[str, Sequence[MethodSummary]],
-    *,
-    plain: str = "unconstrained",
-    fair: str = "fairx",
-    verdicts: bool = True,
-) -> list[Section]:
+def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
     """Return the sections on the trade-off, the methods and the groups of every table."""
     sections = []
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
-        blocks: list[Block] = [_verdict(methods, plain, fair)] if verdicts else []
+        blocks: list[Block] = [_verdict(methods)] if len(tables) > 1 else []
         blocks += [
             _trade_off(methods),
             methods_table(methods),
-            *methods_trust(methods, plain),
+            *methods_trust(methods, _PLAIN),
             *_failures(methods),
         ]
         sections += [
             Section(f"{prefix or 'Trade-off: '}what does fairness cost?", blocks),
-            Section(
-                f"{prefix or 'Groups: '}how does each method treat the groups?", _groups(methods, plain, fair)
-            ),
+            Section(f"{prefix or 'Groups: '}how does each method treat the groups?", _groups(methods)),
         ]
     sections.append(
         Section(
@@ -178,19 +166,20 @@ def _standing(method: MethodSummary, on_front: bool) -> str:
     return "; ".join(notes) or ("on the front" if on_front else "dominated")
 
 
-def _verdict(methods: Sequence[MethodSummary], plain: str, fair: str) -> VerdictBlock:
+def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
+    """Compare FairX with the plain network; without them, name the method with the lowest GCIG."""
     by_key = {method.method: method for method in reversed(methods) if method.evaluations}
     sound = [
         m for m in methods if m.evaluations and not m.degenerate and not math.isnan(m.rank_value("gcig"))
     ]
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
-    if plain in by_key and fair in by_key and plain != fair:
+    if _PLAIN in by_key and _FAIR in by_key:
         headline, findings, cautions = describe_trade_off(
-            Scores.mean_of(by_key[plain]), Scores.mean_of(by_key[fair])
+            Scores.mean_of(by_key[_PLAIN]), Scores.mean_of(by_key[_FAIR])
         )
         findings += [leading] if leading and len(methods) > 2 else []
-        status = "concern" if by_key[fair].degenerate else "neutral"
+        status = "concern" if by_key[_FAIR].degenerate else "neutral"
         return VerdictBlock(status, headline, findings, cautions)
     return VerdictBlock("neutral", leading or "No method has a defined GCIG.")
 
@@ -206,9 +195,9 @@ def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
     return trade_off_figures(points, noise_floor=sum(floors) / len(floors) if floors else None)
 
 
-def _groups(methods: Sequence[MethodSummary], plain: str, fair: str) -> list[Block]:
+def _groups(methods: Sequence[MethodSummary]) -> list[Block]:
     shown = [m for m in methods if m.evaluations]
-    drawn = [m for m in shown if m.method in (plain, fair)] or shown[:2]
+    drawn = [m for m in shown if m.method in (_PLAIN, _FAIR)] or shown[:2]
     figures = [
         FigureBlock(
             charts.group_rates(pooled_rates(m.evaluations), title=f"Rates of each group: {m.label}"),

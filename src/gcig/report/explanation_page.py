@@ -101,11 +101,8 @@ def _reading(record: ExplanationRecord) -> Paragraph:
     )
 
 
-def rows_section(record: AuditRecord, order: Sequence[str]) -> Section:
-    """Return the rows with the largest disparity as positions, with explanations if the record has them.
-
-    ``order`` lists all groups of the page.
-    """
+def rows_section(record: AuditRecord) -> Section:
+    """Return the rows with the largest disparity as positions, with explanations if the record has them."""
     rows = record.procedural.rows
     heading = "Rows: where do the reasons differ most?"
     if not rows:
@@ -121,7 +118,7 @@ def rows_section(record: AuditRecord, order: Sequence[str]) -> Section:
         else ""
     )
     views = [
-        _view(_key(row), row.explanation, order, draw_neighbours=False)
+        _view(_key(row), row.explanation, record.group_names, draw_neighbours=False)
         for row in rows
         if row.explanation is not None
     ]

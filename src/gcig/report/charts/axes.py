@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from gcig.report.charts.svg import WIDTH, horizontal, join, text, text_width, vertical
 
+_TICKS = 5  # about as many values fit below a chart
 _LARGEST = 1e100  # values beyond are clipped: their squares would overflow
 
 
@@ -68,8 +69,8 @@ def scale_for(
     return Scale(low, high, start, stop)
 
 
-def ticks(scale: Scale, wanted: int = 5) -> list[float]:
-    """Return about ``wanted`` round values inside a scale.
+def ticks(scale: Scale) -> list[float]:
+    """Return about five round values inside a scale.
 
     Examples
     --------
@@ -82,13 +83,13 @@ def ticks(scale: Scale, wanted: int = 5) -> list[float]:
         inside = [v for v in marks if scale.low <= v <= scale.high]
         return (
             inside
-            if len(inside) <= wanted + 2
-            else [v for v in inside if f"{v:e}"[0] == "1"] or inside[:wanted]
+            if len(inside) <= _TICKS + 2
+            else [v for v in inside if f"{v:e}"[0] == "1"] or inside[:_TICKS]
         )
     span = scale.high - scale.low
     if not span > 1e-12 * max(abs(scale.low), abs(scale.high), 1 / _LARGEST):
         return [scale.low]
-    raw = span / wanted
+    raw = span / _TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
     first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
@@ -106,16 +107,11 @@ def tick_labels(values: list[float]) -> list[str]:
     return [("0" if float(s) == 0 and digits == 0 else s).replace("-", "\u2212") for s in shown]
 
 
-def x_axis(
-    scale: Scale, top: float, bottom: float, label: str = "", *, wanted: int = 5, whole: bool = False
-) -> Markup:
+def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, whole: bool = False) -> Markup:
     """Draw vertical grid lines with their values (only whole ones if ``whole``), and the name of the axis."""
-    values = [value for value in ticks(scale, wanted) if not whole or value == round(value)]
+    values = [value for value in ticks(scale) if not whole or value == round(value)]
     lines = [
-        join(
-            vertical(scale(v), top, bottom, class_="grid"),
-            _tick(shown, scale(v), bottom + 12),
-        )
+        join(vertical(scale(v), top, bottom, class_="grid"), _tick(shown, scale(v), bottom + 12))
         for v, shown in zip(values, tick_labels(values), strict=True)
     ]
     name = text(label, (scale.start + scale.stop) / 2, bottom + 30, anchor="middle", class_="label")
@@ -128,9 +124,9 @@ def _tick(shown: str, x: float, y: float) -> Markup:
     return text(shown, min(max(x, half), WIDTH - half), y, anchor="middle", class_="label")
 
 
-def y_axis(scale: Scale, left: float, right: float, *, wanted: int = 5) -> Markup:
+def y_axis(scale: Scale, left: float, right: float) -> Markup:
     """Draw horizontal grid lines with their values at the left."""
-    values = ticks(scale, wanted)
+    values = ticks(scale)
     return join(
         *(
             join(

@@ -32,13 +32,12 @@ def gauge(
     *,
     limit: float | None = None,
     comparable: float | None = None,
-    name: str = "GCIG",
-    title: str = "Measured value and value expected by chance",
 ) -> Markup:
-    """Draw an estimate with its interval above the range that shuffled group labels give.
+    """Draw GCIG with its interval above the range that shuffled group labels give.
 
     ``comparable`` is the value to compare with that range if it is not the estimate; it gets a hollow mark.
     """
+    title = "Measured value and value expected by chance"
     if not math.isfinite(value.value):
         return empty_chart(title)
     asked = [limit] if limit is not None and math.isfinite(limit) else []
@@ -54,16 +53,16 @@ def gauge(
     if math.isfinite(noise_floor.value):
         parts.append(_chance(noise_floor, x, bottom))
     if comparable is not None and math.isfinite(comparable):
-        tooltip = f"{name} with references from the audited rows: {number(comparable)}"
+        tooltip = f"GCIG with references from the audited rows: {number(comparable)}"
         parts.append(_dot(x(comparable), 84.0, tooltip, hollow=True))
     parts += [
         element("g", _thick(x(value.low), x(value.high), 46.0), class_="accent")
         if math.isfinite(value.low + value.high)
         else join(),
-        _dot(x(value.value), 46.0, f"{name}: {estimate(value)}"),
-        _label(f"{name} {number(value.value)}", x(value.value), 26.0, strong=True),
+        _dot(x(value.value), 46.0, f"GCIG: {estimate(value)}"),
+        _label(f"GCIG {number(value.value)}", x(value.value), 26.0, strong=True),
     ]
-    description = f"{name} {estimate(value)}; by chance alone {estimate(noise_floor)}"
+    description = f"GCIG {estimate(value)}; by chance alone {estimate(noise_floor)}"
     if asked:
         description += f"; limit {number(asked[0])}"
     return chart(bottom + 26, *parts, title=title, description=description)
@@ -104,8 +103,6 @@ def disparity_histogram(
     counts: Mapping[str, Sequence[int]],
     *,
     means: Mapping[str, float] | None = None,
-    title: str = "Disparity of the rows of each group",
-    label: str = "disparity of a row",
     order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw one histogram per group on a common axis; the highest bar of each group fills its panel.
@@ -120,6 +117,7 @@ def disparity_histogram(
     means : group -> its mean, drawn as a line.
     order : all groups of the page; see `mark_number`.
     """
+    title = "Disparity of the rows of each group"
     drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
     if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
         return empty_chart(title)
@@ -136,7 +134,7 @@ def disparity_histogram(
             panels.append(vertical(scale(mean), top, bottom, class_="axis", stroke_dasharray="4 3"))
     return chart(
         bottom + 40,
-        x_axis(scale, _GAP, bottom, label),
+        x_axis(scale, _GAP, bottom, "disparity of a row"),
         *panels,
         title=title,
         description="; ".join(descriptions),

@@ -11,6 +11,7 @@ COLOURS = 8  # classes g0 to g7 of the style
 SHAPES = 7  # coprime with the number of colours, which makes 56 different marks
 _DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
 LEGEND_LINE = 20.0
+_LEFT = 8.0  # where the lines of a legend begin
 
 
 def colour(index: int) -> str:
@@ -59,7 +60,6 @@ def legend(
     names: list[str],
     top: float,
     *,
-    left: float = 8.0,
     hollow: Collection[int] = (),
     order: Sequence[str] | None = None,
 ) -> Markup:
@@ -68,7 +68,7 @@ def legend(
     ``order`` lists all groups of the page, of which some may not be in this chart; see `mark_number`.
     """
     parts = []
-    for index, name, x, line in _places(names, left):
+    for index, name, x, line in _places(names):
         y = top + (line + 0.5) * LEGEND_LINE
         mark = mark_number(names[index], names if order is None else order)
         parts.append(join(marker(mark, x + 5, y, hollow=index in hollow), text(name, x + 15, y)))
@@ -83,19 +83,19 @@ def mark_number(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def legend_height(names: list[str], *, left: float = 8.0) -> float:
+def legend_height(names: list[str]) -> float:
     """Return the height of the legend of these names."""
-    return LEGEND_LINE * (1 + max((line for *_, line in _places(names, left)), default=-1))
+    return LEGEND_LINE * (1 + max((line for *_, line in _places(names)), default=-1))
 
 
-def _places(names: list[str], left: float) -> list[tuple[int, str, float, int]]:
+def _places(names: list[str]) -> list[tuple[int, str, float, int]]:
     """Return (index, displayed name, x, line) for every entry of the legend."""
-    places, x, line = [], left, 0
+    places, x, line = [], _LEFT, 0
     for index, name in enumerate(names):
-        shown = fitted(name, WIDTH - left - 40)
+        shown = fitted(name, WIDTH - _LEFT - 40)
         width = text_width(shown) + 32
-        if x > left and x + width > WIDTH + 14:
-            x, line = left, line + 1
+        if x > _LEFT and x + width > WIDTH + 14:
+            x, line = _LEFT, line + 1
         places.append((index, shown, x, line))
         x += width
     return places

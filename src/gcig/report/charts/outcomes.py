@@ -19,7 +19,6 @@ def roc_curves(
     curves: Mapping[str, Sequence[Sequence[float]]],
     *,
     operating: Mapping[str, tuple[float, float]] | None = None,
-    title: str = "Ranking inside each group",
     order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw the ROC curve of every group, with a mark at the model's own decisions.
@@ -30,6 +29,7 @@ def roc_curves(
     operating : group -> the point of the model's own decisions.
     order : all groups of the page; see `mark_number`.
     """
+    title = "Ranking inside each group"
     drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
     drawn = {g: c for g, c in drawn.items() if len(c) > 1}
     if not drawn:

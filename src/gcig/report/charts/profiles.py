@@ -33,7 +33,6 @@ def attribution_profiles(
     *,
     title: str = "Reasons under each group's reference",
     label: str = "mean normalised attribution",
-    order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw one line per column with one mark per group: how far the column favours the positive class.
 
@@ -41,7 +40,6 @@ def attribution_profiles(
     ----------
     columns : names, the first at the top.
     profiles : group -> one value per column; NaN is not drawn.
-    order : all groups of the page; see `mark_number`.
 
     Examples
     --------
@@ -50,7 +48,6 @@ def attribution_profiles(
     True
     """
     groups = list(profiles)
-    marks = {group: mark_number(group, groups if order is None else order) for group in groups}
     values = [finite(profiles[group]) for group in groups]
     if not columns or not any(values):
         return empty_chart(title)
@@ -64,14 +61,16 @@ def attribution_profiles(
         places = [scale(v) for v in seen.values()]
         if len(places) > 1:
             lines.append(horizontal(y, min(places), max(places), class_="axis", stroke_width=2))
-        lines += [marker(marks[g], scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()]
+        lines += [
+            marker(groups.index(g), scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()
+        ]
         lines.append(label_line(column, y))
     description = "; ".join(
         f"{c}: " + ", ".join(f"{g} {number(profiles[g][i])}" for g in groups) for i, c in enumerate(columns)
     )
     return chart(
         bottom + 40,
-        legend(groups, 0, order=order),
+        legend(groups, 0),
         x_axis(scale, top, bottom, label),
         _zero(scale, top, bottom),
         *lines,
@@ -151,7 +150,6 @@ def difference_boxes(
     quantiles: Sequence[Sequence[float]],
     *,
     sides: tuple[str, str] | None = None,
-    title: str = "Difference of the reasons, per column",
 ) -> Markup:
     """Draw the distribution over rows of the difference between the groups, one box per column.
 
@@ -167,6 +165,7 @@ def difference_boxes(
     >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
     1
     """
+    title = "Difference of the reasons, per column"
     drawn = [q for q in quantiles if len(q) == 5 and len(finite(q)) == 5]
     if not names or not drawn:
         return empty_chart(title)

@@ -45,7 +45,6 @@ def robustness(
     model: str = "this model",
     other: str = "other model",
     headline: str = "mean",
-    title: str = "GCIG under several references",
 ) -> Markup:
     """Draw one row per reference, with a mark and an interval for the model and hollow ones for the other.
 
@@ -59,6 +58,7 @@ def robustness(
     >>> svg.startswith("<svg")
     True
     """
+    title = "GCIG under several references"
     drawn = [f for f in figures if finite((f.gcig.value, f.other.value))]
     if not drawn:
         return empty_chart(title)

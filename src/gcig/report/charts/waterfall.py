@@ -24,7 +24,6 @@ def waterfall(
     index: int = 0,
     threshold: float | None = None,
     limits: Sequence[float] = (),
-    title: str = "",
 ) -> Markup:
     """Draw bars from the score at a group's reference to that of the row, one per column.
 
@@ -41,7 +40,7 @@ def waterfall(
     >>> waterfall(["pay", "age"], [0.5, -0.2], -1.0, group="women").count("<rect")
     2
     """
-    title = title or f"Reasons compared with {group}"
+    title = f"Reasons compared with {group}"
     if not names or not math.isfinite(start) or len(finite(values)) < len(values):
         return empty_chart(title)
     ends = [start]
