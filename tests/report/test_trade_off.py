@@ -1,9 +1,15 @@
 import math
-from dataclasses import replace
 
 import pytest
 
-from gcig.report.trade_off import Scores, describe_trade_off
+from gcig.report.summaries import MethodSummary
+from gcig.report.trade_off import describe_trade_off
+from support.fold_results import evaluation
+
+
+def model(name, auc=0.9, gcig=0.2, eo_gap=0.2, floor=0.01, columns=8.0, *, members=None, **more):
+    found = evaluation(auc, gcig, eo_gap, floor=floor, columns=columns, members=members, **more)
+    return MethodSummary.of(name, found)
 
 
 @pytest.mark.parametrize(
@@ -17,9 +23,7 @@ from gcig.report.trade_off import Scores, describe_trade_off
     ],
 )
 def test_headlines(plain, fair, words):
-    scores = [
-        Scores(name, auc, gcig, 0.2, 0.01, 8.0, False) for name, (auc, gcig) in (("P", plain), ("F", fair))
-    ]
+    scores = [model(name, auc, gcig) for name, (auc, gcig) in (("P", plain), ("F", fair))]
     assert words in describe_trade_off(*scores)[0]
 
 
@@ -34,27 +38,27 @@ def test_headlines(plain, fair, words):
 )
 def test_headlines_with_members(members, words):
     plain, fair = (
-        Scores(name, 0.9, gcig, 0.2, 0.01, 8.0, False, gcig_members=value)
+        model(name, gcig=gcig, members=value)
         for name, gcig, value in zip("PF", (0.2, 0.05), members, strict=True)
     )
     assert words in describe_trade_off(plain, fair)[0]
 
 
 def test_an_uncertain_change_relative_to_members_is_no_claim():
-    numbers = {"gcig_members": 0.0, "gcig_members_low": 0.0, "gcig_members_high": 0.16}
-    plain = Scores("P", 0.9, 0.2, 0.2, 0.01, 8.0, False, **numbers)
-    numbers = {"gcig_members": 0.06, "gcig_members_low": 0.02, "gcig_members_high": 0.1}
-    headline, _, cautions = describe_trade_off(plain, Scores("F", 0.9, 0.1, 0.2, 0.01, 8.0, False, **numbers))
+    numbers = {"members": 0.0, "gcig_members_low": 0.0, "gcig_members_high": 0.16}
+    plain = model("P", **numbers)
+    numbers = {"members": 0.06, "gcig_members_low": 0.02, "gcig_members_high": 0.1}
+    headline, _, cautions = describe_trade_off(plain, model("F", gcig=0.1, **numbers))
     assert headline.endswith("at no cost in AUC; relative to their members, the change is not certain.")
     assert len(cautions) == 1
     assert "uncertain (0.000 to 0.160 before, 0.020 to 0.100 after)" in cautions[0]
 
 
 def test_cautions_name_every_number_that_got_worse():
-    trust = {"gcig_members": 0.1, "reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
-    worse = {"gcig_members": 0.2, "reference_offset": 0.3, "faithfulness": 0.7, "attribute_effect": 0.1}
-    plain = Scores("P", 0.9, 0.2, 0.2, 0.01, 8.0, False, **trust)
-    fair = Scores("F", 0.9, 0.1, 0.2, 0.01, 3.0, False, **worse)
+    trust = {"members": 0.1, "reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.05}
+    worse = {"members": 0.2, "reference_offset": 0.3, "faithfulness": 0.7, "attribute_effect": 0.1}
+    plain = model("P", **trust)
+    fair = model("F", gcig=0.1, columns=3.0, **worse)
     found = describe_trade_off(plain, fair)[2]
     assert [caution.split(" (")[0].split(" rises")[0].split(" falls")[0] for caution in found] == [
         "Relative to members, GCIG does not fall",
@@ -63,13 +67,15 @@ def test_cautions_name_every_number_that_got_worse():
         "The effective number of columns halved or doubled",
         "The attribute effect",
     ]
-    assert not describe_trade_off(plain, replace(plain, gcig=0.1, gcig_members=0.09))[2]
+    assert not describe_trade_off(plain, model("F", gcig=0.1, **{**trust, "members": 0.09}))[2]
 
 
 def test_cautions_on_noise_columns_and_collapse():
-    plain = Scores("P", 0.9, 0.2, 0.2, 0.1, 8.0, False)
-    _, _, cautions = describe_trade_off(plain, Scores("F", 0.9, 0.1, 0.2, 0.1, 3.0, False))
+    plain = model("P", floor=0.1)
+    _, _, cautions = describe_trade_off(plain, model("F", gcig=0.1, floor=0.1, columns=3.0))
     assert any("0.100 on average" in caution for caution in cautions)
     assert any("halved" in caution for caution in cautions)
-    assert not describe_trade_off(plain, Scores("F", 0.9, 0.1, 0.2, 0.001, 8.0, False))[2]
-    assert "has collapsed" in describe_trade_off(plain, Scores("F", 0.5, 0.0, 0.0, 0.0, 1.0, True))[0]
+    assert not describe_trade_off(plain, model("F", gcig=0.1, floor=0.001))[2]
+    assert (
+        "has collapsed" in describe_trade_off(plain, model("F", 0.5, 0.0, 0.0, 0.0, 1.0, collapsed=True))[0]
+    )

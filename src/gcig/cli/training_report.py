@@ -188,11 +188,12 @@ def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
 
 def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]:
     """Return sentences that compare a fair model with the plain network."""
-    from gcig.report.trade_off import Scores, describe_trade_off
+    from gcig.report.summaries import MethodSummary
+    from gcig.report.trade_off import describe_trade_off
 
     before, after = plain.evaluation, fair.evaluation
     headline, findings, cautions = describe_trade_off(
-        Scores.of(plain.label, before), Scores.of(fair.label, after)
+        MethodSummary.of(plain.label, before), MethodSummary.of(fair.label, after)
     )
     f1 = f"F1 is {number(after.f1)} (plain network: {number(before.f1)})"
     # The ranking is as good as before, so the loss comes from a threshold that no longer fits.

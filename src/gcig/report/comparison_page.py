@@ -22,7 +22,7 @@ from gcig.report.document import (
 from gcig.report.glossary import explanations
 from gcig.report.summaries import RATES, MethodSummary, group_sizes, min_cell, pooled_rates, summarise
 from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
-from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
+from gcig.report.trade_off import describe_trade_off, trade_off_figures
 from gcig.report.trust import methods_trust, trust_explanations
 
 _PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
@@ -175,9 +175,7 @@ def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
     if _PLAIN in by_key and _FAIR in by_key:
-        headline, findings, cautions = describe_trade_off(
-            Scores.mean_of(by_key[_PLAIN]), Scores.mean_of(by_key[_FAIR])
-        )
+        headline, findings, cautions = describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
         findings += [leading] if leading and len(methods) > 2 else []
         status = "concern" if by_key[_FAIR].degenerate else "neutral"
         return VerdictBlock(status, headline, findings, cautions)

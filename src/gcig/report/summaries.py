@@ -36,6 +36,11 @@ class MethodSummary:
     evaluations: tuple[Evaluation, ...]
     failures: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, label: str, evaluation: Evaluation) -> "MethodSummary":
+        """Take one evaluation of a model as if it were the only fold."""
+        return cls("", label, label, (evaluation,))
+
     @property
     def n_folds(self) -> int:
         """Number of folds, fitted or not."""

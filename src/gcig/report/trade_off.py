@@ -2,17 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
-from gcig.records import Evaluation, Interval
 from gcig.records.formatting import limits, number
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report import charts
 from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.summaries import MethodSummary
-from gcig.report.trust import overlap
+from gcig.report.trust import mean_interval, overlap
 
-_FLAGS = ("label", "collapsed", "decides_alike")  # no means over folds
 _READING = (
     "The dashed line joins the models on the Pareto front of the two numbers; hollow marks are models that "
     "collapsed or decide everyone alike."
@@ -20,108 +17,69 @@ _READING = (
 _LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The numbers of one model that the sentences mention."""
-
-    label: str
-    auc: float
-    gcig: float
-    eo_gap: float
-    eo_noise_floor: float
-    effective_columns: float
-    collapsed: bool
-    decides_alike: bool = False
-    gcig_members: float = math.nan
-    gcig_members_low: float = math.nan
-    gcig_members_high: float = math.nan
-    reference_offset: float = math.nan
-    faithfulness: float = math.nan
-    attribute_effect: float = math.nan
-
-    @classmethod
-    def of(cls, label: str, found: Evaluation) -> "Scores":
-        """Take the numbers of one evaluation."""
-        return cls.mean_of(MethodSummary("", label, label, (found,)))
-
-    @classmethod
-    def mean_of(cls, summary: MethodSummary) -> "Scores":
-        """Take the means over folds; a flag of one fold is a flag of the model."""
-        means = {f.name: summary.mean(f.name) for f in fields(cls) if f.name not in _FLAGS}
-        alike = summary.degenerate > summary.collapsed
-        return cls(label=summary.label, collapsed=summary.collapsed > 0, decides_alike=alike, **means)
-
-    @property
-    def relative_to_members(self) -> Interval:
-        """GCIG relative to members, with its interval."""
-        return Interval(self.gcig_members, self.gcig_members_low, self.gcig_members_high)
-
-
-def describe_trade_off(plain: Scores, fair: Scores) -> tuple[str, list[str], list[str]]:
-    """Return a headline, findings and cautions that compare a fair model with the plain one.
-
-    Examples
-    --------
-    >>> plain = Scores("Plain", 0.907, 0.164, 0.138, 0.02, 9.0, False)
-    >>> print(describe_trade_off(plain, Scores("FairX", 0.903, 0.041, 0.07, 0.02, 8.0, False))[0])
-    FairX makes the reasons depend 4.0 times less on the group, at a cost of 0.004 in AUC.
-    """
+def describe_trade_off(plain: MethodSummary, fair: MethodSummary) -> tuple[str, list[str], list[str]]:
+    """Return a headline, findings and cautions that compare a fair model with the plain one."""
     return _headline(plain, fair), _findings(plain, fair), _cautions(plain, fair)
 
 
-def _headline(plain: Scores, fair: Scores) -> str:
+def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
     if fair.collapsed:
         return f"{fair.label} has collapsed: it hardly distinguishes the outcomes, and low gaps mean little."
-    if fair.decides_alike:
+    if fair.degenerate:
         return f"{fair.label} decides everyone alike: low gaps mean little. Choose another threshold."
-    if math.isnan(plain.gcig + fair.gcig):
+    old, new = plain.mean("gcig"), fair.mean("gcig")
+    if math.isnan(old + new):
         return f"GCIG is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
-    if fair.gcig >= plain.gcig:
+    if new >= old:
         return f"{fair.label} does not make the reasons depend less on the group than {plain.label} does."
-    cost = round(plain.auc, 3) - round(fair.auc, 3)
+    cost = round(plain.mean("auc"), 3) - round(fair.mean("auc"), 3)
     price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
-    times = f"{plain.gcig / fair.gcig:.1f} times less" if fair.gcig > 0 else "no longer"
+    times = f"{old / new:.1f} times less" if new > 0 else "no longer"
     claim = f"{fair.label} makes the reasons depend {times} on the group"
-    before, after = plain.gcig_members, fair.gcig_members
-    if overlap(plain.relative_to_members, fair.relative_to_members):
+    before, after = (mean_interval(each, "gcig_members") for each in (plain, fair))
+    if overlap(before, after):
         certainty = "relative to their members, the change is not certain"
         return f"{claim} relative to the groups' means, {price}; {certainty}."
-    if math.isnan(before) or not after > 0:
+    if math.isnan(before.value) or not after.value > 0:
         return f"{claim}, {price}."
-    if after >= before:
+    if after.value >= before.value:
         return f"{claim} relative to the groups' means, but not relative to their members, {price}."
-    return f"{claim} ({before / after:.1f} times relative to members), {price}."
+    return f"{claim} ({before.value / after.value:.1f} times relative to members), {price}."
 
 
-def _findings(plain: Scores, fair: Scores) -> list[str]:
+def _findings(plain: MethodSummary, fair: MethodSummary) -> list[str]:
+    def change(measure: str) -> str:
+        return _change(plain.mean(measure), fair.mean(measure))
+
     members = ""
-    if not math.isnan(plain.gcig_members + fair.gcig_members):
-        members = f"; relative to members it {_change(plain.gcig_members, fair.gcig_members)}"
+    if not math.isnan(plain.mean("gcig_members") + fair.mean("gcig_members")):
+        members = f"; relative to members it {change('gcig_members')}"
     return [
-        f"Reasons: GCIG {_change(plain.gcig, fair.gcig)}{members}.",
-        f"Decisions: the EO gap {_change(plain.eo_gap, fair.eo_gap)}.",
-        f"Ranking: AUC {_change(plain.auc, fair.auc)}.",
+        f"Reasons: GCIG {change('gcig')}{members}.",
+        f"Decisions: the EO gap {change('eo_gap')}.",
+        f"Ranking: AUC {change('auc')}.",
     ]
 
 
-def _cautions(plain: Scores, fair: Scores) -> list[str]:
+def _cautions(plain: MethodSummary, fair: MethodSummary) -> list[str]:
     cautions = []
-    if fair.eo_noise_floor >= _LARGE_NOISE_SHARE * fair.eo_gap:
-        floor = number(fair.eo_noise_floor)
+    floor = fair.mean("eo_noise_floor")
+    if floor >= _LARGE_NOISE_SHARE * fair.mean("eo_gap"):
         cautions.append(
-            f"With this few rows, even an exactly fair model shows an EO gap of {floor} on average: "
+            f"With this few rows, even an exactly fair model shows an EO gap of {number(floor)} on average: "
             "differences of that size mean little."
         )
-    uncertain = overlap(plain.relative_to_members, fair.relative_to_members)
+    members = [mean_interval(each, "gcig_members") for each in (plain, fair)]
+    uncertain = overlap(*members)
     if uncertain:
-        before, after = limits(plain.relative_to_members), limits(fair.relative_to_members)
-        what = "the lower GCIG holds" if fair.gcig < plain.gcig else "the reasons changed"
+        before, after = map(limits, members)
+        what = "the lower GCIG holds" if fair.mean("gcig") < plain.mean("gcig") else "the reasons changed"
         cautions.append(
             f"With this few rows, GCIG relative to members is uncertain ({before} before, {after} after): it "
             f"does not show whether {what} relative to real people."
         )
     changes = (
-        item.describe_change(getattr(plain, item.field), getattr(fair, item.field))
+        item.describe_change(plain.mean(item.field), fair.mean(item.field))
         for item in TRUST_NUMBERS
         if not (uncertain and item.field == "gcig_members")
     )

@@ -21,7 +21,7 @@ from gcig.report.document import (
 from gcig.report.glossary import explanations
 from gcig.report.summaries import MethodSummary, pooled_rates
 from gcig.report.tables import Entry, Value, number_entry
-from gcig.report.trade_off import Scores, describe_trade_off, trade_off_figures
+from gcig.report.trade_off import describe_trade_off, trade_off_figures
 from gcig.report.trust import models_trust, robustness_section
 
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
@@ -65,7 +65,7 @@ def training_page(
     notes : decisions and corrections made while reading the table.
     foot : name -> value, such as hashes and versions.
     """
-    found = [MethodSummary("", label, label, (evaluation,)) for label, evaluation in evaluations.items()]
+    found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
     label, last = list(evaluations.items())[-1]
     return page(
         title,
@@ -78,18 +78,19 @@ def training_page(
             *_reading_section(columns, notes),
         ],
         subtitle=subtitle or f"{count(last.n_rows)} held-out rows",
-        lead=[_verdict(evaluations, reasons, limited)],
+        lead=[_verdict(found, reasons, limited)],
         foot=foot,
     )
 
 
-def _verdict(evaluations: Mapping[str, Evaluation], reasons: Sequence[str], limited: bool) -> VerdictBlock:
-    (first, plain), *_, (label, chosen) = [*evaluations.items(), *evaluations.items()]
-    if len(evaluations) > 1:
-        headline, findings, cautions = describe_trade_off(Scores.of(first, plain), Scores.of(label, chosen))
+def _verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: bool) -> VerdictBlock:
+    chosen = models[-1]
+    if len(models) > 1:
+        headline, findings, cautions = describe_trade_off(models[0], chosen)
     else:
-        headline = f"{label} has a GCIG of {number(chosen.gcig)} and an AUC of {number(chosen.auc)}."
-        findings, cautions = [f"The EO gap is {number(chosen.eo_gap)}."], []
+        gcig, auc, gap = (number(chosen.mean(measure)) for measure in ("gcig", "auc", "eo_gap"))
+        headline = f"{chosen.label} has a GCIG of {gcig} and an AUC of {auc}."
+        findings, cautions = [f"The EO gap is {gap}."], []
     if reasons:
         return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Failed")
     if chosen.degenerate:

@@ -66,7 +66,7 @@ def methods_trust(methods: Sequence[MethodSummary], plain: str) -> list[Block]:
         entries = [method.entry(item.field, item.digits) for item in columns]
         rows.append((method.label, method.entry("gcig"), *entries))
         for j, item in enumerate(columns, 2):
-            found = _mean_interval(method, item.field)
+            found = mean_interval(method, item.field)
             if item.alarms(found.value) or (base and base is not method and _worse(item, base, found)):
                 marks[i, j] = "concern"
     header = ("method", "GCIG", *(_in_sentence(item.name) for item in columns))
@@ -93,12 +93,12 @@ def overlap(first: Interval, second: Interval) -> bool:
 
 
 def _worse(item: TrustNumber, base: MethodSummary, found: Interval) -> bool:
-    before = _mean_interval(base, item.field)
+    before = mean_interval(base, item.field)
     same = item.shown(before.value) == item.shown(found.value)
     return not (same or overlap(before, found)) and bool(item.describe_change(before.value, found.value))
 
 
-def _mean_interval(method: MethodSummary, field: str) -> Interval:
+def mean_interval(method: MethodSummary, field: str) -> Interval:
     """Return the mean of a number over folds; that of GCIG relative to members has limits."""
     limits = ("gcig_members_low", "gcig_members_high") if field == "gcig_members" else ()
     return Interval(method.mean(field), *(method.mean(limit) for limit in limits))
