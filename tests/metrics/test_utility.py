@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
+from gcig.metrics.predictions import log_losses
 from gcig.metrics.ranking import roc_auc
-from gcig.metrics.rates import Confusion
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, log_losses
+from gcig.metrics.rates import Confusion, accuracy, balanced_accuracy, f1
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -17,8 +17,11 @@ from gcig.metrics.rates import (
     Confusion,
     Floats,
     Mask,
+    accuracy,
+    balanced_accuracy,
     base_rates,
     combine,
+    f1,
     favourable_rates,
     gap,
     label_rates,
@@ -26,7 +29,6 @@ from gcig.metrics.rates import (
     ratio,
     selection_rates,
 )
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1
 from gcig.records.audit import GroupAudit, OutcomeAudit
 from gcig.records.base import UNDEFINED, Interval
 from gcig.records.evaluation import decides_alike, has_collapsed

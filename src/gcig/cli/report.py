@@ -104,31 +104,32 @@ def _draw_training(folder: Path, out: Path | None) -> _Drawn:
         raise click.ClickException(
             f"{folder} is a model without a report.json: only `gcig train` writes one. Use `gcig audit`."
         )
-    document = _json_object(path)
-    try:
-        page = report_page(document)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        raise click.ClickException(
-            f"{path} is not what `gcig train` wrote: {error!r}. Train again."
-        ) from error
-    return _Drawn(_write(page, out or folder / "report.html"), lambda: document)
+    return _draw_stored(path, out, report_page, "`gcig train` wrote", "Train again.")
 
 
 def _draw_trade_off(folder: Path, out: Path | None) -> _Drawn:
     from gcig.records.trade_off import TradeOffRecord
     from gcig.report.trade_off_page import trade_off_page
 
-    path = folder / "tradeoff.json"
-    document = _json_object(path)
-    try:
+    def draw(document: Mapping[str, Any]) -> str:
         record = TradeOffRecord.from_dict(document)
         title = f"Trade-off on {record.about.get('data', folder.name)}"
-        page = trade_off_page(record, title=title, folder=str(folder))
+        return trade_off_page(record, title=title, folder=str(folder))
+
+    path = folder / "tradeoff.json"
+    return _draw_stored(path, out, draw, "`gcig tradeoff` wrote", "Train the family again.")
+
+
+def _draw_stored(
+    path: Path, out: Path | None, draw: Callable[[Mapping[str, Any]], str], origin: str, remedy: str
+) -> _Drawn:
+    """Draw the page of a JSON document, next to it by default; it may have been edited."""
+    document = _json_object(path)
+    try:
+        page = draw(document)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        raise click.ClickException(
-            f"{path} is not what `gcig tradeoff` wrote: {error!r}. Train the family again."
-        ) from error
-    return _Drawn(_write(page, out or folder / "tradeoff.html"), lambda: document)
+        raise click.ClickException(f"{path} is not what {origin}: {error!r}. {remedy}") from error
+    return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: document)
 
 
 def _json_object(path: Path) -> dict[str, Any]:

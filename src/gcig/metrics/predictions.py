@@ -15,8 +15,11 @@ from gcig.metrics.rates import (
     Codes,
     Confusion,
     Floats,
+    accuracy,
+    balanced_accuracy,
     base_rates,
     combine,
+    f1,
     favourable_rates,
     gap,
     quotient,
@@ -24,7 +27,6 @@ from gcig.metrics.rates import (
     selection_rates,
 )
 from gcig.metrics.sample import check_binary
-from gcig.metrics.utility import accuracy, balanced_accuracy, f1, log_losses
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.evaluation import has_collapsed
@@ -228,3 +230,14 @@ class OutcomeSums:
         """
         scores, labels, weights = self._bins
         return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
+
+
+def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
+    """Return the negative log likelihood of each row, with probabilities clipped by their machine precision.
+
+    >>> log_losses(np.array([0, 1]), np.array([0.2, 0.9])).round(4)
+    array([0.2231, 0.1054])
+    """
+    eps = np.finfo(probabilities.dtype).eps
+    of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
+    return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))

@@ -1,7 +1,9 @@
-"""Confusion counts per group, and the rates and gaps computed from them.
+"""Confusion counts per group, and the rates, gaps and utility computed from them.
 
 Functions of counts take arrays of shape (..., groups, 2, 2), so one call serves a single table and a thousand
 bootstrap draws alike. ``counts[..., g, y, d]`` is the weight of the rows of group g with label y predicted d.
+Utility is that of all groups together, from counts (..., 2, 2). scikit-learn replaces some undefined values
+by a number (F1 without any positive, balanced accuracy without one of the classes); here they are NaN.
 """
 
 from collections.abc import Sequence
@@ -51,6 +53,35 @@ def base_rates(counts: Floats) -> Floats:
 def precisions(counts: Floats) -> Floats:
     """Return the share with label 1 among the rows predicted 1, (..., groups)."""
     return quotient(counts[..., 1, 1], counts[..., 1].sum(axis=-1))
+
+
+def accuracy(counts: Floats) -> Floats:
+    """Return the share of rows predicted correctly.
+
+    >>> float(accuracy(np.array([[3.0, 1.0], [2.0, 4.0]])))
+    0.7
+    """
+    return quotient(counts[..., 0, 0] + counts[..., 1, 1], counts.sum(axis=(-2, -1)))
+
+
+def balanced_accuracy(counts: Floats) -> Floats:
+    """Return the mean of the true positive and the true negative rate; NaN if a class has no rows.
+
+    >>> round(float(balanced_accuracy(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
+    0.7083
+    """
+    right = [quotient(counts[..., y, y], counts[..., y, :].sum(axis=-1)) for y in range(2)]
+    return np.asarray((right[0] + right[1]) / 2)
+
+
+def f1(counts: Floats) -> Floats:
+    """Return F1 of label 1, ``2 TP / (2 TP + FP + FN)``; NaN if no row is positive or predicted positive.
+
+    >>> round(float(f1(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
+    0.7273
+    """
+    twice = 2 * counts[..., 1, 1]
+    return quotient(twice, twice + counts[..., 0, 1] + counts[..., 1, 0])
 
 
 def gap(rates: Floats, kept: Mask | None = None) -> Floats:

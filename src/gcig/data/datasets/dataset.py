@@ -30,14 +30,10 @@ class DatasetCard:
 
     Attributes
     ----------
-    spec
-        The declaration.
-    inputs
-        Names of the columns to predict from.
-    rows, base_rate
-        Number of rows, and the share of rows with label 1.
-    groups
-        Name of a protected attribute -> facts about its groups, the largest first.
+    spec : the declaration.
+    inputs : names of the columns to predict from.
+    rows, base_rate : number of rows, and the share of rows with label 1.
+    groups : name of a protected attribute -> facts about its groups, the largest first.
     """
 
     spec: DatasetSpec
@@ -164,16 +160,12 @@ class Dataset:
 
     Attributes
     ----------
-    name
-        Name in the registry.
-    X
-        The inputs: numbers, and text as categories.
-    y
-        The labels, 0 or 1, named after the target.
-    sensitive_features
-        The group name of each row: a Series, or a DataFrame if several attributes were requested.
-    card
-        The card: facts to know before using the data.
+    name : name in the registry.
+    X : the inputs: numbers, and text as categories.
+    y : the labels, 0 or 1, named after the target.
+    sensitive_features : the group name of each row: a Series, or a DataFrame if several attributes were
+        requested.
+    card : the card: facts to know before using the data.
 
     Examples
     --------

@@ -28,16 +28,12 @@ class ProtectedAttribute:
 
     Parameters
     ----------
-    name
-        The name that users pass as ``sensitive=``.
-    description
-        One sentence for the card.
-    columns
-        The columns that it is derived from, which ``include_sensitive=False`` drops from the inputs. Empty
-        means the column called ``name``.
-    groups
-        Function from the table to one group name per row (a Series, or an array in the order of the rows).
-        None uses the values of the only column.
+    name : the name that users pass as ``sensitive=``.
+    description : one sentence for the card.
+    columns : the columns that it is derived from, which ``include_sensitive=False`` drops from the inputs.
+        Empty means the column called ``name``.
+    groups : function from the table to one group name per row (a Series, or an array in the order of the
+        rows). None uses the values of the only column.
 
     Examples
     --------
@@ -68,30 +64,18 @@ class DatasetSpec:
 
     Parameters
     ----------
-    name
-        Lower-case letters, digits, ``.``, ``_`` and ``-``.
-    load
-        Function without arguments that returns a pandas DataFrame of inputs and target. It is called once.
-    target
-        The column to predict. It has two values.
-    positive
-        The value of the target that becomes 1; the other becomes 0.
-    protected
-        The protected attributes to choose from.
-    default
-        Name of the attribute that is used if the user names none; the first one if empty.
-    inputs
-        The columns to predict from; all but the target if None.
-    rows
-        The declared number of rows. Loading fails if the table has a different number.
-    title, positive_means, source, licence, citation
-        Texts for the card.
-    sha256
-        Name of a raw file -> its SHA-256.
-    traps
-        Properties of the data that mislead analysts who do not know them.
-    harms
-        Known harms of using the data.
+    name : lower-case letters, digits, ``.``, ``_`` and ``-``.
+    load : function without arguments that returns a pandas DataFrame of inputs and target. It is called once.
+    target : the column to predict. It has two values.
+    positive : the value of the target that becomes 1; the other becomes 0.
+    protected : the protected attributes to choose from.
+    default : name of the attribute that is used if the user names none; the first one if empty.
+    inputs : the columns to predict from; all but the target if None.
+    rows : the declared number of rows. Loading fails if the table has a different number.
+    title, positive_means, source, licence, citation : texts for the card.
+    sha256 : name of a raw file -> its SHA-256.
+    traps : properties of the data that mislead analysts who do not know them.
+    harms : known harms of using the data.
 
     Examples
     --------
