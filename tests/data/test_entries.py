@@ -8,7 +8,8 @@ import pytest
 
 from gcig._validation import InputError
 from gcig.data.entries import column_kind, merge_kinds, unify_types
-from gcig.data.reading import open_table, read_table
+from gcig.data.reading import open_table
+from support.tables_from_files import read_table
 
 KINDS = ("empty", "boolean", "flag", "number", "text")
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.reading import open_table, read_table
+from gcig.data.reading import open_table
+from support.tables_from_files import read_table
 
 
 def examine(path):
@@ -314,8 +315,8 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "t.parquet")
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from gcig.data.reading import read_table\n"
-        f"read_table({str(tmp_path / 't.parquet')!r})\n"
+        "from gcig.data.reading import open_table\n"
+        f"open_table({str(tmp_path / 't.parquet')!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "InputError: Parquet files need pyarrow: pip install 'gcig[big]'" in done.stderr

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.reading import open_table, read_table
+from gcig.data.reading import open_table
+from support.tables_from_files import read_table
 
 KINDS = {"age": "number", "owner": "boolean", "job": "category"}
 

@@ -91,15 +91,15 @@ def nemenyi(scores: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:
     return pd.DataFrame(values, index=complete.columns, columns=complete.columns)
 
 
-def nemenyi_critical_difference(n_methods: int, n_blocks: int, *, level: float = 0.05) -> float:
-    """Return the smallest difference in mean rank that is significant in Nemenyi's test.
+def nemenyi_critical_difference(n_methods: int, n_blocks: int) -> float:
+    """Return the smallest difference in mean rank that is significant at 0.05 in Nemenyi's test.
 
     Examples
     --------
     >>> round(nemenyi_critical_difference(7, 5), 2)  # ranks span six units: more than half of them
     4.03
     """
-    quantile = float(stats.studentized_range.isf(level, n_methods, math.inf)) / math.sqrt(2)
+    quantile = float(stats.studentized_range.isf(0.05, n_methods, math.inf)) / math.sqrt(2)
     return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks))
 
 
@@ -168,13 +168,11 @@ def smallest_wilcoxon_p(n_pairs: int) -> float:
     return float(min(1.0, 2.0 ** (1 - n_pairs)))
 
 
-def tally(
-    means: pd.DataFrame, *, against: str, lower_is_better: bool, tolerance: float = TIE
-) -> pd.DataFrame:
+def tally(means: pd.DataFrame, *, against: str, lower_is_better: bool) -> pd.DataFrame:
     """Count wins, losses, ties and championships of every method over datasets.
 
     A method wins on a dataset if it beats `against`. The row of `against` itself compares it with the best of
-    the others. Means that differ by at most `tolerance` are a tie, neither a win nor a loss; all methods that
+    the others. Means that differ by at most `TIE` are a tie, neither a win nor a loss; all methods that
     tie with the best are champions. Pairs with a missing mean are not counted.
 
     Parameters
@@ -198,11 +196,11 @@ def tally(
     for method in losses:
         # `against` is compared with the best of the others, every other method with `against`.
         margin = (rivals if method == against else losses[against]) - losses[method]
-        champion = losses[method] - best <= tolerance
+        champion = losses[method] - best <= TIE
         rows[method] = {
-            "win": int((margin > tolerance).sum()),
-            "loss": int((margin < -tolerance).sum()),
-            "tie": int((margin.abs() <= tolerance).sum()),
+            "win": int((margin > TIE).sum()),
+            "loss": int((margin < -TIE).sum()),
+            "tie": int((margin.abs() <= TIE).sum()),
             "champion": int(champion.sum()),
         }
     return pd.DataFrame.from_dict(rows, orient="index")

@@ -29,9 +29,7 @@ class EncoderSums:
     Parameters
     ----------
     n_rows : int
-        The number of rows of all parts.
-    random_state : int
-        Seed of the sample for medians and bins; a table with fewer rows than the sample is taken whole.
+        The number of rows of all parts; a table with fewer rows than the sample is taken whole.
 
     Examples
     --------
@@ -42,9 +40,9 @@ class EncoderSums:
     ('age', 'age=missing', 'sex=F', 'sex=M')
     """
 
-    def __init__(self, n_rows: int, *, random_state: int = 0) -> None:
+    def __init__(self, n_rows: int) -> None:
         self._share = _SAMPLE_ROWS / max(n_rows, 1)
-        self._rng = np.random.default_rng(random_state)
+        self._rng = np.random.default_rng(0)
         self._columns: dict[str, _NumberSums | _LevelCounts] = {}
 
     def add(self, part: pd.DataFrame) -> None:

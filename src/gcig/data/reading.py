@@ -339,18 +339,15 @@ def open_table(
 
     Parameters
     ----------
-    path
-        Parquet, Feather and gzip are recognised by their first bytes; anything else, and the content of a
+    path : Parquet, Feather and gzip are recognised by their first bytes; anything else, and the content of a
         gzip file, is read as CSV with a header line.
-    separator, decimal, encoding
-        The format of a CSV file; detected by default. Separators are comma, semicolon, tab and bar; the
-        decimal mark is a point or (unless commas separate) a comma; the encoding is UTF-8, or UTF-16 with a
-        byte-order mark, or Latin-1 (Windows-1252 if bytes occur that are control characters in Latin-1).
-    trained
-        The format of the file that a model was trained on. Numbers are read in the same way, and a file that
-        contradicts it is an error, unless the caller chooses the decimal mark.
-    kinds
-        Columns whose kind is requested instead of found: column -> "number" (other entries are missing),
+    separator, decimal, encoding : the format of a CSV file; detected by default. Separators are comma,
+        semicolon, tab and bar; the decimal mark is a point or (unless commas separate) a comma; the encoding
+        is UTF-8, or UTF-16 with a byte-order mark, or Latin-1 (Windows-1252 if bytes occur that are control
+        characters in Latin-1).
+    trained : the format of the file that a model was trained on. Numbers are read in the same way, and a file
+        that contradicts it is an error, unless the caller chooses the decimal mark.
+    kinds : columns whose kind is requested instead of found: column -> "number" (other entries are missing),
         "category" (digits are text), "date", "date dmy" or "date mdy".
     """
     path, kinds = Path(path), dict(kinds or {})
@@ -374,19 +371,6 @@ def open_table(
     else:
         trained = None
     return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)
-
-
-def read_table(
-    path: str | Path,
-    *,
-    columns: Sequence[str] | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
-) -> pd.DataFrame:
-    """Read a CSV, Parquet or Feather file, or some of its columns; options as in `open_table`."""
-    file = open_table(path, separator=separator, decimal=decimal, encoding=encoding)
-    return file.read(columns).frame
 
 
 def _check_separator(layout: CsvLayout, trained: CsvFormat, path: Path) -> None:

@@ -93,9 +93,7 @@ def _distribution(n: int, rate: float) -> tuple[Floats, Floats]:
     return k / n, cumulative
 
 
-def expected_worst_range(
-    sizes: Floats, rates: Floats, kept: Mask | None = None, *, draws: int = _DRAWS, seed: int = 0
-) -> float:
+def expected_worst_range(sizes: Floats, rates: Floats, kept: Mask | None = None) -> float:
     """Estimate the expected larger one of several ranges by simulation with a fixed seed.
 
     Parameters
@@ -118,8 +116,8 @@ def expected_worst_range(
     used = np.ones(rows.shape, dtype=np.bool_) if kept is None else kept
     if np.isnan(rates).any() or not (rows[used] > 0).all():
         return math.nan
-    rng = np.random.default_rng(seed)
-    observed = rng.binomial(rows, rates[:, None], size=(draws, *rows.shape)) / np.maximum(rows, 1)
+    rng = np.random.default_rng(0)
+    observed = rng.binomial(rows, rates[:, None], size=(_DRAWS, *rows.shape)) / np.maximum(rows, 1)
     highest = np.where(used, observed, -np.inf).max(axis=2)
     lowest = np.where(used, observed, np.inf).min(axis=2)
     return float((highest - lowest).max(axis=1).mean())
