@@ -71,3 +71,7 @@ def test_the_headline_claims_no_gain_that_is_not_there():
     page = trade_off_page(replace(RECORD, points=points, changes=((0, 0), (0, 0))), title="Loans")
     assert "Reasons can depend 2.0 times less on the group for 0.010 of AUC." in page
     assert "can fall" not in page
+    free = (point(0, 0.9, 0.2, 0.3), point(1, 0.9, 0.1, 0.4))
+    page = trade_off_page(replace(RECORD, points=free, changes=((0, 0), (0, 0))), title="Loans")
+    assert "Reasons can depend 2.0 times less on the group at no cost in AUC." in page
+    assert "AUC stays the same, and of 1,000 people" in page

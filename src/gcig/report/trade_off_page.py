@@ -51,7 +51,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
         ],
         subtitle=about.pop("subtitle", f"Measured on {count(record.n_rows)} held-out rows"),
         lead=[_verdict(record)],
-        foot=about,
+        foot={**about, "references": "the training rows of the networks, without the validation set"},
     )
 
 
@@ -66,6 +66,7 @@ def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOff
     paid = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b > a]
     auc = before.evaluation.auc - after.evaluation.auc
     cost = f"It costs {number(auc, 4)} of AUC" if auc > 0 else f"AUC rises by {number(-auc, 4)}"
+    cost = "AUC stays the same" if number(abs(auc), 4) == number(0.0, 4) else cost
     parts = [f"This lowers {' and '.join(bought)}." if bought else "Nothing gets fairer."]
     if paid:
         parts.append(f"It raises {' and '.join(paid)}.")
@@ -76,7 +77,8 @@ def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOff
 
 
 def _price(point: TradeOffPoint) -> str:
-    return number(max(0.0, point.auc_lost.value))
+    lost = number(max(0.0, point.auc_lost.value))
+    return "at no cost in AUC" if lost == number(0.0) else f"for {lost} of AUC"
 
 
 def _people(share: float) -> str:
@@ -103,10 +105,10 @@ def _verdict(record: TradeOffRecord) -> VerdictBlock:
     found = []
     if reasons.evaluation.gcig < plain.evaluation.gcig:
         times = f"{plain.evaluation.gcig / max(reasons.evaluation.gcig, 1e-9):.1f}"
-        found.append(f"reasons can depend {times} times less on the group for {_price(reasons)} of AUC")
+        found.append(f"reasons can depend {times} times less on the group {_price(reasons)}")
     if number(outcome.gap) != number(plain.gap) and outcome.gap < plain.gap:
         ends = f"{number(plain.gap)} to {number(outcome.gap)}"
-        found.append(f"the {gap} can fall from {ends} for {_price(outcome)} of AUC")
+        found.append(f"the {gap} can fall from {ends} {_price(outcome)}")
     headline = ", and ".join(found) or "no model is clearly fairer than the plain network"
     headline = f"{headline[0].upper()}{headline[1:]}."
     findings = [
