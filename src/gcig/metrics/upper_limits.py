@@ -75,8 +75,8 @@ def _undominated(differences: Floats, squares: Floats) -> tuple[Floats, Floats]:
     return differences[squares > before], squares[squares > before]
 
 
-def rate_limits(selected: Floats, sizes: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Compute lower and upper limits of rates, each of which holds with probability ``level`` or more.
+def rate_limits(selected: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """Compute lower and upper limits of rates, each of which holds with probability 0.9 or more.
 
     These are Clopper and Pearson's; sizes may be effective sizes, which are not whole numbers.
 
@@ -86,12 +86,12 @@ def rate_limits(selected: Floats, sizes: Floats, level: float = LEVEL) -> tuple[
     """
     left = sizes - selected
     with np.errstate(invalid="ignore"):  # a limit at 0 or 1 has no beta distribution
-        low = np.where(selected > 0, betaincinv(selected, left + 1, 1 - level), 0.0)
-        high = np.where(left > 0, betaincinv(selected + 1, left, level), 1.0)
+        low = np.where(selected > 0, betaincinv(selected, left + 1, 1 - LEVEL), 0.0)
+        high = np.where(left > 0, betaincinv(selected + 1, left, LEVEL), 1.0)
     return low, high
 
 
-def fair_gap_limit(rates: Floats, sizes: Floats, *, seed: int = 0) -> float:
+def fair_gap_limit(rates: Floats, sizes: Floats) -> float:
     """Compute the median limit of an exactly fair model: a smaller bound can be shown by luck only.
 
     Parameters
@@ -108,7 +108,7 @@ def fair_gap_limit(rates: Floats, sizes: Floats, *, seed: int = 0) -> float:
     [0.28, 0.02]
     """
     rows = np.rint(sizes).astype(np.int64)
-    drawn = np.random.default_rng(seed).binomial(rows, rates[:, None], size=(_DRAWS, *rows.shape))
+    drawn = np.random.default_rng(0).binomial(rows, rates[:, None], size=(_DRAWS, *rows.shape))
     return float(np.median([gap_limit(each.astype(np.float64), rows.astype(np.float64)) for each in drawn]))
 
 

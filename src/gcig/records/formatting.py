@@ -32,16 +32,16 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", "\u2212")
 
 
-def signed(value: float | None, digits: int = 2) -> str:
-    """Format a number with its sign.
+def signed(value: float | None) -> str:
+    """Format a number with its sign and two decimals.
 
     Examples
     --------
     >>> signed(0.5), signed(-0.5), signed(0.001)
     ('+0.50', '−0.50', '0.00')
     """
-    text = number(value, digits)
-    return f"+{text}" if value is not None and value > 0 and float(f"{value:.{digits}f}") else text
+    text = number(value, 2)
+    return f"+{text}" if value is not None and value > 0 and float(f"{value:.2f}") else text
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -173,7 +173,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def describe_suppression(cells: Sequence[str], min_cell: int, limit: int = 10) -> str:
+def describe_suppression(cells: Sequence[str], min_cell: int) -> str:
     """Name the cells that gaps between groups leave out; empty if there are none.
 
     >>> describe_suppression(["label 1 in group 'x'"], 11)
@@ -181,8 +181,8 @@ def describe_suppression(cells: Sequence[str], min_cell: int, limit: int = 10) -
     """
     if not cells:
         return ""
-    more = f" and {len(cells) - limit} more" if len(cells) > limit else ""
-    named = visible("; ".join(cells[:limit]))
+    more = f" and {len(cells) - 10} more" if len(cells) > 10 else ""
+    named = visible("; ".join(cells[:10]))
     return f"Gaps leave out suppressed cells, which have fewer than {min_cell} rows: {named}{more}."
 
 
