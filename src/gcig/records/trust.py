@@ -1,4 +1,4 @@
-"""Whether a low GCIG can be relied on: five numbers beside it, and GCIG under several references."""
+"""Trust in a low GCIG: five numbers alongside it, and GCIG under several references."""
 
 import math
 from collections.abc import Callable, Mapping

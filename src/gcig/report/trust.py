@@ -1,4 +1,4 @@
-"""Whether a low GCIG can be relied on: tables of the numbers beside it, and GCIG under several references."""
+"""Trust in a low GCIG: tables of the numbers alongside it, and GCIG under several references."""
 
 import math
 from collections.abc import Mapping, Sequence
