@@ -55,8 +55,24 @@ def test_every_measure_has_an_interval(frame, tables):
     own = frame[(frame["dataset"] == "german") & (frame["method"] == "fairx")]
     found = interval(fold_values(own, "gcig_raw"), n_folds=5)
     assert entry_text(row[2]) == f"{found.difference:.3f} ({found.low:.3f} to {found.high:.3f})"
+    assert "cut off" in table.notes[0]
     for label in ("EO gap of a fair model", "GCIG, members", "Faithfulness", "Log loss"):
         assert label in table.header
+
+
+def test_intervals_end_at_the_range_of_their_measure():
+    rows = [
+        fold_row("german", "fairx", fold, auc=auc, eo_gap=gap)
+        for fold, (auc, gap) in enumerate([(0.99, 0.0), (0.9, 0.3), (0.999, 0.01)])
+    ]
+    shown = {"datasets": ["german"], "methods": ["fairx"], "n_folds": 5}
+    table = comparison.tables(frame_of(rows), **shown)["comparison"]
+    by = dict(zip(table.header, map(entry_text, table.rows[0]), strict=True))
+    assert by["AUC"].endswith("to 1.000)")
+    assert "(0.000 to " in by["EO gap"]
+    free = interval(fold_values(frame_of(rows), "auc"), n_folds=5)
+    assert by["AUC"].startswith(f"0.963 ({free.low:.3f}")  # the other limit is that of the t interval
+    assert free.high > 1
 
 
 def test_fits_of_a_fold_are_averaged():
@@ -152,8 +168,8 @@ def test_the_overview_has_plain_best_other_and_fairx(frame):
     frame.loc[frame["method"] == "dir", "gcig"] = 0.1
     (row,) = comparison.overview_table(frame, datasets=["german"], methods=tuple(METHODS)).rows
     assert row[1:4] == ("0.160", "0.100 (DIR)", "0.160")  # Hardt has no rank in GCIG
-    assert row[8] == "0.010 (Hardt)"
-    assert row[9].endswith("(chance 0.050)")
+    assert row[8].startswith("0.010 (Hardt, F1 0.")
+    assert row[10] == "0.050"
     (row,) = comparison.overview_table(frame, datasets=["german"], methods=["fairx"]).rows
     assert row[2] == "-"
 

@@ -168,7 +168,14 @@ def test_the_closest_reading_is_named():
     chosen = (frame["dataset"] == "bank-age-33") & (frame["method"] == "unconstrained")
     frame.loc[chosen & frame["variant"].str.contains("0.5"), list(near)] = list(near.values())
     table = variants.tables(frame, **ALL, expected=2)["variants"]
-    assert "Unconstrained on bank: closest is 'age from 33, threshold 0.5'." in table.notes
+    assert (
+        "Unconstrained on bank: 'age from 33, threshold 0.5' is the closest reading, and matches."
+        in table.notes
+    )
+    (adversarial,) = (note for note in table.notes if note.startswith("Adversarial"))
+    assert "no match; " in adversarial
+    (shared,) = (note for note in table.notes if note.startswith("One reading has to serve"))
+    assert "Unconstrained and FairX, as published on bank" in shared
     marked = [table.rows[row] for row, _ in table.marks]
     assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
     assert variants.tables(frame_of([]), datasets=[], **ALL, expected=2) == {}

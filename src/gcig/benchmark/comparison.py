@@ -68,7 +68,10 @@ class ComparisonResult:
     def from_store(cls, store: RunStore) -> Self:
         """Collect all finished folds in the folder of a comparison, whichever process ran them."""
         entries = [entry for entry in store.entries() if entry[0].role == "test"]
-        entries.sort(key=lambda entry: result_order(entry[1]))
+        asked = list(store.manifest.configuration.get("methods", ()))  # in the order of the call
+        entries.sort(
+            key=lambda entry: (entry[1].dataset, _place(asked, entry[1].method), result_order(entry[1]))
+        )
         trials, results = zip(*entries, strict=True) if entries else ((), ())
         return cls(results, trials, manifest=store.manifest)
 
@@ -153,6 +156,10 @@ class ComparisonResult:
             figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in _SHOWN)
             table.append((*([row["dataset"]] if several else []), name, *figures, ", ".join(notes)))
         return table
+
+
+def _place(methods: Sequence[str], method: str) -> int:
+    return methods.index(method) if method in methods else len(methods)
 
 
 def _label(method: str) -> str:

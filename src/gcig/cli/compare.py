@@ -90,7 +90,6 @@ def compare(
     Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
     stored there, and a run that was interrupted resumes with the next fold.
     """
-    from gcig._files import hash_file
     from gcig._validation import Labels, check_cells, check_groups
     from gcig.benchmark.clusters import make_backend
     from gcig.benchmark.comparison import compare_tables
@@ -116,12 +115,7 @@ def compare(
         shard=shard,
         retry_failed=retry_failed,
     )
-    page = write_page(
-        out,
-        found,
-        title=f"Comparison of methods on {file.name}",
-        data=f"{file.name}, SHA-256 {hash_file(file)}",
-    )
+    page = write_page(out, found)
     code = report_failures(found.results)
     if as_json:
         click.echo(json.dumps(comparison_document(found, page), indent=2))
@@ -221,8 +215,8 @@ def _extent(found: ComparisonResult) -> str:
     return whole if done >= found.planned else f"{whole}, unfinished: {done} of {found.planned} fits are done"
 
 
-def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str) -> Path:
-    """Write the page of a comparison into its folder and return its path."""
+def write_page(folder: Path, found: ComparisonResult, *, title: str | None = None) -> Path:
+    """Write the page of a comparison into its folder and return its path; the title names the tables."""
     from gcig._files import write_atomically
     from gcig.methods.registry import METHODS
     from gcig.report.comparison_page import comparison_page
@@ -232,9 +226,15 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str, **foot: str
     page = comparison_page(
         found.results,
         labels=labels,
-        title=title,
+        title=title or f"Comparison of methods on {names}",
         subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
-        foot={**foot, "parameters": _TUNING[found.manifest.configuration["tuning"]], "gcig": __version__},
+        foot={
+            "data": "; ".join(
+                f"{name}, SHA-256 of its rows {sha}" for name, sha in found.manifest.data.items()
+            ),
+            "parameters": _TUNING[found.manifest.configuration["tuning"]],
+            "gcig": __version__,
+        },
     )
     write_atomically(folder / _PAGE, page)
     return folder / _PAGE

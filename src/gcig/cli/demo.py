@@ -99,7 +99,7 @@ def demo(
         progress=not quiet,
     )
     found.save(out)
-    page = write_page(out, found, title=f"Comparison of methods on {spec.title}", data=spec.title)
+    page = write_page(out, found, title=f"Comparison of methods on {spec.title}")
     code = report_failures(found.results, "Run the command again to repeat them.")
     if as_json:
         click.echo(json.dumps(comparison_document(found, page.resolve()), indent=2))

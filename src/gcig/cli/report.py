@@ -156,8 +156,7 @@ def _draw_run(folder: Path, out: Path | None) -> _Drawn:
             if not found.results:
                 raise click.ClickException(f"{folder}: no fold is finished yet: there is nothing to draw.")
             found.save(folder)
-            names = ", ".join(sorted({result.dataset for result in found.results}))
-            page = _copy(write_page(folder, found, title=f"Comparison of methods on {names}"), out)
+            page = _copy(write_page(folder, found), out)
             return _Drawn(page, lambda: comparison_document(found, page))
     elif not (folder / "request.json").is_file():
         raise click.ClickException(

@@ -1,36 +1,48 @@
 """One sentence per research question, made from the results of a run."""
 
 import math
+from collections.abc import Sequence
 
-from gcig.experiments import ablation, correlation
+import pandas as pd
+
+from gcig.experiments import ablation, correlation, design_choices, sensitivity
 from gcig.experiments.collection import Collected
 from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, paper
 from gcig.experiments.settings import method_label
 from gcig.records import Interval, formatting
 
-_MEASURES = {"gcig_raw": "GCIG (raw)", "gcig": "GCIG", "gcig_members": "GCIG relative to members"}
+_MEASURES = {
+    "gcig_raw": "GCIG as the paper defines it (raw)",
+    "gcig": "GCIG on original columns",
+    "gcig_members": "GCIG relative to members",
+}
 _TERMS = {"prediction+eo": "the EO term", "prediction+gcig": "the GCIG term", "full": "both"}
 
 
 def answer_rq1(found: Collected) -> str:
-    """Describe what FairX does to reasons, outcomes and utility; empty without results."""
+    """Describe what FairX does to explanations and utility on all datasets; empty without results."""
     data, datasets, parts = Evidence.of(found), found.request.datasets, []
     for version in (PUBLISHED, FAIRX):
-        ranges = []
-        for metric in _MEASURES:
-            ratios = [data.mean(name, PLAIN, metric) / data.mean(name, version, metric) for name in datasets]
-            if not any(map(math.isnan, ratios)):
-                ranges.append(f"{_MEASURES[metric]} by {_extent(ratios)}")
-        losses = [data.mean(name, PLAIN, "auc") - data.mean(name, version, "auc") for name in datasets]
-        if ranges:
-            *first, last = ranges
-            divided = f"{', '.join(first)} and {last}" if first else last
-            lost = formatting.number(max(losses))
-            parts.append(f"{_name(version)} divides {divided}, and loses at most {lost} of AUC")
+        changes = []
+        for metric, words in _MEASURES.items():
+            known = [
+                _change(data, metric, *(data.folds(name, each) for each in (version, PLAIN)))
+                for name in datasets
+            ]
+            if not any(math.isnan(each.value) for each in known):
+                changes.append(f"{words} by {_describe_changes(known)}")
+        moved = [data.mean(name, version, "auc") - data.mean(name, PLAIN, "auc") for name in datasets]
+        if changes:
+            low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
+            auc = low if low == high else f"{low} to {high}"
+            parts.append(f"{_name(version)} changes {', '.join(changes)}, and AUC by {auc}")
     if not parts:
         return ""
-    return f"RQ1. Compared with the plain network, on {len(datasets)} datasets, {'; '.join(parts)}."
+    return (
+        f"RQ1, explanations and utility: compared with the plain network on {len(datasets)} datasets, "
+        f"{'; '.join(parts)}."
+    )
 
 
 def answer_rq2(found: Collected) -> str:
@@ -41,19 +53,21 @@ def answer_rq2(found: Collected) -> str:
     data = Evidence.of(found)
     version = PUBLISHED if PUBLISHED in found.request.methods else FAIRX
     pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
-    within = correlation.associate(populations[correlation.WITHIN], draws=1)["pearson"].r
-    value = formatting.number(pooled.value) if math.isnan(pooled.low) else shown(pooled)
+    within = correlation.associate(populations[correlation.WITHIN], draws=1000)["interval"]
+    value, inside = (
+        formatting.number(each.value) if math.isnan(pooled.low) else shown(each) for each in (pooled, within)
+    )
     theirs = formatting.number(paper()["correlation"]["pearson"]["r"])
-    share = "less than 1" if within**2 < 0.01 else formatting.number(100 * within**2, 0)
+    share = "less than 1" if within.value**2 < 0.01 else formatting.number(100 * within.value**2, 0)
     return (
-        f"RQ2. The EO gap and GCIG (raw) have a correlation of {value} over methods, folds and datasets "
-        f"(paper {theirs}), and of {formatting.number(within)} within datasets, which means that the EO gap "
-        f"explains {share} % of the variance of GCIG there."
+        f"RQ2, outcomes and explanations: EO gap and GCIG (raw) have a correlation of {value} over methods, "
+        f"folds and the paper's datasets, where the paper has {theirs}, and of {inside} within datasets, "
+        f"where the EO gap thus explains {share} % of the variance of GCIG."
     )
 
 
 def answer_rq3(found: Collected) -> str:
-    """Describe the ablation on the paper's dataset; empty without results."""
+    """Describe what the terms, the weights and other choices of FairX change; empty without results."""
     data, parts = Evidence.of(found), []
     for version in (PUBLISHED, FAIRX):
         changes = []
@@ -62,20 +76,64 @@ def answer_rq3(found: Collected) -> str:
                 data.folds("compas-paper", version, variant=ablation.variant(each), experiment="ablation")
                 for each in (key, "prediction")
             )
-            change = data.change("gcig_raw", new, old)
-            if math.isnan(change.low) and len(new) and len(old):  # too few folds for an interval
-                change = Interval(float(new["gcig_raw"].mean() / old["gcig_raw"].mean()) - 1)
+            change = _change(data, "gcig_raw", new, old)
             if not math.isnan(change.value):
                 changes.append(f"{percent(change)} with {words}")
         if changes:
-            parts.append(f"for {_name(version)} by {', '.join(changes)}")
+            ranges = "".join(_describe_weights(data, version) + _describe_choices(data, version))
+            parts.append(f"for {_name(version)} by {', '.join(changes)}{ranges}")
     if not parts:
         return ""
-    return f"RQ3. On compas-paper, GCIG (raw) changes {'; '.join(parts)}."
+    return f"RQ3, design choices: on compas-paper, GCIG (raw) changes {'; '.join(parts)}."
 
 
-def _extent(ratios: list[float]) -> str:
-    low, high = formatting.number(min(ratios), 1), formatting.number(max(ratios), 1)
+def _change(data: Evidence, metric: str, new: pd.DataFrame, old: pd.DataFrame) -> Interval:
+    """Return the relative change of a metric, without an interval if there are too few folds."""
+    change = data.change(metric, new, old)
+    if math.isnan(change.low) and len(new) and len(old):
+        return Interval(float(new[metric].mean() / old[metric].mean()) - 1)
+    return change
+
+
+def _describe_changes(changes: Sequence[Interval]) -> str:
+    """Describe the smallest and the largest change, and on how many datasets it is a fall beyond chance."""
+    values = [each.value for each in changes]
+    low, high = (percent(Interval(choose(values))) for choose in (min, max))
+    extent = low if low == high else f"{low} to {high}"
+    if any(math.isnan(each.low) for each in changes):
+        return extent
+    return f"{extent} (lower beyond chance on {sum(each.high < 0 for each in changes)} of {len(changes)})"
+
+
+def _describe_weights(data: Evidence, version: str) -> list[str]:
+    """Describe GCIG and AUC over the weights, with the other weight at its fixed value."""
+    names = [sensitivity.variant(s, weight) for s in sensitivity.SWEPT for weight in sensitivity.WEIGHTS]
+    ranges = [
+        _describe_range(data, "compas-paper", version, names, "sensitivity", metric)
+        for metric in ("gcig_raw", "auc")
+    ]
+    weights = f"{min(sensitivity.WEIGHTS):g} to {max(sensitivity.WEIGHTS):g}"
+    words = f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
+    return [words] if all(ranges) else []
+
+
+def _describe_choices(data: Evidence, version: str) -> list[str]:
+    """Describe GCIG over the other choices in training."""
+    (dataset,) = design_choices.DATASETS
+    names = [choice.variant for choice in design_choices.CHOICES if choice.method == version]
+    extent = _describe_range(data, dataset, version, names, "design_choices", "gcig_raw")
+    aspects = len({choice.aspect for choice in design_choices.CHOICES if choice.method == version})
+    return [f" (on {dataset}, {extent} over {aspects} other choices)"] if extent else []
+
+
+def _describe_range(
+    data: Evidence, dataset: str, version: str, variants: Sequence[str], experiment: str, metric: str
+) -> str:
+    """Return the smallest and the largest mean of a metric over variants; empty if one has no results."""
+    values = [data.mean(dataset, version, metric, variant=each, experiment=experiment) for each in variants]
+    low, high = formatting.number(min(values)), formatting.number(max(values))
+    if any(map(math.isnan, values)):
+        return ""
     return low if low == high else f"{low} to {high}"
 
 

@@ -23,7 +23,7 @@ from gcig.experiments.collection import Collected
 from gcig.experiments.figures import Figure
 from gcig.experiments.paper import FAIRX, PUBLISHED, contradictions, paper
 from gcig.experiments.settings import finished, method_label, spread
-from gcig.experiments.statements import CLAIMS
+from gcig.experiments.statements import CLAIMS, READINGS
 from gcig.report.tables import Table, Value
 
 _TUNING = {
@@ -97,6 +97,7 @@ def _claims(found: Collected) -> Chapter:
         counts = claims.count_verdicts(judged, version)
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         text.append(f"{method_label(version)}, {len(judged)} claims: {words}.")
+    text += [READINGS] if judged else []
     return Chapter("The paper's claims", text, claims.tables(judged, len(CLAIMS)))
 
 

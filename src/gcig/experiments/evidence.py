@@ -136,6 +136,12 @@ def percent(found: Interval) -> str:
     >>> percent(Interval(-0.5, -0.6, -0.4))
     '\N{MINUS SIGN}50 % [\N{MINUS SIGN}60, \N{MINUS SIGN}40]'
     """
-    value, low, high = (formatting.number(100 * each, 0) for each in (found.value, found.low, found.high))
+    value, low, high = (_points(100 * each) for each in (found.value, found.low, found.high))
     sign = "+" if found.value > 0 else ""
     return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" [{low}, {high}]")
+
+
+def _points(value: float) -> str:
+    """Format percentage points without decimals, unless the sign would be lost."""
+    whole = formatting.number(value, 0)
+    return formatting.number(value, 1) if whole == "0" else whole

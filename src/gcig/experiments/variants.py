@@ -135,24 +135,25 @@ def tables(
             for each, distance in zip(readings, distances, strict=True):
                 if known and distance == min(known):
                     marks[len(rows), 2] = "best"
-                    notes.append(f"{method_label(method)} on {name}: closest is '{each.label}'.")
+                    notes.append(f"{method_label(method)} on {name}: {_describe_closest(frame, each)}")
                 own = _folds(frame, each)
                 entries = spreads(own, PRINTED, expected=expected)
                 rows.append(
                     (name, method_label(method), each.label, *entries, Entry(_text(distance), distance))
                 )
+        notes += _describe_shared(frame, name, methods)
     header = ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance")
     return (
         {
             "variants": Table(
                 header,
                 rows,
-                caption="Other readings of the paper, and the one that comes closest to its numbers",
+                caption="Other readings of the paper, with the closest to its numbers in bold",
                 notes=(
                     *notes,
                     "Distance: the mean over the three figures of the difference from the paper's mean, in "
-                    "standard deviations that the paper prints. Readings are not tuned, and run on "
-                    f"{expected} folds.",
+                    "standard deviations that the paper prints. A reading matches if every figure is within "
+                    f"one of them. Readings are not tuned, and run on {expected} folds.",
                 ),
                 marks=marks,
             )
@@ -175,6 +176,41 @@ def _distance(rows: pd.DataFrame, reading: Reading) -> float:
         if each is not None
     ]
     return float(np.mean(found)) if len(rows) and found else float("nan")
+
+
+def _describe_closest(frame: pd.DataFrame, reading: Reading) -> str:
+    """Say whether the closest reading matches, and if not, which figures are too far."""
+    rows = _folds(frame, reading)
+    far = []
+    for metric in PRINTED:
+        theirs = printed(reading.dataset, reading.method, metric)
+        mean = float(rows[metric].mean())
+        if theirs is not None and abs(mean - theirs[0]) > theirs[1]:
+            far.append(f"{LABELS[metric]} {formatting.number(mean)} against {formatting.spread(*theirs)}")
+    if not far:
+        return f"'{reading.label}' is the closest reading, and matches."
+    return f"no match; '{reading.label}' is the closest reading, but has {', '.join(far)}."
+
+
+def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) -> list[str]:
+    """Compare the readings that all methods of a dataset must share, such as its groups.
+
+    Nothing is returned unless some method has no readings of its own besides.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for each in READINGS:
+        if each.dataset == dataset and each.method in methods:
+            found.setdefault(each.method, {})[each.label] = _distance(_folds(frame, each), each)
+    shared = set.intersection(*(set(own) for own in found.values())) if len(found) > 1 else set()
+    if not any(shared == set(own) for own in found.values()):
+        return []
+    means = {label: float(np.mean([own[label] for own in found.values()])) for label in shared}
+    known = sorted((value, label) for label, value in means.items() if not np.isnan(value))
+    listed = ", ".join(f"'{label}' {_text(value)}" for value, label in known)
+    names = " and ".join(method_label(method) for method in found)
+    return (
+        [f"One reading has to serve {names} on {dataset}; their mean distances: {listed}."] if known else []
+    )
 
 
 def _text(distance: float) -> str:

@@ -133,6 +133,19 @@ class Interval(Record):
         # Rounding must not put the estimate outside its interval.
         return cls(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
 
+    def within(self, smallest: float, largest: float) -> "Interval":
+        """Return the interval with its limits cut off at the range of possible values.
+
+        The true value is in that range, so the shorter interval contains it exactly as often.
+
+        >>> interval = Interval(0.98, 0.95, 1.01).within(0, 1)
+        >>> interval.low, interval.high
+        (0.95, 1)
+        """
+        if math.isnan(self.low + self.high):
+            return self
+        return Interval(self.value, max(self.low, smallest), min(self.high, largest))
+
 
 UNDEFINED = Interval(math.nan)
 
