@@ -168,14 +168,13 @@ def test_the_closest_reading_is_named():
     chosen = (frame["dataset"] == "bank-age-33") & (frame["method"] == "unconstrained")
     frame.loc[chosen & frame["variant"].str.contains("0.5"), list(near)] = list(near.values())
     table = variants.tables(frame, **ALL, expected=2)["variants"]
-    assert (
-        "Unconstrained on bank: 'age from 33, threshold 0.5' is the closest reading, and matches."
-        in table.notes
-    )
+    nearest = "'age from 33, threshold 0.5'"
+    assert f"Unconstrained on bank: matched by {nearest}; closest is {nearest}." in table.notes
     (adversarial,) = (note for note in table.notes if note.startswith("Adversarial"))
-    assert "no match; " in adversarial
-    (shared,) = (note for note in table.notes if note.startswith("One reading has to serve"))
-    assert "Unconstrained and FairX, as published on bank" in shared
+    assert adversarial.startswith("Adversarial on compas-paper: no reading matches; closest is ")
+    assert "EO gap 0.200 against 0.023 ± 0.016" in adversarial
+    (shared,) = (note for note in table.notes if note.startswith("bank: one reading has to serve"))
+    assert f"Unconstrained and FairX, as published. Their mean distances: {nearest} " in shared
     marked = [table.rows[row] for row, _ in table.marks]
     assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
     assert variants.tables(frame_of([]), datasets=[], **ALL, expected=2) == {}

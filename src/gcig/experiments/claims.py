@@ -16,6 +16,7 @@ from gcig.experiments.evidence import MIN_FOLDS, Evidence
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import method_label
 from gcig.records import Interval
+from gcig.records.fold import UNRANKED_NOTE
 from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 
@@ -112,6 +113,7 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
         "Brackets are 95 % intervals: corrected resampled t over the folds for differences and ratios, a "
         "bootstrap of whole folds for correlations. A claim that does not depend on the version of FairX is "
         "judged once.",
+        UNRANKED_NOTE,
         *([f"{left} claims need datasets, methods or experiments that are not in this run."] if left else []),
     ]
     header = ("place", "the paper states", "paper", *results, "reason")

@@ -135,12 +135,15 @@ def tables(
             for each, distance in zip(readings, distances, strict=True):
                 if known and distance == min(known):
                     marks[len(rows), 2] = "best"
-                    notes.append(f"{method_label(method)} on {name}: {_describe_closest(frame, each)}")
                 own = _folds(frame, each)
                 entries = spreads(own, PRINTED, expected=expected)
                 rows.append(
                     (name, method_label(method), each.label, *entries, Entry(_text(distance), distance))
                 )
+            if known:
+                closest = readings[distances.index(min(known))]
+                words = _describe_readings(frame, readings, closest)
+                notes.append(f"{method_label(method)} on {name}: {words}")
         notes += _describe_shared(frame, name, methods)
     header = ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance")
     return (
@@ -178,18 +181,23 @@ def _distance(rows: pd.DataFrame, reading: Reading) -> float:
     return float(np.mean(found)) if len(rows) and found else float("nan")
 
 
-def _describe_closest(frame: pd.DataFrame, reading: Reading) -> str:
-    """Say whether the closest reading matches, and if not, which figures are too far."""
-    rows = _folds(frame, reading)
-    far = []
+def _describe_readings(frame: pd.DataFrame, readings: Sequence[Reading], closest: Reading) -> str:
+    """Name the readings that match, or the closest one with the figures in which it does not."""
+    far = {each.label: _describe_misses(frame, each) for each in readings if len(_folds(frame, each))}
+    if matching := [f"'{label}'" for label, misses in far.items() if not misses]:
+        return f"matched by {', '.join(matching)}; closest is '{closest.label}'."
+    return f"no reading matches; closest is '{closest.label}', but with {', '.join(far[closest.label])}."
+
+
+def _describe_misses(frame: pd.DataFrame, reading: Reading) -> list[str]:
+    """List the figures that are more than one printed standard deviation from the paper's."""
+    misses = []
     for metric in PRINTED:
         theirs = printed(reading.dataset, reading.method, metric)
-        mean = float(rows[metric].mean())
+        mean = float(_folds(frame, reading)[metric].mean())
         if theirs is not None and abs(mean - theirs[0]) > theirs[1]:
-            far.append(f"{LABELS[metric]} {formatting.number(mean)} against {formatting.spread(*theirs)}")
-    if not far:
-        return f"'{reading.label}' is the closest reading, and matches."
-    return f"no match; '{reading.label}' is the closest reading, but has {', '.join(far)}."
+            misses.append(f"{LABELS[metric]} {formatting.number(mean)} against {formatting.spread(*theirs)}")
+    return misses
 
 
 def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) -> list[str]:
@@ -208,9 +216,8 @@ def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) 
     known = sorted((value, label) for label, value in means.items() if not np.isnan(value))
     listed = ", ".join(f"'{label}' {_text(value)}" for value, label in known)
     names = " and ".join(method_label(method) for method in found)
-    return (
-        [f"One reading has to serve {names} on {dataset}; their mean distances: {listed}."] if known else []
-    )
+    words = f"{dataset}: one reading has to serve {names}. Their mean distances: {listed}."
+    return [words] if known else []
 
 
 def _text(distance: float) -> str:
