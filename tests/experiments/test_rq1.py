@@ -158,8 +158,19 @@ def test_wins_are_counted_on_unrounded_means():
     by = {(row[0], row[1]): row for row in made["wins"].rows}
     assert by["GCIG (raw)", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
     assert by["GCIG (raw)", "FairX"][2] == "1 / 0 / 2"
-    assert by["GCIG (raw)", "FairX"][4] == "4 / 0 / 4"  # the paper's
-    assert by["F1", "FairX"][4:6] == ("2 / 2 / 1", "1 / 2 / 2")
+    assert by["GCIG (raw)", "FairX"][3] == "4 / 0 / 4"  # the paper's
+    assert by["F1", "FairX"][3:5] == ("2 / 2 / 1", "1 / 2 / 2")
+
+
+def test_wins_are_counted_with_each_version_of_fairx():
+    values = {"dir": 0.2, "fairx-paper": 0.1, "fairx": 0.3}
+    frame = frame_of([fold_row("german", method, 0, gcig_raw=value) for method, value in values.items()])
+    table = significance.tables(frame, datasets=["german"], methods=tuple(values), n_folds=2)["wins"]
+    assert table.header[2:4] == ("with FairX, as published", "with FairX")
+    assert [row[1:4] for row in table.rows[:2]] == [
+        ("DIR", "0 / 1 / 0", "1 / 0 / 1"),
+        ("FairX", "1 / 0 / 1", "0 / 1 / 0"),
+    ]
 
 
 def test_the_overview_has_plain_best_other_and_fairx(frame):
