@@ -26,7 +26,9 @@ from gcig.records.fold import is_ranked
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
 _UNDEFINED = Interval(math.nan)
-_NOTHING = pd.DataFrame(dict.fromkeys(MEASURES, pd.Series(dtype=float)))
+_NOTHING = pd.DataFrame(
+    index=pd.MultiIndex.from_arrays([[], []], names=PLACE), columns=list(MEASURES), dtype=float
+)
 
 
 @dataclass(frozen=True)
