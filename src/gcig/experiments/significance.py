@@ -59,7 +59,7 @@ def paired_differences(
 
 
 def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    """Count wins, losses and championships on the paper's datasets, with each version of FairX, and theirs."""
+    """Count wins, losses and championships on the paper's datasets with each version of FairX."""
     in_paper = [name for name in PAPER_DATASETS if name in datasets]
     versions = [method for method in (PUBLISHED, FAIRX) if method in methods]
     others = [method for method in methods if method not in versions]
@@ -82,7 +82,8 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             tally(printed_means(metric), against=FAIRX, lower_is_better=lower),
         ]
         rows += [
-            (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts)) for m in (*others, FAIRX)
+            (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
+            for m in (*others, FAIRX)
         ]
     return Table(
         ("metric", "method", *(f"with {method_label(m)}" for m in versions), "paper", "paper, recounted"),
@@ -92,8 +93,8 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             "A method wins on a dataset if it beats FairX; FairX's own line compares it with the best of the "
             "others. The two versions of FairX are counted one at a time. Means are not rounded. Means equal "
             "up to 1e-9 tie, which is neither a win nor a loss; championships are shared.",
-            f"Datasets: {', '.join(in_paper)}. paper: as printed. paper, recounted: from the rounded means in "
-            "the paper's own main table by the same rules.",
+            f"Datasets: {', '.join(in_paper)}. paper: as printed. paper, recounted: from the rounded means "
+            "in the paper's own main table by the same rules.",
             UNRANKED_NOTE,
         ),
     )

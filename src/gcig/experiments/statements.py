@@ -26,8 +26,8 @@ READINGS = (
     f"{MATCH:g} lower. 'A small margin' and 'robust': less than {MARGIN:g} of F1 or AUC. 'Virtually "
     f"unchanged': less than {UNCHANGED:g}. 'Vanishes': the interval includes zero. 'Competitive utility': "
     f"at most {KEPT_AUC:g} of AUC. 'Approximately': within a factor of {APPROXIMATE:g}. 'Independent': less "
-    f"than {INDEPENDENT:g} times the cost. 'Systematically': in any comparison, beyond chance. Best means and "
-    "identical gaps are compared at the three digits that the paper prints."
+    f"than {INDEPENDENT:g} times the cost. 'Systematically': in any comparison, beyond chance. Best means "
+    "and identical gaps are compared at the three digits that the paper prints."
 )
 _ROUNDING = 0.01  # GCIG is printed with three digits: their ratios are known to a percentage point
 
