@@ -130,10 +130,10 @@ def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:
 
 
 def _reasons(judged: Judged) -> str:
-    """Return the reasons; those that differ between the versions name them."""
+    """Return the reasons; those that do not apply to every version name the version."""
     reasons = {version: finding.reason for version, finding in judged.findings.items() if finding.reason}
-    if len(set(reasons.values())) <= 1:
-        return next(iter(reasons.values()), "")
+    if len(reasons) == len(judged.findings) and len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
     return "; ".join(f"{method_label(version)}: {reason}" for version, reason in reasons.items())
 
 

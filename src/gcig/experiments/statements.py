@@ -142,7 +142,7 @@ def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], F
         if math.isnan(new + old):
             return Finding("-", None, "results are missing")
         holds = abs(new - old) <= tolerance
-        reason = "" if holds else f"they differ by {_number(abs(new - old))}"
+        reason = "" if holds else f"they differ by {_number(abs(new - old), 4)}"
         return Finding(f"{_number(old)} to {_number(new)}", holds, reason)
 
     return judge
