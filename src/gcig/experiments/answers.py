@@ -13,8 +13,8 @@ from gcig.experiments.settings import method_label
 from gcig.records import Interval, formatting
 
 _MEASURES = {
-    "gcig_raw": "GCIG as the paper defines it (raw)",
-    "gcig": "GCIG on original columns",
+    "gcig_raw": "GCIG (raw), the paper's measure,",
+    "gcig": "GCIG",
     "gcig_members": "GCIG relative to members",
 }
 _TERMS = {"prediction+eo": "the EO term", "prediction+gcig": "the GCIG term", "full": "both"}
@@ -24,19 +24,22 @@ def answer_rq1(found: Collected) -> str:
     """Describe what FairX does to explanations and utility on all datasets; empty without results."""
     data, datasets, parts = Evidence.of(found), found.request.datasets, []
     for version in (PUBLISHED, FAIRX):
-        changes = []
+        changes, certain = [], []
         for metric, words in _MEASURES.items():
             known = [
                 _change(data, metric, *(data.folds(name, each) for each in (version, PLAIN)))
                 for name in datasets
             ]
             if not any(math.isnan(each.value) for each in known):
-                changes.append(f"{words} by {_describe_changes(known)}")
+                changes.append(f"{words} by {_extent([each.value for each in known])}")
+            if not any(math.isnan(each.high) for each in known):
+                certain.append(str(sum(each.high < 0 for each in known)))
         moved = [data.mean(name, version, "auc") - data.mean(name, PLAIN, "auc") for name in datasets]
         if changes:
             low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
             auc = low if low == high else f"{low} to {high}"
-            parts.append(f"{_name(version)} changes {', '.join(changes)}, and AUC by {auc}")
+            beyond = f" (GCIG falls beyond chance on {', '.join(certain)} of them)" if certain else ""
+            parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
     if not parts:
         return ""
     return (
@@ -95,14 +98,9 @@ def _change(data: Evidence, metric: str, new: pd.DataFrame, old: pd.DataFrame) -
     return change
 
 
-def _describe_changes(changes: Sequence[Interval]) -> str:
-    """Describe the smallest and the largest change, and on how many datasets it is a fall beyond chance."""
-    values = [each.value for each in changes]
-    low, high = (percent(Interval(choose(values))) for choose in (min, max))
-    extent = low if low == high else f"{low} to {high}"
-    if any(math.isnan(each.low) for each in changes):
-        return extent
-    return f"{extent} (lower beyond chance on {sum(each.high < 0 for each in changes)} of {len(changes)})"
+def _extent(changes: Sequence[float]) -> str:
+    low, high = (percent(Interval(choose(changes))) for choose in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def _describe_weights(data: Evidence, version: str) -> list[str]:
