@@ -32,16 +32,16 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", "\u2212")
 
 
-def signed(value: float | None) -> str:
-    """Format a number with its sign and two decimals.
+def signed(value: float | None, digits: int = 2) -> str:
+    """Format a number with its sign.
 
     Examples
     --------
     >>> signed(0.5), signed(-0.5), signed(0.001)
     ('+0.50', '−0.50', '0.00')
     """
-    text = number(value, 2)
-    return f"+{text}" if value is not None and value > 0 and float(f"{value:.2f}") else text
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 and float(f"{value:.{digits}f}") else text
 
 
 def percent(value: float | None, digits: int = 0) -> str:
