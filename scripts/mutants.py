@@ -1,7 +1,7 @@
 """Mutation tests: change one operator, number or condition of a file, and see whether a test notices.
 
     pytest -m 'not slow' --cov --cov-context=test
-    python scripts/mutants.py [--sample 150] [--seed 0] [--coverage FILE] [ROOM ...]
+    python scripts/mutants.py [--sample 150] [--seed 0] [--others 60] [--coverage FILE ...] [--rooms ROOM ...]
 
 The first command records the tests that execute each line, by default in .coverage. A mutant is run against
 these tests, those of its own room first, in a fork of a process that has imported the large libraries
@@ -27,7 +27,7 @@ from coverage import CoverageData
 ROOT = Path(__file__).parents[1]
 ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
 SECONDS = 300  # of one mutant's tests, at most
-_OTHER_TESTS = 60  # of other rooms, at most, evenly spread over all that execute the line
+_USAGE_ERROR = 4  # pytest's exit code if a test does not exist
 
 _COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
 _COMPARED |= {other: one for one, other in _COMPARED.items()}
@@ -169,24 +169,41 @@ def run_tests(source: Path, tests: list[str], log: Path) -> int | None:
     return None
 
 
+def run_known_tests(source: Path, tests: list[str], log: Path) -> int | None:
+    """Run tests without those that no longer exist, by which pytest would stop."""
+    code = run_tests(source, tests, log)
+    if code != _USAGE_ERROR:
+        return code
+    unknown = [
+        line.split("not found: ")[1] for line in log.read_text("utf-8").splitlines() if "not found: " in line
+    ]
+    known = [name for name in tests if str(ROOT / name) not in unknown]
+    return run_tests(source, known, log) if unknown and known else code
+
+
 def own_tests(path: Path) -> str:
     """Return the folder of the tests of a file's room."""
     return str(Path("tests", *path.parent.parts[1:]))
 
 
-def contexts_by_line(data: CoverageData, path: Path) -> dict[int, list[str]]:
-    """Return the tests that execute each line of a file, wherever the checkout was that was measured."""
-    measured = next((each for each in data.measured_files() if each.endswith(f"src/{path}")), "")
-    return data.contexts_by_lineno(measured)
+def contexts_at(data: list[CoverageData], path: Path, line: int) -> list[str]:
+    """Return the tests that execute a line of a file, wherever the checkouts were that were measured."""
+    found = []
+    for each in data:
+        measured = next((name for name in each.measured_files() if name.endswith(f"src/{path}")), "")
+        found += each.contexts_by_lineno(measured).get(line, [])
+    return found
 
 
-def find_tests(mutant: Mutant, data: CoverageData) -> list[str]:
-    """Return the tests that execute the line of a mutant, those of its room first; none if no test does."""
-    contexts = contexts_by_line(data, mutant.path).get(mutant.line, [])
+def find_tests(mutant: Mutant, data: list[CoverageData], n_others: int) -> list[str]:
+    """Return the tests that execute the line of a mutant: those of its file, of its room, and some others."""
+    contexts = contexts_at(data, mutant.path, mutant.line)
+    of_file = f"{own_tests(mutant.path)}/test_{mutant.path.stem}.py"
     names = sorted({name.partition("|")[0] for name in contexts if name})
+    names.sort(key=lambda name: not name.startswith(of_file))
     own = [name for name in names if name.startswith(own_tests(mutant.path)) or mutant.module in name]
     others = [name for name in names if name not in own]
-    others = others[:: max(1, -(-len(others) // _OTHER_TESTS))]
+    others = others[:: -(-len(others) // n_others) or 1] if n_others else []
     # A line that is executed at import only, such as a constant, may matter to any test of the room.
     return [*own, *others] or ([own_tests(mutant.path)] if contexts else [])
 
@@ -201,10 +218,11 @@ def files(source: Path, room: str) -> list[Path]:
 def main() -> int:
     """Print every survivor, and the share of mutants that were killed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rooms", nargs="*", default=ROOMS)
+    parser.add_argument("--rooms", nargs="+", default=ROOMS)
     parser.add_argument("--sample", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--coverage", default=str(ROOT / ".coverage"))
+    parser.add_argument("--others", type=int, default=60, help="tests of other rooms, at most")
+    parser.add_argument("--coverage", nargs="+", default=[str(ROOT / ".coverage")])
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import sklearn.metrics  # noqa: F401  (imported here once, and inherited by every fork)
@@ -213,20 +231,23 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
     source = folder / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    data = CoverageData(options.coverage)
-    data.read()
-    if not any(contexts_by_line(data, Path("gcig", "core", "batch.py")).values()):
+    data = [CoverageData(name) for name in options.coverage]
+    for each in data:
+        each.read()
+    if not any(any(each.measured_contexts()) for each in data):
         sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
     every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     print(f"{len(chosen)} of {len(every)} mutants", flush=True)
     survivors = 0
-    for number, mutant in enumerate(sorted(chosen, key=lambda each: (each.path, each.line)), 1):
-        tests = find_tests(mutant, data)
+    for number, mutant in enumerate(chosen, 1):
+        tests = find_tests(mutant, data, options.others)
         target = source / mutant.path
         original = target.read_text("utf-8")
         target.write_text(mutant.source(source), encoding="utf-8")
-        code = run_tests(source, tests, folder / "log") if tests else 0
+        code = run_known_tests(source, tests, folder / "log") if tests else 0
+        if code == _USAGE_ERROR:
+            sys.exit(f"The tests of {mutant} do not exist: record the coverage again.")
         target.write_text(original, encoding="utf-8")
         survivors += code == 0
         result = {0: "SURVIVED", None: "too long"}.get(code, "killed") if tests else "NOT TESTED"

@@ -92,6 +92,14 @@ def test_the_limit_of_a_skewed_mean_fails_in_about_a_tenth_of_the_samples(n, wor
     assert 0.07 < failures < worst
 
 
+def test_the_limit_of_a_skewed_mean_by_hand():
+    """Johnson's t: mean + t s / sqrt(n) + m3 (1 + 2 t^2) / (6 n s^2)."""
+    values = np.array([0.0, 0.0, 0.0, 4.0])
+    t, variance, third = float(stats.t.ppf(LEVEL, 3)), 4.0, (3 * (-1.0) ** 3 + 3.0**3) / 4
+    expected = 1 + t * math.sqrt(variance / 4) + third * (1 + 2 * t**2) / (6 * 4 * variance)
+    assert mean_limit(values) == pytest.approx(expected)
+
+
 def test_the_limit_of_a_mean_of_equal_values_is_that_value():
     assert mean_limit(np.full(20, 0.3)) == pytest.approx(0.3)
     assert math.isnan(mean_limit(np.array([0.3])))
