@@ -56,6 +56,8 @@ class Rows:
         if lopsided:
             rare = (self.labels == 1) & (self.groups == 1) & (torch.arange(N) % size > 0)
             self.groups[rare] = 0
+            own = torch.tensor([0, 6, 12])  # rows of the first of two or of three processes
+            self.labels[own] = self.groups[own] = 1
         self.targets = torch.rand(N + EXTRA, generator=generator, dtype=torch.float64)
         self.weights = torch.rand(N + EXTRA, generator=generator, dtype=torch.float64) if weighted else None
 

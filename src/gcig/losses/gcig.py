@@ -323,7 +323,7 @@ class GCIGPenalty(nn.Module):
         """
         norms = vector_norm(attributions.detach(), "l1")
         copies = self.n_members if self.each_member else 1
-        if is_recording() or not disparity.all_defined(norms):
+        if is_recording() or anywhere(not disparity.all_defined(norms), norms):  # alike in all processes
             defined = disparity.defined_rows(norms)
             self.n_undefined += (~defined).sum()
             if copies > 1:
