@@ -202,6 +202,14 @@ def test_attribute_effect(found):
     assert math.isnan(measure(NETWORK, replace(HELD_OUT, protected=PROTECTED[:0]))["attribute_effect"])
 
 
+def test_attribute_effect_without_a_cut_is_that_of_the_best_f1():
+    held_out = replace(HELD_OUT, settings=replace(SETTINGS, cut=None))
+    exchanged, cut = ROWS.inputs.clone(), held_out.cut(NETWORK)
+    exchanged[:, 4:] = 1 - exchanged[:, 4:]
+    changed = (logits_of(exchanged) >= cut) != (logits_of(ROWS.inputs) >= cut)
+    assert held_out._attribute_effect(NETWORK) == pytest.approx(float(changed.double().mean()))
+
+
 def test_a_network_without_reasons_has_no_gcig_and_gives_no_warning():
     found = measure(linear(*[0.0] * 6), HELD_OUT)
     assert math.isnan(found["gcig"])
