@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,9 +131,10 @@ def test_mlflow_serves_a_model(logged, model):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = ["mlflow", "models", "serve", "-m", address, "-p", str(port), "--env-manager", "local"]
+    folder = Path(sys.executable).parent  # the server starts uvicorn by its name
     server = subprocess.Popen(
         [sys.executable, "-m", *command],
-        env=environment,
+        env={**environment, "PATH": f"{folder}{os.pathsep}{environment['PATH']}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -181,7 +181,7 @@ def test_groups_that_are_not_wanted_are_refused():
 @pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # a student of few epochs
 def test_grid_search_over_weights_with_fairness_scorers():
     search = GridSearchCV(
-        requesting(max_epochs=4),
+        requesting(max_epochs=10),
         {"lambda_ig": [0.0, 0.5]},
         scoring={"auc": "roc_auc", "eo_gap": equalized_odds_scorer(), "gcig": gcig_scorer()},
         refit="gcig",

@@ -835,7 +835,7 @@ NETWORKS = {
     [
         ("smooth", 8),
         ("ReLU", 8),
-        pytest.param("dropout and BatchNorm", 20, marks=pytest.mark.slow),  # its gradient is noisier
+        pytest.param("dropout and BatchNorm", 40, marks=pytest.mark.slow),  # its gradient is noisier
     ],
 )
 def test_a_network_that_somebody_trained_is_repaired(model, name, n_epochs):
@@ -919,14 +919,22 @@ def test_networks_that_do_not_fit_are_refused(network, message):
 def test_skewed_labels_and_three_groups_give_a_usable_model(positive):
     """The defaults rank and decide nearly as well as the plain network, at the same threshold."""
     exams, new = (make_bar_exams(4000, positive, seed) for seed in (0, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fair = FairXClassifier(random_state=0, device="cpu").fit(exams.X, exams.y, **exams.groups)
-        plain = UnconstrainedClassifier(random_state=0, device="cpu").fit(exams.X, exams.y, **exams.groups)
-    found, base = (gcig.evaluate(model, new.X, new.y, **new.groups, n_bootstrap=0) for model in (fair, plain))
-    assert not fair.collapsed_
-    assert not fair.decides_alike_
-    assert found.auc > base.auc - 0.02
-    assert found.balanced_accuracy > base.balanced_accuracy - 0.02
-    assert abs(found.selection_rate - base.selection_rate) < 0.02
-    assert found.gcig < base.gcig
+    changes = []
+    for seed in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fair = FairXClassifier(random_state=seed, device="cpu").fit(exams.X, exams.y, **exams.groups)
+            plain = UnconstrainedClassifier(random_state=seed, device="cpu")
+            plain.fit(exams.X, exams.y, **exams.groups)
+        assert not fair.collapsed_
+        assert not fair.decides_alike_
+        found, base = (
+            gcig.evaluate(model, new.X, new.y, **new.groups, n_bootstrap=0) for model in (fair, plain)
+        )
+        names = ("auc", "balanced_accuracy", "selection_rate", "gcig")
+        changes.append([getattr(found, name) - getattr(base, name) for name in names])
+    auc, accuracy, selected, disparity = np.mean(changes, axis=0)
+    assert auc > -0.02
+    assert accuracy > -0.02
+    assert abs(selected) < 0.02
+    assert disparity < 0
