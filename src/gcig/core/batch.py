@@ -1,6 +1,6 @@
 """Rows with their labels and groups: the input of every loss and metric."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +30,14 @@ class GroupedBatch:
                     f"{name} must be an int64 tensor of shape ({n},), one code per row, "
                     f"not {codes.dtype} of shape {tuple(codes.shape)}"
                 )
+
+    @classmethod
+    def join(cls, batches: "Sequence[GroupedBatch]") -> "GroupedBatch":
+        """Return the rows of several batches, one after another."""
+        inputs, labels, groups = zip(
+            *((each.inputs, each.labels, each.groups) for each in batches), strict=True
+        )
+        return cls(torch.cat(inputs), torch.cat(labels), torch.cat(groups))
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -51,7 +51,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
         ],
         subtitle=about.pop("subtitle", f"Measured on {count(record.n_rows)} held-out rows"),
         lead=[_verdict(record)],
-        foot={**about, "references": "the training rows of the networks, without the validation set"},
+        foot=about,
     )
 
 

@@ -98,7 +98,10 @@ class TradeOff:
         )
 
     def measure(self, X: Any, y: Any, *, sensitive_features: Any, **about: str) -> "TradeOff":
-        """Return the same models, measured on other rows, such as rows that chose none of them."""
+        """Return the same models, measured on other rows, such as rows that chose none of them.
+
+        References come from all rows that the models were fitted on, as in `gcig.evaluate`.
+        """
         first = self.models[0]
         labels = check_labels(y, n_rows=len(y), classes=tuple(first.classes_))
         groups = check_groups(sensitive_features, n_rows=len(labels.codes), names=first.groups_)
@@ -108,8 +111,11 @@ class TradeOff:
             torch.from_numpy(np.asarray(labels.codes, dtype=np.int64)).to(device),
             torch.from_numpy(np.asarray(groups.codes, dtype=np.int64)).to(device),
         )
-        held_out = replace(self._held_out, rows=rows)
-        return TradeOff(self.models, measure_family(self.models, held_out, about), held_out)
+        fitted = self._held_out.training
+        if self._held_out.is_held_out:
+            fitted = GroupedBatch.join([fitted, self._held_out.rows])
+        record = measure_family(self.models, replace(self._held_out, rows=rows, training=fitted), about)
+        return TradeOff(self.models, record, self._held_out)
 
     def plot(self) -> Picture:
         """Plot AUC against GCIG and against the outcome gap, with upper confidence limits."""
