@@ -98,8 +98,8 @@ class FairXClassifier(NetworkClassifier):
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
     predictions and has fairer reasons. On a fold of Adult, LightGBM has an AUC of 0.923 on test rows, its
-    student 0.920, and a plainly trained network 0.906; GCIG falls from 0.208 to 0.045 relative to means and
-    from 0.274 to 0.189 relative to members.
+    student 0.920, and a plainly trained network 0.906; GCIG falls from 0.208 to 0.035 relative to means and
+    from 0.274 to 0.181 relative to members.
 
     ``strategy="paper"`` is the published algorithm: nothing is held out, and the network is trained on labels
     with constant weights.
