@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gcig.experiments import ablation, correlation, design_choices, sensitivity
+from gcig.experiments import ablation, correlation, sensitivity
 from gcig.experiments.collection import Collected
 from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, paper
@@ -17,7 +17,7 @@ _MEASURES = {
     "gcig": "GCIG",
     "gcig_members": "GCIG relative to members",
 }
-_TERMS = {"prediction+eo": "the EO term", "prediction+gcig": "the GCIG term", "full": "both"}
+_TERMS = {"prediction+eo": "the EO term alone", "prediction+gcig": "the GCIG term alone", "full": "both"}
 
 
 def answer_rq1(found: Collected) -> str:
@@ -38,7 +38,7 @@ def answer_rq1(found: Collected) -> str:
         if changes:
             low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
             auc = low if low == high else f"{low} to {high}"
-            beyond = f" (GCIG falls beyond chance on {', '.join(certain)} of them)" if certain else ""
+            beyond = f" (beyond chance on {', '.join(certain)} datasets)" if certain else ""
             parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
     if not parts:
         return ""
@@ -83,8 +83,7 @@ def answer_rq3(found: Collected) -> str:
             if not math.isnan(change.value):
                 changes.append(f"{percent(change)} with {words}")
         if changes:
-            ranges = "".join(_describe_weights(data, version) + _describe_choices(data, version))
-            parts.append(f"for {_name(version)} by {', '.join(changes)}{ranges}")
+            parts.append(f"for {_name(version)} by {', '.join(changes)}{_describe_weights(data, version)}")
     if not parts:
         return ""
     return f"RQ3, design choices: on compas-paper, GCIG (raw) changes {'; '.join(parts)}."
@@ -103,7 +102,7 @@ def _extent(changes: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _describe_weights(data: Evidence, version: str) -> list[str]:
+def _describe_weights(data: Evidence, version: str) -> str:
     """Describe GCIG and AUC over the weights, with the other weight at its fixed value."""
     names = [sensitivity.variant(s, weight) for s in sensitivity.SWEPT for weight in sensitivity.WEIGHTS]
     ranges = [
@@ -111,17 +110,9 @@ def _describe_weights(data: Evidence, version: str) -> list[str]:
         for metric in ("gcig_raw", "auc")
     ]
     weights = f"{min(sensitivity.WEIGHTS):g} to {max(sensitivity.WEIGHTS):g}"
-    words = f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
-    return [words] if all(ranges) else []
-
-
-def _describe_choices(data: Evidence, version: str) -> list[str]:
-    """Describe GCIG over the other choices in training."""
-    (dataset,) = design_choices.DATASETS
-    names = [choice.variant for choice in design_choices.CHOICES if choice.method == version]
-    extent = _describe_range(data, dataset, version, names, "design_choices", "gcig_raw")
-    aspects = len({choice.aspect for choice in design_choices.CHOICES if choice.method == version})
-    return [f" (on {dataset}, {extent} over {aspects} other choices)"] if extent else []
+    return (
+        f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}" if all(ranges) else ""
+    )
 
 
 def _describe_range(
