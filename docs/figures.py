@@ -173,13 +173,7 @@ def disparities(trained: Trained) -> Markup:
         name: np.histogram(values[values <= edges[-1]], edges)[0].tolist() for name, values in rows.items()
     }
     means = {name: float(np.nanmean(values)) for name, values in rows.items()}
-    return disparity_histogram(
-        edges.tolist(),
-        counts,
-        means=means,
-        title="Disparity of held-out people",
-        label="disparity of a person (dashed: the mean, GCIG)",
-    )
+    return disparity_histogram(edges.tolist(), counts, means=means)
 
 
 def shortcut() -> Markup:
