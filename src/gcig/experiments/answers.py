@@ -38,9 +38,7 @@ def answer_rq1(found: Collected) -> str:
         if changes:
             low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
             auc = low if low == high else f"{low} to {high}"
-            beyond = (
-                f" (the three GCIG fall beyond chance on {', '.join(certain)} datasets)" if certain else ""
-            )
+            beyond = f" (GCIG is lower beyond chance on {', '.join(certain)} datasets)" if certain else ""
             parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
     if not parts:
         return ""

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import nn
 
 from gcig.core.batch import GroupedBatch, TrainingRows
@@ -182,6 +183,14 @@ def test_a_student_is_trained_in_stages():
     assert not all(
         torch.equal(a, b) for a, b in zip(again.state.values(), second.state.values(), strict=True)
     )
+
+
+@pytest.mark.parametrize(("n", "fall"), [(4, 0.2), (5, 0.1)])
+def test_a_swap_is_what_rank_correlation_loses_by_it(n, fall):
+    order = torch.arange(n).numpy()
+    swapped = [1, 0, *range(2, n)]
+    held_out = replace(make_held_out(), origin=torch.arange(n))
+    assert held_out.swap == pytest.approx(1 - spearmanr(order, swapped).statistic) == pytest.approx(fall)
 
 
 @pytest.mark.slow
