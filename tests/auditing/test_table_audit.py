@@ -411,11 +411,19 @@ def test_own_baselines_are_those_of_training() -> None:
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
     model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
-    found = audit(model, X[1000:], y[1000:], sensitive_features=sex[1000:], **QUICK).record
-    expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:], min_cell=1)
+    rows = {"X": X[1000:], "y": y[1000:], "sensitive_features": sex[1000:]}
+    found = audit(model, **rows, **QUICK, robustness=True).record
+    expected = gcig.evaluate(model, **rows, min_cell=1)
     assert found.procedural.gcig.value == pytest.approx(expected.gcig, rel=1e-5)
-    settings = [check.setting for check in found.procedural.stability if check.aspect == "baseline"]
-    assert settings == ["means of the training rows", "means of the audited rows", "medians"]
+    checks = {check.setting: check.gcig for check in found.procedural.stability if check.aspect == "baseline"}
+    assert list(checks) == ["means of the training rows", "means of the audited rows", "medians"]
+    # The same figure is the same number everywhere: here with references from the audited rows ...
+    here = found.procedural.excess.value + found.procedural.noise_floor.value
+    assert here == pytest.approx(checks["means of the audited rows"], rel=1e-3)
+    # ... and here the headline, its interval and its noise floor among the other references.
+    headline = next(each for each in found.robustness.figures if each.reference == "mean")
+    assert headline.gcig.to_dict() == found.procedural.interval.to_dict()
+    assert headline.noise == found.procedural.noise_floor.value
 
 
 def test_own_baselines_explain_a_table_with_few_rows() -> None:

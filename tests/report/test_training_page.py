@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 from gcig.report.training_page import training_page
@@ -21,6 +22,16 @@ def test_models_are_compared_and_columns_described():
                   "A decimal comma.", "<b>", "read as", "150 held-out rows"):  # fmt: skip
         assert words in read.text
     assert not read.all("b")
+
+
+def test_no_model_has_the_colour_of_a_group():
+    found = {"Plain": evaluation(0.9, 0.2, 0.3), "FairX": evaluation(0.89, 0.05, 0.1)}
+    html = training_page(found, title="t")
+    of_groups, of_models = set(), set()
+    for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        marks = set(re.findall(r'class="(g\d)"', svg))
+        (of_groups if "Rates of each group" in svg else of_models).update(marks)
+    assert (of_groups, of_models) == ({"g0", "g1"}, {"g2", "g3"})
 
 
 def test_one_model_within_its_limits():

@@ -197,7 +197,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
         suppressed_cells=outcome.confusion.suppressed_cells(names, options.min_cell),
         definition=adapted.explainer.describe(definition),
         n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
-        robustness=_measure_robustness(audited, other, options),
+        robustness=_measure_robustness(audited, other, options, procedural),
     )
 
 
@@ -243,8 +243,14 @@ def _first_pass(audited: Audited, options: Options, streams: RandomStreams) -> F
     )
 
 
-def _measure_robustness(audited: Audited, other: Audited | None, options: Options) -> Robustness | None:
-    """Measure GCIG of one or two models under several references, in a pass of its own."""
+def _measure_robustness(
+    audited: Audited, other: Audited | None, options: Options, headline: GcigAudit
+) -> Robustness | None:
+    """Measure GCIG of one or two models under several references, in a pass of its own.
+
+    The mean is the reference of the headline. A single model has its figures there, which come from all rows
+    and include the uncertainty of the references; two models are compared on the same rows.
+    """
     panels = []
     for each in (audited, other):
         if not options.robustness or each is None:
@@ -265,6 +271,9 @@ def _measure_robustness(audited: Audited, other: Audited | None, options: Option
                 n_bootstrap=options.n_bootstrap,
             )
         )
+    if len(panels) == 1:
+        own = panels[0]["mean"]
+        panels[0]["mean"] = replace(own, interval=headline.interval, noise=headline.noise_floor.value)
     return conclude(*panels) if panels else None
 
 
@@ -308,7 +317,7 @@ def _compare_with_chance(
     budget = comparison.adapted.explainer.budget
     few, chosen = first.probe[: budget.shuffled_rows], list(first.shuffled)
     coarse = replace(comparison, definition=budget.coarsen(comparison.definition))
-    null, shift = NullDistribution(float("nan"), np.empty(0)), np.empty(0)
+    null, shift, sampled = NullDistribution(float("nan"), np.empty(0)), np.empty(0), float("nan")
     if len(chosen) > 1:
         n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
         shuffled = first.sums.shuffle(n_shuffles)[:, :, chosen]
@@ -317,12 +326,16 @@ def _compare_with_chance(
         with progress(total, "chance", shown=options.progress) as advance:
             null = compare_shuffles(coarse, few, first.sums.means[:, chosen], shuffled, advance)
             shift = mean_disparities(coarse, few, resampled, advance) - null.observed
+        sampled = null.observed
+        if "means" not in first.baselines and first.shuffled == first.compared:
+            used = np.asarray(comparison.baselines[None], dtype=np.float64)
+            sampled = float(mean_disparities(coarse, few, used)[0])
     return GcigFigures(
         sums,
         Draws(sums.blocks.n_blocks, options.n_bootstrap, streams.draws),
         null,
         shift=shift,
-        own_references="means" not in first.baselines,
+        sampled=sampled,
         groups=tuple(source.group_names[g] for g in first.compared),
         classes=(str(source.classes[0]), str(source.classes[1])),
         min_cell=options.min_cell,

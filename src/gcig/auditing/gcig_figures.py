@@ -42,8 +42,9 @@ class GcigFigures:
     draws : resampled blocks of rows.
     null : GCIG of a sample of the rows, observed and under shuffled groups.
     shift : (resamples,) change of the sample's GCIG if the references are estimated from resampled rows.
-    own_references : whether the model brought its references. Chance is measured with references estimated
-        from the audited rows, and then so is the excess over it: otherwise fewer rows would look fairer.
+    sampled : GCIG of the sample with the references of ``sums``, which says how the sample differs from all
+        rows. Chance, and the excess over it, are measured with references estimated from the audited rows,
+        also if the model brought its own: otherwise fewer rows would look fairer.
     groups : names of the compared groups.
     classes : names of the labels.
     favourable : the label that is favourable for a person.
@@ -54,7 +55,7 @@ class GcigFigures:
     draws: Draws
     null: NullDistribution
     shift: Floats
-    own_references: bool
+    sampled: float
     groups: tuple[str, ...]
     classes: tuple[str, str]
     min_cell: int
@@ -65,9 +66,9 @@ class GcigFigures:
         sums, value = self.sums, self.sums.gcig
         of_rows = sums.combine(self.draws.resample(sums.total))
         both = self._with_references(of_rows)
-        floor = self._noise_floor(value)
+        floor = self._noise_floor()
         reach = Z * float(both.std(ddof=1)) if len(both) > 1 else math.nan
-        above = (self.null.observed if self.own_references else value) - floor.value
+        above = self.null.observed * self._scale - floor.value
         excess = Interval(above, above - reach, above + reach)
         # The draws lie above the estimate, since resampled references are noisier than estimated ones.
         centred = np.maximum(both - both.mean() + value, 0) if len(both) else both
@@ -105,14 +106,14 @@ class GcigFigures:
         """Return means and their draws, from sums (blocks, ..., 2, 2)."""
         return self.sums.combine(sums.sum(axis=0)), self.sums.combine(self.draws.resample(sums))
 
-    def _noise_floor(self, value: float) -> Interval:
-        """Return mean and quantiles of GCIG under shuffled groups.
+    @property
+    def _scale(self) -> float:
+        """The ratio of GCIG of all rows to that of the sample, with the same references."""
+        return self.sums.gcig / self.sampled if self.sampled > 0 else 1.0
 
-        They are known for a sample of the rows; its own GCIG says how the sample differs from all rows.
-        """
-        found = self.null.shuffled[np.isfinite(self.null.shuffled)]
-        if self.null.observed > 0 and not self.own_references:
-            found = found * (value / self.null.observed)
+    def _noise_floor(self) -> Interval:
+        """Return mean and quantiles of GCIG under shuffled groups."""
+        found = self.null.shuffled[np.isfinite(self.null.shuffled)] * self._scale
         return interval(float(found.mean()), found) if len(found) else UNDEFINED
 
     def _with_references(self, of_rows: Floats) -> Floats:

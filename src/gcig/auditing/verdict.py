@@ -86,18 +86,19 @@ _DECISIONS = {
 }
 
 
-_PERHAPS_SMALL = "The model's reasons depend on the group, but whether by a material amount is not certain"
-_ONLY_MEANS = "Whether the model's reasons depend on the group is not certain: it depends on the reference"
+_UNCERTAIN = {  # evidence of an inconclusive status -> what is not certain
+    "disparity": "The model's reasons depend on the group, but whether by a material amount is not certain",
+    "none": "Whether the model's reasons depend on the group is not certain: the answer varies with the "
+    "reference",
+}
 
 
 def _headline(reasons: str, decisions: str, found: GcigAudit) -> str:
     """Put the two statuses into one sentence that the findings below it do not contradict."""
     joint = ", and " if reasons == decisions else ", but " if "clear" in (reasons, decisions) else "; "
     words = _REASONS[reasons]
-    if reasons == "inconclusive" and found.evidence == "disparity":
-        words = _PERHAPS_SMALL
-    elif reasons == "inconclusive" and found.evidence == "none":
-        words = _ONLY_MEANS
+    if reasons == "inconclusive" and found.evidence in _UNCERTAIN:
+        words, joint = _UNCERTAIN[found.evidence], "; "
     return f"{words}{joint}{_DECISIONS[decisions]}."
 
 
@@ -114,7 +115,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
             f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
     here = found.excess.value + found.noise_floor.value
-    if abs(here - found.gcig.value) > 1e-9:  # the model brought its own references
+    if _brought_references(found):
         measured += (
             f" With typical members of the audited rows, not of the training rows, it is {number(here)}."
         )
@@ -155,10 +156,17 @@ def _reference_findings(record: AuditRecord) -> list[str]:
         small = found.evidence != "not enough" and found.excess.high < MATERIAL
         if small and found.gcig_members.value >= MATERIAL:
             line += " The small value relative to means does not hold relative to the people behind them."
+        if _brought_references(found):
+            line += " These members are audited rows, since the model keeps no training rows."
         lines.append(line)
     if record.robustness is not None:
         lines.append(record.robustness.verdict)
     return lines
+
+
+def _brought_references(found: GcigAudit) -> bool:
+    """Return whether GCIG is relative to means that the model brought, not to means of the audited rows."""
+    return abs(found.excess.value + found.noise_floor.value - found.gcig.value) > 1e-9
 
 
 def _why_undefined(record: AuditRecord) -> str:

@@ -52,13 +52,15 @@ def audit_page(
     conservative : whether the limits apply to the upper ends of the intervals.
     """
     subject = record.subject
+    names = _unique_names([audit.subject.model_name for audit in (record, *others)])
+    order = [*record.group_names, *names]
     sections = [
         *change_section(record.change),
-        *([_models_section(record, others)] if others else []),
+        *([_models_section(record, others, names)] if others else []),
         outcome_section(record, max_eo_gap),
         reasons_section(record),
         trust_section(record),
-        *robustness_section(record.robustness, subject.definition, model=subject.model_name),
+        *robustness_section(record.robustness, subject.definition, model=subject.model_name, order=order),
         columns_section(record),
         stability_section(record),
         rows_section(record),
@@ -158,10 +160,9 @@ def _verdict(
     return VerdictBlock(status, verdict.headline, findings, verdict.cautions, label=label)
 
 
-def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Section:
+def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: Sequence[str]) -> Section:
     """Compare the model with others in the figures of the trade-off and a table."""
     audits = [record, *others]
-    names = _unique_names([audit.subject.model_name for audit in audits])
     points = [
         charts.TradeOff(
             name,
@@ -189,7 +190,9 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord]) -> Secti
     return Section(
         "Comparison: how do other models do?",
         [
-            trade_off_figures(points, noise_floor=record.outcome.eo_noise_floor),
+            trade_off_figures(
+                points, noise_floor=record.outcome.eo_noise_floor, order=[*record.group_names, *names]
+            ),
             TableBlock(header, rows, "All models, on the same rows"),
             *explanations("What is the Pareto front?", "How is the effective number of columns measured?"),
         ],

@@ -69,16 +69,18 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
     sections = []
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
+        groups = dict.fromkeys(group for m in methods for group in group_sizes(m.evaluations))
+        order = [*groups, *(m.label for m in methods)]
         blocks: list[Block] = [_verdict(methods)] if len(tables) > 1 else []
         blocks += [
-            _trade_off(methods),
+            _trade_off(methods, order),
             methods_table(methods),
             *methods_trust(methods, _PLAIN),
             *_failures(methods),
         ]
         sections += [
             Section(f"{prefix or 'Trade-off: '}what does fairness cost?", blocks),
-            Section(f"{prefix or 'Groups: '}how does each method treat the groups?", _groups(methods)),
+            Section(f"{prefix or 'Groups: '}how does each method treat the groups?", _groups(methods, order)),
         ]
     sections.append(
         Section(
@@ -182,7 +184,7 @@ def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
     return VerdictBlock("neutral", leading or "No method has a defined GCIG.")
 
 
-def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
+def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> FigureRow:
     points = [
         charts.TradeOff(
             m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
@@ -190,15 +192,18 @@ def _trade_off(methods: Sequence[MethodSummary]) -> FigureRow:
         for m in methods
     ]
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
-    return trade_off_figures(points, noise_floor=sum(floors) / len(floors) if floors else None)
+    chance = sum(floors) / len(floors) if floors else None
+    return trade_off_figures(points, noise_floor=chance, order=order)
 
 
-def _groups(methods: Sequence[MethodSummary]) -> list[Block]:
+def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
     shown = [m for m in methods if m.evaluations]
     drawn = [m for m in shown if m.method in (_PLAIN, _FAIR)] or shown[:2]
     figures = [
         FigureBlock(
-            charts.group_rates(pooled_rates(m.evaluations), title=f"Rates of each group: {m.label}"),
+            charts.group_rates(
+                pooled_rates(m.evaluations), title=f"Rates of each group: {m.label}", order=order
+            ),
             f"{m.label}: rates over the test rows of all folds, with 95 % intervals.",
         )
         for m in drawn

@@ -24,6 +24,10 @@ from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Mark, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
+_DISTANCE = (
+    "How far away they are is a mean over the columns: of a number, the difference in shares of its usual "
+    "range; of a category, 0 % if it is the same and 100 % if not."
+)
 _PRIVACY = Callout(
     "caution", "This page shows entries and reasons of individuals: treat it as personal data."
 )
@@ -89,7 +93,7 @@ def _reading(record: ExplanationRecord) -> Paragraph:
     near = any(row.neighbours for row in record.rows)
     more = (
         " The page also shows the nearest people of each group with a favourable and with an unfavourable "
-        "decision; they stay anonymous."
+        f"decision; they stay anonymous. {_DISTANCE}"
         if near
         else ""
     )
@@ -113,7 +117,7 @@ def rows_section(record: AuditRecord) -> Section:
     ]
     near = (
         " Below it are the nearest people of each group with a favourable and with an unfavourable decision; "
-        "gcig explain draws their waterfalls."
+        f"gcig explain draws their waterfalls. {_DISTANCE}"
         if any(row.explanation is not None and row.explanation.neighbours for row in rows)
         else ""
     )
@@ -165,7 +169,7 @@ def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
 
 
 def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> RowView:
-    title = f"{row.row}: {row.decision}, disparity {number(row.disparity)}"
+    title = f"{row.row}: decision {row.decision}, disparity {number(row.disparity)}"
     blocks = _person(row, order, draw_neighbours=draw_neighbours)
     return RowView(key, title, blocks, identifier=row.row)
 

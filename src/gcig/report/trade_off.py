@@ -105,17 +105,22 @@ def trade_off_figures(
     noise_floor: float | None = None,
     gap: str = "EO gap",
     reading: str = _READING,
+    order: Sequence[str] | None = None,
 ) -> FigureRow:
     """Return the charts of AUC against GCIG and AUC against the outcome gap, side by side.
 
     ``gap`` is the name of the outcome gap, and ``reading`` says how to read the marks and lines.
+    ``order`` lists all groups and models of the page, so that no model has the colour of a group.
     """
     shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
-    outcome = charts.trade_off(points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}")
+    outcome = charts.trade_off(
+        points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}", order=order
+    )
     return FigureRow(
         [
             FigureBlock(
-                charts.trade_off(points, "GCIG"), f"Reasons: up and to the left is better. {reading}"
+                charts.trade_off(points, "GCIG", order=order),
+                f"Reasons: up and to the left is better. {reading}",
             ),
             FigureBlock(outcome, f"Decisions: the same for the {gap}.{shade}"),
         ]

@@ -67,14 +67,17 @@ def training_page(
     """
     found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
     label, last = list(evaluations.items())[-1]
+    order = [*(group.group for group in last.groups), *evaluations]
     return page(
         title,
         [
-            Section("Held-out rows: how does the model do on new data?", _held_out(evaluations)),
-            Section("Groups: how does the model treat them?", _groups(found)),
+            Section("Held-out rows: how does the model do on new data?", _held_out(evaluations, order)),
+            Section("Groups: how does the model treat them?", _groups(found, order)),
             *_trust_section(evaluations),
-            *robustness_section(last.robustness, last.definition, model=label, other=next(iter(evaluations))),
-            *_columns_section(evaluations),
+            *robustness_section(
+                last.robustness, last.definition, model=label, other=next(iter(evaluations)), order=order
+            ),
+            *_columns_section(evaluations, order),
             *_reading_section(columns, notes),
         ],
         subtitle=subtitle or f"{count(last.n_rows)} held-out rows",
@@ -99,7 +102,7 @@ def _verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: b
     return VerdictBlock(status, headline, findings, cautions, label=word)
 
 
-def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
+def _held_out(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Block]:
     points = [
         charts.TradeOff(label, e.auc, e.gcig, e.eo_gap, collapsed=e.degenerate)
         for label, e in evaluations.items()
@@ -111,7 +114,7 @@ def _held_out(evaluations: Mapping[str, Evaluation]) -> list[Block]:
         if field not in _OPTIONAL or any(math.isfinite(getattr(e, field)) for e in evaluations.values())
     ]
     return [
-        trade_off_figures(points, noise_floor=chosen.eo_noise_floor),
+        trade_off_figures(points, noise_floor=chosen.eo_noise_floor, order=order),
         TableBlock(
             ("measure", *evaluations, "how to read it"),
             rows,
@@ -136,11 +139,13 @@ def _measured(evaluation: Evaluation, field: str) -> Entry:
     return Entry(number(value), value, around)
 
 
-def _groups(found: Sequence[MethodSummary]) -> list[Block]:
+def _groups(found: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
     figures = [
         FigureBlock(
             charts.group_rates(
-                pooled_rates(method.evaluations), title=f"Rates of each group: {method.label}"
+                pooled_rates(method.evaluations),
+                title=f"Rates of each group: {method.label}",
+                order=order,
             ),
             f"{method.label}, with 95 % intervals.",
         )
@@ -155,7 +160,7 @@ def _trust_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
     return [Section("Trust: can GCIG be relied on?", blocks)] if blocks else []
 
 
-def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
+def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Section]:
     """Return the contribution of each column to GCIG, for every model."""
     parts = {label: e.gcig_columns for label, e in evaluations.items()}
     parts = {label: part for label, part in parts.items() if part}
@@ -174,6 +179,7 @@ def _columns_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
         {label: values[:_CHART_COLUMNS] for label, values in profiles.items()},
         title="Contribution of each column to GCIG",
         label="contribution to GCIG",
+        order=order,
     )
     return [
         Section(

@@ -14,6 +14,11 @@ from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
 
 _CAPTION = "What GCIG alone does not show"
+_PAIRED_NOTE = "Intervals cover the choice of rows, with the references as they are."
+_SINGLE_NOTE = (
+    "The headline has its own interval and noise floor. For the other references, intervals cover the choice "
+    "of rows, and noise is GCIG between two halves of the same group."
+)
 
 
 def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
@@ -136,11 +141,13 @@ def robustness_section(
     *,
     model: str = "this model",
     other: str = "other model",
+    order: Sequence[str] | None = None,
 ) -> list[Section]:
     """Return the verdict, a chart and a table of GCIG under every reference; nothing without a record.
 
     ``definition`` names the reference of the headline figure. ``model`` and ``other`` are the displayed names
-    of the two models; the second is not shown if the record describes a single one.
+    of the two models; the second is not shown if the record describes a single one. ``order`` lists all
+    groups and models of the page, so that no model has the colour of a group.
     """
     if found is None:
         return []
@@ -161,11 +168,17 @@ def robustness_section(
             [
                 Callout("good" if found.agrees else "concern", found.verdict),
                 FigureBlock(
-                    charts.robustness(figures, model=model, other=other, headline=headline),
+                    charts.robustness(figures, model=model, other=other, headline=headline, order=order),
                     _caption(paired, marks != {}),
                 ),
                 TableBlock(
-                    header, rows, "GCIG under every reference", marks=marks, sortable=False, prose=True
+                    header,
+                    rows,
+                    "GCIG under every reference",
+                    notes=[_PAIRED_NOTE if paired else _SINGLE_NOTE],
+                    marks=marks,
+                    sortable=False,
+                    prose=True,
                 ),
                 *explanations("Which references are compared?"),
             ],

@@ -56,7 +56,7 @@ def gauge(
         tooltip = f"GCIG with references from the audited rows: {number(comparable)}"
         parts.append(_dot(x(comparable), 84.0, tooltip, hollow=True))
     parts += [
-        element("g", _thick(x(value.low), x(value.high), 46.0), class_="accent")
+        element("g", _thick(x(value.low), x(value.high), 46.0), class_="plain")
         if math.isfinite(value.low + value.high)
         else join(),
         _dot(x(value.value), 46.0, f"GCIG: {estimate(value)}"),
@@ -73,7 +73,7 @@ def _dot(x: float, y: float, label: str, *, hollow: bool = False) -> Markup:
     paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor"}
     paint |= {"class_": "hollow"} if hollow else {}
     dot = element("circle", element("title", label), cx=x, cy=y, r=6.5, stroke_width=1.6, **paint)
-    return element("g", dot, class_="accent")
+    return element("g", dot, class_="plain")
 
 
 def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:

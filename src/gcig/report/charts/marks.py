@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from gcig.report.charts.svg import WIDTH, element, fitted, join, text, text_width
 
-COLOURS = 8  # classes g0 to g7 of the style
-SHAPES = 7  # coprime with the number of colours, which makes 56 different marks
+COLOURS = 10  # classes g0 to g9 of the style
+SHAPES = 7  # coprime with the number of colours, which makes 70 different marks
 _DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
 LEGEND_LINE = 20.0
 _LEFT = 8.0  # where the lines of a legend begin
@@ -65,7 +65,8 @@ def legend(
 ) -> Markup:
     """Draw the marks with their names, on as many lines as they need; those of ``hollow`` are hollow.
 
-    ``order`` lists all groups of the page, of which some may not be in this chart; see `mark_number`.
+    ``order`` lists all groups and models of the page, of which some may not be in this chart; see
+    `mark_number`.
     """
     parts = []
     for index, name, x, line in _places(names):
@@ -76,9 +77,10 @@ def legend(
 
 
 def mark_number(name: str, order: Sequence[str]) -> int:
-    """Return the number of a group's colour and mark: its place among all groups of a page.
+    """Return the number of the colour and mark of a group or model: its place among all those of a page.
 
-    A group has the same colour and mark in every chart of a page if they are drawn with the same order.
+    A group has the same colour and mark in every chart of a page if they are drawn with the same order. Pages
+    on several models list the groups first and then the models, which keeps their colours apart.
     """
     return order.index(name) if name in order else len(order)
 

@@ -18,7 +18,6 @@ from gcig.report.charts.svg import (
     fitted,
     horizontal,
     join,
-    limit_line,
     text,
     vertical,
 )
@@ -33,13 +32,15 @@ def attribution_profiles(
     *,
     title: str = "Reasons under each group's reference",
     label: str = "mean normalised attribution",
+    order: Sequence[str] | None = None,
 ) -> Markup:
-    """Draw one line per column with one mark per group: how far the column favours the positive class.
+    """Draw one line per column with one mark per group or model.
 
     Parameters
     ----------
     columns : names, the first at the top.
-    profiles : group -> one value per column; NaN is not drawn.
+    profiles : group or model -> one value per column; NaN is not drawn.
+    order : all groups and models of the page; see `mark_number`.
 
     Examples
     --------
@@ -62,7 +63,13 @@ def attribution_profiles(
         if len(places) > 1:
             lines.append(horizontal(y, min(places), max(places), class_="axis", stroke_width=2))
         lines += [
-            marker(groups.index(g), scale(v), y, label=f"{column}, {g}: {number(v)}") for g, v in seen.items()
+            marker(
+                mark_number(g, groups if order is None else order),
+                scale(v),
+                y,
+                label=f"{column}, {g}: {number(v)}",
+            )
+            for g, v in seen.items()
         ]
         lines.append(label_line(column, y))
     description = "; ".join(
@@ -70,7 +77,7 @@ def attribution_profiles(
     )
     return chart(
         bottom + 40,
-        legend(groups, 0),
+        legend(groups, 0, order=order),
         x_axis(scale, top, bottom, label),
         _zero(scale, top, bottom),
         *lines,
@@ -106,15 +113,17 @@ def estimates(
             continue
         start, stop = sorted((scale(0.0), scale(interval.value)))
         tooltip = f"{name}: {number(interval.value)}"
-        drawn = bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=0.75)
         mark = None if order is None else mark_number(name, order)
-        lines.append(element("g", drawn, class_="accent" if mark is None else colour(mark)))
+        shade = 0.45 if mark is None else 0.75  # an interval must stand out from the bar behind it
+        drawn = bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=shade)
+        lines.append(element("g", drawn, class_="plain" if mark is None else colour(mark)))
         if mark is not None:
             lines.append(marker(mark, scale(interval.value), y))
         if math.isfinite(interval.low) and math.isfinite(interval.high):
             lines.append(whisker(scale(interval.low), scale(interval.high), y))
     if len(asked) > 1:
-        lines.append(limit_line(scale(asked[1]), top, bottom))
+        at = scale(asked[1])
+        lines.append(vertical(at, top, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5))
     description = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
     return chart(
         bottom + 40,
@@ -183,7 +192,7 @@ def difference_boxes(
         tooltip = f"{name}: median {number(found[2])}, {half}"
         box = bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
         line = vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
-        lines.append(element("g", whisker(low, high, y), box, line, class_="accent"))
+        lines.append(element("g", whisker(low, high, y), box, line, class_="plain"))
         descriptions.append(f"{name} {number(found[2])} ({number(found[0])} to {number(found[4])})")
     words = []
     if sides:

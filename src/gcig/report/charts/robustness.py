@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gcig.records import Interval, RobustnessFigure
 from gcig.records.formatting import estimate, number
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
-from gcig.report.charts.marks import colour, legend, legend_height, marker
+from gcig.report.charts.marks import colour, legend, legend_height, mark_number, marker
 from gcig.report.charts.profiles import LABELS, whisker
 from gcig.report.charts.svg import WIDTH, bar, chart, element, empty_chart, fitted, join, text, vertical
 
@@ -45,12 +45,14 @@ def robustness(
     model: str = "this model",
     other: str = "other model",
     headline: str = "mean",
+    order: Sequence[str] | None = None,
 ) -> Markup:
     """Draw one row per reference, with a mark and an interval for the model and hollow ones for the other.
 
     A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
     the reference ``headline``. With a single model, a grey bar shows the noise of each row, and a dashed line
     marks the headline's value. Figures with another norm have an axis of their own.
+    ``order`` lists all groups and models of the page, see `mark_number`.
 
     Examples
     --------
@@ -64,12 +66,13 @@ def robustness(
         return empty_chart(title)
     names = [model, other] if any(math.isfinite(f.other.value) for f in drawn) else [model]
     top = legend_height(names) + 8
-    parts = [legend(names, 0, hollow=(1,))]
+    order = names if order is None else order
+    parts = [legend(names, 0, hollow=(1,), order=order)]
     scales = {"GCIG (lower is fairer)": False, "GCIG with the l2 norm: another scale": True}
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
-            panel = _Panel(rows, names, headline, top)
+            panel = _Panel(rows, names, order, headline, top)
             parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
             top = panel.bottom + 48
     description = "; ".join(
@@ -86,6 +89,7 @@ class _Panel:
 
     rows: Sequence[RobustnessFigure]
     names: Sequence[str]
+    order: Sequence[str]
     headline: str
     top: float
 
@@ -132,7 +136,9 @@ class _Panel:
             parts.append(_connector([(x(i.value), at) for i, at in pair], is_reversed))
         for k, (model, (interval, at)) in enumerate(zip(self.names, pair, strict=False)):
             if math.isfinite(interval.value):
-                parts.append(_mark(k, interval, x, at, f"{model}, {name}: {estimate(interval)}"))
+                tooltip = f"{model}, {name}: {estimate(interval)}"
+                number_of_mark = mark_number(model, self.order)
+                parts.append(_mark(number_of_mark, interval, x, at, tooltip, hollow=k == 1))
         return join(*parts)
 
 
@@ -145,8 +151,8 @@ def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup
     return element("g", line, class_="limit")
 
 
-def _mark(index: int, interval: Interval, x: Scale, y: float, label: str) -> Markup:
+def _mark(index: int, interval: Interval, x: Scale, y: float, label: str, *, hollow: bool) -> Markup:
     line = join()
     if math.isfinite(interval.low + interval.high):
         line = element("g", whisker(x(interval.low), x(interval.high), y), class_=colour(index))
-    return join(line, marker(index, x(interval.value), y, hollow=index == 1, size=5.0, label=label))
+    return join(line, marker(index, x(interval.value), y, hollow=hollow, size=5.0, label=label))

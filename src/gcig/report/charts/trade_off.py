@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from gcig.records.formatting import number
 from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.marks import legend, legend_height, marker
+from gcig.report.charts.marks import legend, legend_height, mark_number, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text
 
 PANEL = 210.0
@@ -74,7 +74,7 @@ def pareto(
     >>> svg.count("<polyline")
     2
     """
-    return _chart(points, ("GCIG", "EO gap"), title, noise_floor)
+    return _chart(points, ("GCIG", "EO gap"), title, noise_floor, None)
 
 
 def trade_off(
@@ -83,16 +83,22 @@ def trade_off(
     *,
     title: str = "",
     noise_floor: float | None = None,
+    order: Sequence[str] | None = None,
 ) -> Markup:
-    """Draw one panel of `pareto`."""
-    return _chart(points, (measure,), title or f"AUC against {measure}", noise_floor)
+    """Draw one panel of `pareto`; ``order`` lists all groups and models of the page, see `mark_number`."""
+    return _chart(points, (measure,), title or f"AUC against {measure}", noise_floor, order)
 
 
 def _chart(
-    points: Sequence[TradeOff], measures: Sequence[str], title: str, noise_floor: float | None
+    points: Sequence[TradeOff],
+    measures: Sequence[str],
+    title: str,
+    noise_floor: float | None,
+    order: Sequence[str] | None,
 ) -> Markup:
     names = list(dict.fromkeys(p.series for p in points))
-    parts = [legend(names, 0)]
+    order = names if order is None else order
+    parts = [legend(names, 0, order=order)]
     top = legend_height(names) + 26
     shown = False
     for label in measures:
@@ -100,7 +106,7 @@ def _chart(
         if not any(math.isfinite(v + p.auc) for v, p in zip(values, points, strict=True)):
             continue
         shown = True
-        parts.append(_panel(points, values, names, label, None if label == "GCIG" else noise_floor, top))
+        parts.append(_panel(points, values, order, label, None if label == "GCIG" else noise_floor, top))
         top += PANEL + 74
     if not shown:
         return empty_chart(title)
@@ -114,7 +120,7 @@ def _chart(
 def _panel(
     points: Sequence[TradeOff],
     values: list[float],
-    names: list[str],
+    order: Sequence[str],
     label: str,
     floor: float | None,
     top: float,
@@ -132,7 +138,7 @@ def _panel(
     marks = [
         _linked(
             marker(
-                names.index(p.series),
+                mark_number(p.series, order),
                 x(v),
                 y(p.auc),
                 hollow=p.collapsed,

@@ -10,9 +10,10 @@ from gcig.records.formatting import number, signed
 from gcig.report.charts.axes import Scale, finite, scale_for, x_axis
 from gcig.report.charts.marks import colour, marker
 from gcig.report.charts.profiles import LINE, label_line
-from gcig.report.charts.svg import WIDTH, bar, chart, element, empty_chart, join, text, text_width, vertical
+from gcig.report.charts.svg import WIDTH, bar, chart, element, empty_chart, join, text, vertical
 
 _LABELS = 152.0  # width of the names at the left, which include the entry of the row
+_AMOUNTS = 56.0  # room at the right for the amount of a bar that ends there
 
 
 def waterfall(
@@ -47,7 +48,7 @@ def waterfall(
     for value in values:
         ends.append(ends[-1] + value)
     asked = [] if threshold is None or not math.isfinite(threshold) else [threshold]
-    scale = scale_for([*ends, *asked, *limits], _LABELS + 10, WIDTH - 14, margin=0.1)
+    scale = scale_for([*ends, *asked, *limits], _LABELS + 10, WIDTH - _AMOUNTS, margin=0.04)
     top = 34.0
     bottom = top + LINE * (len(names) + 2)
     parts = [x_axis(scale, top, bottom, "score (logits)")]
@@ -73,19 +74,15 @@ def _bar(scale: Scale, start: float, value: float, name: str, y: float, index: i
     paint |= {"stroke": "currentColor", "stroke_width": 1.3}
     drawn = bar(left, max(right, left + 1), y, f"{name}: {number(value)}", **paint)
     link = vertical(scale(start), y - LINE + 7, y - 7, class_="grid")
-    shown = signed(value)
-    room = WIDTH - 4 - right
-    at = (right + 5, "start") if room > text_width(shown) else (left - 5, "end")
-    amount = text(shown, at[0], y, anchor=at[1], class_="label")
+    amount = text(signed(value), right + 5, y, class_="label")
     return join(link, label_line(name, y, _LABELS), element("g", drawn, class_=colour(index)), amount)
 
 
 def _end(scale: Scale, value: float, y: float, index: int, name: str, *, hollow: bool) -> Markup:
     shown = number(value, 2)
     x = scale(value)
-    right = x + 10 + text_width(shown) < WIDTH
     return join(
         label_line(name, y, _LABELS),
         marker(index, x, y, hollow=hollow, size=5.5, label=f"{name}: {shown}"),
-        text(shown, x + 10 if right else x - 10, y, anchor="start" if right else "end", class_="strong"),
+        text(shown, x + 10, y, class_="strong"),
     )
