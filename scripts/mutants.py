@@ -2,16 +2,19 @@
 
     pytest -m 'not slow' --cov --cov-context=test
     python scripts/mutants.py [--sample 150] [--seed 0] [--others 60] [--coverage FILE ...] [--rooms ROOM ...]
+                              [--results FILE]
 
 The first command records the tests that execute each line, by default in .coverage. A mutant is run against
-these tests, those of its own room first, in a fork of a process that has imported the large libraries
-already. The share of killed mutants is printed with every survivor; a mutant whose tests run for too long
-counts as killed.
+these tests, those of its own file and room first, in forks of a process that has imported the large libraries
+already. The share of killed mutants is printed with every survivor. A mutant that keeps a single test busy
+for a minute counts as killed, one whose tests take too long together as a survivor. Each result is appended
+to --results, and the same command continues after the last one.
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
@@ -22,11 +25,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
-SECONDS = 300  # of one mutant's tests, at most
+_TEST_SECONDS = 60  # processor time of one test, after which a mutant counts as endless; a fast test takes 5
+_WAITING_SECONDS = 400  # of one test, for mutants that wait for ever
+_SECONDS = 900  # of all tests of a mutant, after which it counts as a survivor
 _USAGE_ERROR = 4  # pytest's exit code if a test does not exist
 
 _COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
@@ -50,11 +56,12 @@ _SKIPPED_CALLS = {"warn", "field", "parameter", "getLogger", "cast", "TypeVar", 
 class Mutant:
     """One change of one file, found again in a fresh tree by its position among the nodes."""
 
-    def __init__(self, path: Path, line: int, position: int, change: int, text: str) -> None:
-        self.path, self.line, self.position, self.change, self.text = path, line, position, change, text
+    def __init__(self, path: Path, node: ast.AST, position: int, change: int, text: str) -> None:
+        self.path, self.position, self.change, self.text = path, position, change, text
+        self.line, self.column = node.lineno, node.col_offset + 1
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text}"
+        return f"{self.path}:{self.line}:{self.column}: {self.text}"
 
     @property
     def module(self) -> str:
@@ -111,13 +118,23 @@ def changes(node: ast.AST) -> list[Callable[[], None]]:
             return [put(node, "value", value + 1)]
         case ast.Constant(value=float() as value):
             return [put(node, "value", value * 2 or 1.0)]
-        case ast.If() | ast.IfExp() | ast.While():
+        case ast.If() | ast.IfExp() | ast.While() if not _negated_otherwise(node.test):
             return [put(node, "test", ast.UnaryOp(ast.Not(), node.test))]
         case ast.Call(func=ast.Attribute() as function) if function.attr in _CALLED:
             return [put(function, "attr", _CALLED[function.attr])]
         case ast.Call(func=ast.Name() as function) if function.id in _CALLED:
             return [put(function, "id", _CALLED[function.id])]
     return []
+
+
+def _negated_otherwise(test: ast.expr) -> bool:
+    """Whether a change of the condition's own node is its negation already."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return True
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
+            return True
+    return False
 
 
 def _unwrap(node: ast.UnaryOp) -> Callable[[], None]:
@@ -138,12 +155,23 @@ def mutants(path: Path, root: Path) -> list[Mutant]:
             changes(other)[number]()
             before, after = (ast.unparse(getattr(each, "test", each)) for each in (node, other))
             text = f"{before} -> {after}".replace("\n", " ")[:150]
-            found.append(Mutant(path, node.lineno, position, number, text))
+            found.append(Mutant(path, node, position, number, text))
     return found
 
 
-def run_tests(source: Path, tests: list[str], log: Path) -> int | None:
-    """Run pytest in a fork that imports gcig from `source`; return its exit code, None if it took long."""
+class TimeLimit:
+    """Plugin of pytest that ends the process during a test that does not end."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        """Start both clocks anew, and let their signals end the process."""
+        signal.setitimer(signal.ITIMER_PROF, _TEST_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, _WAITING_SECONDS)
+        return (yield)
+
+
+def run_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int | None:
+    """Run pytest in a fork that imports gcig from `source`; return its exit code, None after the deadline."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -154,11 +182,8 @@ def run_tests(source: Path, tests: list[str], log: Path) -> int | None:
         os.environ["PYTHONPATH"] = str(source)
         sys.path.insert(0, str(source))
         sys.dont_write_bytecode = True
-        import pytest
-
         fixed = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no"]
-        os._exit(int(pytest.main([*fixed, "-m", "not slow", *tests])))
-    deadline = time.monotonic() + SECONDS
+        os._exit(int(pytest.main([*fixed, "-m", "not slow", *tests], plugins=[TimeLimit()])))
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -169,16 +194,37 @@ def run_tests(source: Path, tests: list[str], log: Path) -> int | None:
     return None
 
 
-def run_known_tests(source: Path, tests: list[str], log: Path) -> int | None:
+def run_known_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int | None:
     """Run tests without those that no longer exist, by which pytest would stop."""
-    code = run_tests(source, tests, log)
+    code = run_tests(source, tests, log, deadline)
     if code != _USAGE_ERROR:
         return code
     unknown = [
         line.split("not found: ")[1] for line in log.read_text("utf-8").splitlines() if "not found: " in line
     ]
     known = [name for name in tests if str(ROOT / name) not in unknown]
-    return run_tests(source, known, log) if unknown and known else code
+    if not unknown:
+        sys.exit(f"pytest does not run these tests: {tests}")
+    return run_tests(source, known, log, deadline) if known else 0
+
+
+def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path) -> str:
+    """Return what became of a mutant, with the number of its tests."""
+    deadline = time.monotonic() + _SECONDS
+    target, counted = source / mutant.path, f"({sum(map(len, stages))} tests)"
+    original = target.read_text("utf-8")
+    target.write_text(mutant.source(source), encoding="utf-8")
+    result = f"SURVIVED {counted}" if any(stages) else "NOT TESTED"
+    for tests in filter(None, stages):
+        code = run_known_tests(source, tests, log, deadline)
+        if code is None:
+            result = f"SURVIVED (not all of {counted})"
+        elif code:
+            result = f"endless {counted}" if code < 0 else f"killed {counted}"
+        if code != 0:
+            break
+    target.write_text(original, encoding="utf-8")
+    return result
 
 
 def own_tests(path: Path) -> str:
@@ -195,17 +241,19 @@ def contexts_at(data: list[CoverageData], path: Path, line: int) -> list[str]:
     return found
 
 
-def find_tests(mutant: Mutant, data: list[CoverageData], n_others: int) -> list[str]:
+def find_tests(mutant: Mutant, data: list[CoverageData], n_others: int) -> list[list[str]]:
     """Return the tests that execute the line of a mutant: those of its file, of its room, and some others."""
     contexts = contexts_at(data, mutant.path, mutant.line)
-    of_file = f"{own_tests(mutant.path)}/test_{mutant.path.stem}.py"
     names = sorted({name.partition("|")[0] for name in contexts if name})
-    names.sort(key=lambda name: not name.startswith(of_file))
-    own = [name for name in names if name.startswith(own_tests(mutant.path)) or mutant.module in name]
-    others = [name for name in names if name not in own]
+    prefix = f"{own_tests(mutant.path)}/test_{mutant.path.stem}.py"
+    of_file = [name for name in names if name.startswith(prefix) or mutant.module in name]
+    of_room = [name for name in names if name.startswith(own_tests(mutant.path)) and name not in of_file]
+    others = [name for name in names if name not in of_file and name not in of_room]
     others = others[:: -(-len(others) // n_others) or 1] if n_others else []
+    if names or not contexts:
+        return [of_file, of_room, others]
     # A line that is executed at import only, such as a constant, may matter to any test of the room.
-    return [*own, *others] or ([own_tests(mutant.path)] if contexts else [])
+    return [[own_tests(mutant.path)]]
 
 
 def files(source: Path, room: str) -> list[Path]:
@@ -223,9 +271,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--others", type=int, default=60, help="tests of other rooms, at most")
     parser.add_argument("--coverage", nargs="+", default=[str(ROOT / ".coverage")])
+    parser.add_argument("--results", type=Path, help="file to which each result is appended")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    import sklearn.metrics  # noqa: F401  (imported here once, and inherited by every fork)
+    import fairlearn.reductions  # noqa: F401  (imported here once, and inherited by every fork)
+    import hypothesis  # noqa: F401
+    import sklearn.metrics  # noqa: F401
     import torch  # noqa: F401
 
     folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
@@ -238,24 +289,32 @@ def main() -> int:
         sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
     every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-    print(f"{len(chosen)} of {len(every)} mutants", flush=True)
+    known = read_results(options.results)
+    print(
+        f"{len(chosen)} of {len(every)} mutants, {sum(str(each) in known for each in chosen)} known",
+        flush=True,
+    )
     survivors = 0
     for number, mutant in enumerate(chosen, 1):
-        tests = find_tests(mutant, data, options.others)
-        target = source / mutant.path
-        original = target.read_text("utf-8")
-        target.write_text(mutant.source(source), encoding="utf-8")
-        code = run_known_tests(source, tests, folder / "log") if tests else 0
-        if code == _USAGE_ERROR:
-            sys.exit(f"The tests of {mutant} do not exist: record the coverage again.")
-        target.write_text(original, encoding="utf-8")
-        survivors += code == 0
-        result = {0: "SURVIVED", None: "too long"}.get(code, "killed") if tests else "NOT TESTED"
-        print(f"{number} {result} ({len(tests)} tests) {mutant}", flush=True)
+        name = str(mutant)
+        if name not in known:
+            known[name] = result_of(mutant, find_tests(mutant, data, options.others), source, folder / "log")
+            if options.results:
+                with open(options.results, "a", encoding="utf-8") as file:
+                    print(json.dumps([name, known[name]]), file=file)
+        survivors += known[name].startswith(("SURVIVED", "NOT TESTED"))
+        print(f"{number} {known[name]} {name}", flush=True)
     shutil.rmtree(folder)
     killed = len(chosen) - survivors
     print(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%})")
     return 0
+
+
+def read_results(path: Path | None) -> dict[str, str]:
+    """Return the results of an earlier run by mutant; nothing if there was none."""
+    if path is None or not path.exists():
+        return {}
+    return dict(json.loads(line) for line in path.read_text("utf-8").splitlines())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -121,6 +122,28 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     code, _, err = shell("predict", folder, messy)
     assert code == 2
     assert "'income' of the table holds text, but in training it held numbers" in err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_money_with_decimal_commas_or_as_decimals(shell, tmp_path, suffix):
+    cents = np.random.default_rng(0).integers(0, 10**6, 200)
+    decimals = [Decimal(int(value)) / 100 for value in cents]
+    amounts = [str(value).replace(".", ",") for value in decimals] if suffix == ".csv" else decimals
+    table = pd.DataFrame(
+        {"amount": amounts, "sex": cents % 2, "paid": (cents + cents % 7 * 10**5 > 8 * 10**5).astype(int)}
+    )
+    path, out = tmp_path / f"t{suffix}", tmp_path / "m"
+    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    train = ("train", path, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", out)
+    if suffix == ".csv":
+        code, _, err = shell(*train)
+        assert code == 2
+        assert "numbers with decimal commas, but commas separate the entries" in err
+        train += ("--decimal", ",")
+    shell(*train)
+    assert gcig.load(out).encoder_.columns_[0].mean == pytest.approx(cents.mean() / 100, rel=0.1)
+    code, printed, err = shell("predict", out, path)
+    assert (code, len(printed.splitlines())) == (0, 201), err
 
 
 def test_a_result_that_exists_is_replaced_only_if_asked(messy, folder, shell, tmp_path):

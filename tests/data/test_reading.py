@@ -71,7 +71,6 @@ def test_options_override_detection(write):
     [
         ({"separator": ";;"}, "separator must be one ASCII character"),
         ({"decimal": "x"}, "decimal must be"),
-        ({"decimal": ",", "separator": ","}, "not the separator"),
         ({"encoding": "klingon"}, "encoding 'klingon' is unknown"),
         ({"encoding": "ascii"}, "cannot be read as CSV in ascii"),
     ],
@@ -79,6 +78,27 @@ def test_options_override_detection(write):
 def test_impossible_options_are_named(write, options, message):
     with pytest.raises(InputError, match=message):
         read_table(write("a\nä\n"), **options)
+
+
+def test_quoted_decimal_commas_between_commas(write):
+    path = write('a,b\n"1,5",2\n"1.001,25",3\n')
+    assert read_table(path)["a"].tolist() == ["1,5", "1.001,25"]  # two codes, perhaps
+    assert read_table(path, decimal=",")["a"].tolist() == [1.5, 1001.25]
+
+
+@pytest.mark.parametrize(
+    ("entries", "values"),
+    [
+        (["7.250", "1.500"], [7.25, 1.5]),  # three decimals throughout
+        (["1500", "1.500"], [1500, 1.5]),  # thousands would be written 1.500
+        (["12", "1.5"], [12, 1.5]),
+        (["12", '"1,500"'], [12, 1500]),
+    ],
+)
+def test_points_are_decimal_between_commas(write, entries, values):
+    path = write("a,b\n" + "".join(f"{entry},x\n" for entry in entries))
+    assert read_table(path)["a"].tolist() == values
+    assert open_table(path).find_decimal(["a"], 1) == "."
 
 
 def test_decimal_commas_with_thousands(write):

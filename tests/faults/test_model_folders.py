@@ -74,6 +74,21 @@ def test_fault_33_thresholds_outside_of_the_unit_interval(folder, tmp_path, caps
     assert "does not hold a unconstrained model" in captured.err
 
 
+def test_fault_33_weights_so_large_that_scores_are_no_numbers(folder, tmp_path, capsys):
+    document, tensors = load_folder(folder("unconstrained"))
+    large = {name: torch.full_like(each, -3e38) for name, each in tensors.items() if ".weight" in name}
+    write_mutation(tmp_path / "m", document, {**tensors, **large})
+    LOANS.X.to_csv(tmp_path / "loans.csv", index=False)
+    assert main(["predict", str(tmp_path / "m"), str(tmp_path / "loans.csv")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "are no numbers, because its weights or the entries" in captured.err
+    own = torch.nn.Linear(LOANS.numbers.shape[1], 1)
+    torch.nn.init.constant_(own.bias, np.nan)
+    with pytest.raises(gcig.InputError, match="200 of 200 outputs of the Linear are no numbers"):
+        gcig.evaluate(own, LOANS.numbers, LOANS.y, **LOANS.groups)
+
+
 def check_edited(folder, tmp_path, key, sample):
     """Load each edited folder: the library's own errors, or predictions that are probabilities."""
     loaded = 0

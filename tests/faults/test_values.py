@@ -111,10 +111,14 @@ def test_fault_31_a_model_of_python_decides_once_for_the_whole_file(shell, tmp_p
 # --- 32: thousands that only some values show ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("small", "large"), [("989", "1.001"), ("989", "1,001"), ("-12", "-1.250")])
-def test_fault_32_thousands_that_only_some_values_show(shell, tmp_path, small, large):
+@pytest.mark.parametrize(
+    ("small", "large", "mark"),
+    [("989", "1.001", ";"), ("989", "1,001", ";"), ("-12", "-1.250", "\t"), ("989", "1.001", ",")],
+)
+def test_fault_32_thousands_that_only_some_values_show(shell, tmp_path, small, large, mark):
     rows = [f"{[small, large][i % 2]};{'fm'[i // 2 % 2]};{['no', 'yes'][i % 3 % 2]}" for i in range(80)]
-    path = write(tmp_path / "t.csv", "income;sex;approved\n" + "\n".join(rows) + "\n")
+    text = "income;sex;approved\n" + "\n".join(rows) + "\n"
+    path = write(tmp_path / "t.csv", text.replace(";", mark))
     flags = [*ROLES, "--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1"]
     code, _, err = shell("train", path, *flags)
     assert code == 2
@@ -147,8 +151,20 @@ def test_fault_32_another_column_shows_the_decimal_mark(shell, tmp_path):
         ("male", "ma\xadle", r"'male' and 'ma\\xadle'"),
         ("male", "\uff4dale", r"'male' and '\\uff4dale'"),
         ("male", "male\xa0", "differ only by spaces"),
+        ("male", "m\u0430le", r"'male' and 'm\\u0430le'"),
+        ("male", "male\ufe0f", r"'male' and 'male\\ufe0f'"),
+        ("O'Neil", "O\u2019Neil", r"O\\u2019Neil"),
     ],
-    ids=["decomposed accent", "zero width", "soft hyphen", "full width", "no-break space"],
+    ids=[
+        "decomposed accent",
+        "zero width",
+        "soft hyphen",
+        "full width",
+        "no-break space",
+        "cyrillic letter",
+        "variation selector",
+        "apostrophe",
+    ],
 )
 def test_fault_35_groups_that_look_alike_are_an_error(one, other, shown):
     groups = np.array([one, other, "third"])[np.arange(200) % 3]
@@ -238,10 +254,11 @@ def test_fault_42_integers_beyond_float64_alone_may_be_identifiers():
         )
 
 
-def test_fault_42_one_outlier_hides_a_column():
+@pytest.mark.parametrize("n_outliers", [1, 3])
+def test_fault_42_outliers_hide_a_column(n_outliers):
     income = LOANS.X["income"].copy()
-    income.iloc[7] = 1e300
-    with pytest.warns(gcig.InputWarning, match="'income' of X has 1 rows so far from the others"):
+    income.iloc[7 : 7 + n_outliers] = 1e300
+    with pytest.warns(gcig.InputWarning, match=f"'income' of X has {n_outliers} rows so far from the others"):
         METHODS["unconstrained"].estimator(**QUICK).fit(
             LOANS.X.assign(income=income), LOANS.y, **LOANS.groups
         )

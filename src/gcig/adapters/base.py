@@ -130,6 +130,7 @@ class AdaptedModel(ABC):
                 "the model's own decisions are used."
             )
         scores = self._scores(X, sensitive_features, encoded)
+        check_scores(scores, self.model)
         if threshold is not None:
             return Outputs(scores, (scores >= threshold).astype(np.float64))
         return Outputs(scores, self._decisions(X, sensitive_features, encoded))
@@ -236,6 +237,16 @@ def _blanks(X: Any) -> str:
     frame = check_features(X) if getattr(X, "ndim", 2) == 2 else None
     names = [] if frame is None else [str(name) for name in frame if frame[name].isna().any()]
     return f" Columns with missing entries: {listed(names)}." if names else ""
+
+
+def check_scores(scores: Rows, model: object) -> None:
+    """Raise an error if the scores of some rows are no numbers: every decision about them would be "no"."""
+    if missing := int(np.count_nonzero(np.isnan(scores))):
+        raise InputError(
+            f"model: {missing} of {len(scores)} outputs of the {type(model).__name__} are no numbers, "
+            "because its weights or the entries of these rows are too large. Check both, and train the model "
+            "again if its weights are wrong."
+        )
 
 
 def check_probabilities(output: Any, X: Any, model: str) -> NDArray[np.float64]:

@@ -194,6 +194,11 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
         texts = [str(value).strip() for value in inputs[name].dropna().unique()]
         if len(texts) <= _MANY_CATEGORIES:
             continue
+        if parse_numbers(texts, ",") is not None:
+            raise click.ClickException(
+                f"{path}: column '{name}' holds numbers with decimal commas, but commas separate the entries "
+                f"of the file. --decimal , reads them; --categorical {name} keeps them as categories."
+            )
         others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
         if len(others) < len(texts) / 2:
             raise click.ClickException(

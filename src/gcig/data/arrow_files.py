@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from gcig._tables import InputError
 
 MAGIC = {b"PAR1": "Parquet", b"ARRO": "Feather"}  # the first four bytes of a file
@@ -60,6 +62,20 @@ def check_flat(schema: Any, columns: Sequence[str], path: Path) -> None:
                 "its values over separate columns, or remove it from the file.",
                 column=name,
             )
+
+
+def to_frame(table: Any) -> pd.DataFrame:
+    """Return the columns exactly as in the file, decimals such as amounts of money as floating-point numbers.
+
+    pandas' metadata, which would turn some columns into an index, is ignored.
+    """
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.float64()))
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+    return frame
 
 
 class _FeatherFile:

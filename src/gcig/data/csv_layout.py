@@ -117,8 +117,8 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
             f"must be one ASCII character, such as ';', got {separator!r}. Replace it in the file.",
             argument="separator",
         )
-    if decimal not in (None, ".", ",") or (decimal is not None and decimal == separator):
-        raise InputError(f"must be '.' or ',' and not the separator, got {decimal!r}.", argument="decimal")
+    if decimal not in (None, ".", ","):
+        raise InputError(f"must be '.' or ',', got {decimal!r}.", argument="decimal")
     try:
         known = codecs.lookup(encoding or "utf-8")
     except LookupError as error:

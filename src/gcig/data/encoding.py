@@ -28,7 +28,7 @@ MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
 MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
 _MIN_ROWS_FOR_OUTLIERS = 20  # of fewer rows, any may be far from the others
-_OUTLIER_SCALE = 100  # by how much the most extreme 0.1 % of the rows may enlarge a standard deviation
+_OUTLIER_SCALE = 100  # by how much the most extreme 1 % of the rows may enlarge a standard deviation
 _IDENTIFYING = 0.8  # categories per row from which a column identifies people; parts of a table have more
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -443,13 +443,14 @@ def _moments(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
     """Warn if a few rows determine the scale of a column, because all others then look the same."""
-    n_extreme = max(1, len(values) // 1000)
     if len(values) < _MIN_ROWS_FOR_OUTLIERS:
         return
     with np.errstate(over="ignore"):
         distance = np.abs(values - np.median(values))
-    _, usual = _moments(values[np.argpartition(distance, -n_extreme)[:-n_extreme]])
+    kept = len(values) - max(3, len(values) // 100)
+    _, usual = _moments(values[np.argpartition(distance, kept)[:kept]])
     if 0 < usual < scale / _OUTLIER_SCALE:
+        n_extreme = np.count_nonzero(distance > scale)
         warn_caller(
             InputWarning(
                 f"has {n_extreme} rows so far from the others that its standard deviation is over "

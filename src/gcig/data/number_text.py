@@ -71,15 +71,26 @@ def count_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
     return [_GROUPED[decimal].fullmatch(entry) is not None for entry in entries]
 
 
-def shows_point(entries: Iterable[str]) -> str | None:
+def shows_point(entries: Iterable[str], *, commas_separate: bool = False) -> str | None:
     """Return what the entries of a column that parses with decimal points show: ".", "either" or None.
 
-    "1.5" can only be read with a decimal point; "1.500" may be 1500 as well.
+    "1.5" can only be read with a decimal point; "1.500" may be 1500 as well. If commas separate the entries,
+    points are the rule, and only whole numbers up to 999 in the same column suggest thousands.
+
+    >>> shows_point(["12", "1.500"]), shows_point(["12", "1.500"], commas_separate=True)
+    ('either', 'either')
+    >>> shows_point(["7.250", "1.500"]), shows_point(["7.250", "1.500"], commas_separate=True)
+    ('either', None)
     """
-    marked = [entry for entry in entries if "." in entry and entry not in MISSING_NUMBERS]
+    known = [entry for entry in entries if entry not in MISSING_NUMBERS]
+    marked = [entry for entry in known if "." in entry]
     if not marked:
         return None
-    return "either" if all(count_grouped(marked, ",")) else "."
+    if not all(count_grouped(marked, ",")):
+        return "."
+    whole = [entry.lstrip("+-") for entry in known if "." not in entry]
+    suggested = bool(whole) and max(map(len, whole)) <= len("999")
+    return "either" if suggested or not commas_separate else None
 
 
 def find_mark(entries: Sequence[str]) -> str | None:

@@ -20,7 +20,7 @@ from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
-from gcig.data.arrow_files import check_flat, count_rows, explained_arrow_errors, opened_arrow
+from gcig.data.arrow_files import check_flat, count_rows, explained_arrow_errors, opened_arrow, to_frame
 from gcig.data.csv_layout import (
     CsvFormat,
     CsvLayout,
@@ -130,7 +130,7 @@ class TableFile:
                 mark = self._find_mark(frame[name])
                 if mark is not None and shown.get(name, "either") == "either":
                     shown[name] = mark
-            if set(shown.values()) & {".", ","}:
+            if self._commas_separate or set(shown.values()) & {".", ","}:
                 break  # an entry of a later row that contradicts it is text, which a model rejects
         return Marks.of(shown.items()).decide(self.path) or "."
 
@@ -200,8 +200,13 @@ class TableFile:
 
     @property
     def _is_open(self) -> bool:
-        """Return whether the decimal mark must be found: it is not known, and commas do not separate."""
-        return self.layout is not None and self.decimal is None and self.layout.separator != ","
+        """Return whether the decimal mark must be found."""
+        return self.layout is not None and self.decimal is None
+
+    @property
+    def _commas_separate(self) -> bool:
+        """Return whether commas separate entries: decimal points are then the rule, in every part."""
+        return self.layout is not None and self.layout.separator == ","
 
     @property
     def _thousands(self) -> bool:
@@ -215,12 +220,12 @@ class TableFile:
         shown = {name: self._find_mark(frame[name]) for name in texts}
         for part in self._csv_parts(floats, _ROWS_AT_ONCE, dtype=str) if floats else ():
             for name in floats:
-                shown[name] = shows_point(str(entry).strip() for entry in part[name].dropna().unique()) or (
-                    shown.get(name)
-                )
+                entries = [str(entry).strip() for entry in part[name].dropna().unique()]
+                mark = shows_point(entries, commas_separate=self._commas_separate)
+                shown[name] = mark or shown.get(name)
             if "." in shown.values():
                 break
-        return Marks.of(shown.items()).decide(self.path)
+        return Marks.of(shown.items()).decide(self.path) or ("." if self._commas_separate else None)
 
     def _find_mark(self, column: pd.Series[Any]) -> str | None:
         """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""
@@ -228,7 +233,12 @@ class TableFile:
         kind = self.kinds.get(str(column.name))
         if kind == "number":
             entries = [each for each in entries if any(parse_numbers([each], m) is not None for m in ".,")]
-        return find_mark(entries) if kind in (None, "number") else None
+        if kind not in (None, "number"):
+            return None
+        if not self._commas_separate:
+            return find_mark(entries)
+        numbers = parse_numbers(entries, ".", thousands=False)
+        return None if numbers is None else shows_point(entries, commas_separate=True)
 
     def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
         """Convert a column to the requested kind, or by its entries."""
@@ -273,15 +283,14 @@ class TableFile:
             yield from self._parse_csv(columns, chunksize=rows, **how)
 
     def _read_arrow(self, columns: Sequence[str] | None, rows: NDArray[np.int64] | None) -> TableReading:
-        # Columns exactly as in the file: pandas' metadata would turn some into an index.
         kept = list(columns or self.table_names)
         if rows is None:
             with opened_arrow(self.path, self.format) as file:
                 check_flat(file.schema_arrow, kept, self.path)
-                frame = file.read(columns=kept).to_pandas(ignore_metadata=True)
+                frame = to_frame(file.read(columns=kept))
         else:
             with explained_arrow_errors(self.path, self.format):
-                frame = self._take_rows(kept, rows).to_pandas(ignore_metadata=True)
+                frame = to_frame(self._take_rows(kept, rows))
         dropped = columns is None and len(kept) < len(self.names)
         notes = ["the saved pandas index was dropped"] if dropped else []
         frame = self._convert_arrow(frame[kept], notes)
@@ -300,7 +309,7 @@ class TableFile:
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
             with explained_arrow_errors(self.path, self.format):
-                frame = table.to_pandas(ignore_metadata=True)[list(columns)]
+                frame = to_frame(table)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
             frame = frame.astype({name: frame[name].cat.categories.dtype for name in categories})
@@ -311,7 +320,7 @@ class TableFile:
         for table in self._arrow_tables(list(dict.fromkeys([*columns, *passed])), rows):
             index = pd.RangeIndex(start, start + len(table))
             with explained_arrow_errors(self.path, self.format):
-                inputs = table.select(columns).to_pandas(ignore_metadata=True)
+                inputs = to_frame(table.select(columns))
                 # Arrow's own types, which do not depend on missing entries in a part.
                 unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
             yield TablePart(self._convert_arrow(inputs, []).set_axis(index), unchanged.set_axis(index))
@@ -367,7 +376,7 @@ def open_table(
     if decimal is None and trained is not None:
         if separator is None:
             _check_separator(layout, trained, path)
-        decimal = None if trained.decimal == layout.separator else trained.decimal
+        decimal = trained.decimal
     else:
         trained = None
     return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)

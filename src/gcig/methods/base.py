@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
+from gcig.adapters.base import check_scores
 from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.definition import Definition
@@ -522,7 +523,9 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
     def _logits(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
-        return all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
+        found: NDArray[np.float64] = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
+        check_scores(found, self)
+        return found
 
     def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
         if y is None:
