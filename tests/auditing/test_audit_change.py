@@ -102,8 +102,9 @@ def test_an_audit_says_what_changed_since_the_last(tmp_path) -> None:
     found = audit(
         LogisticRegression().fit(X, y), X, y, sensitive_features=worse["sex"], against=first, **quick
     )
-    judged = {each.figure: each.verdict for each in found.record.change.figures}
-    assert judged["gcig"] == "worse"
+    changes = {each.figure: each for each in found.record.change.figures}
+    assert changes["gcig"].verdict == "worse"
+    assert changes["gcig_members"].after == found.record.procedural.gcig_members  # one interval on the page
     assert found.record.change.headline in str(found)
     assert AuditResult.from_json(found.to_json()).record == found.record
     assert "Change: what is different since the last audit?" in audit_page(found.record)
@@ -124,5 +125,5 @@ def test_the_history_of_several_audits() -> None:
     page = history_page(records, changes)
     assert "3 audits, 2025-01-01 to 2025-03-01" in page
     assert "GCIG better" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert "within chance" in page

@@ -76,6 +76,9 @@ def test_no_difference_requires_enough_power() -> None:
     assert judge_evidence(0.8, excess, Interval(0.2, 0.1, 0.3)) == "not enough"
     unsure = replace(MEANS_ONLY, p_value=0.8, excess=excess, evidence="not enough")
     assert reasons_status(unsure) == "inconclusive"
+    shown = replace(unsure, gcig_members=Interval(0.2, 0.1, 0.3))  # the headline agrees with the details
+    headline = write_verdict(replace(RECORD, procedural=shown, outcome=EVEN)).headline
+    assert headline.startswith("The model's reasons depend on the group relative to its members, but there")
 
 
 @pytest.mark.parametrize(

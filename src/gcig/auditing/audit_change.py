@@ -21,13 +21,17 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class _Figure:
-    """A figure of an audit: where it is, whether lower is better, and what it compares the groups by."""
+    """A figure of an audit: where it is, whether lower is better, and what it compares the groups by.
+
+    ``tested`` has the interval that the test takes, if that of the audit is too narrow to compare audits.
+    """
 
     field: str
     name: str
     read: Callable[[AuditRecord], Interval]
     lower_is_better: bool = True
     compares: Literal["", "reasons", "error rates", "decisions"] = ""
+    tested: Callable[[AuditRecord], Interval] | None = None
 
 
 def _members(found: GcigAudit) -> Interval:
@@ -45,7 +49,13 @@ def _members(found: GcigAudit) -> Interval:
 
 _FIGURES = (
     _Figure("gcig", "GCIG", lambda r: r.procedural.interval, compares="reasons"),
-    _Figure("gcig_members", "GCIG, members", lambda r: _members(r.procedural), compares="reasons"),
+    _Figure(
+        "gcig_members",
+        "GCIG, members",
+        lambda r: r.procedural.gcig_members,
+        compares="reasons",
+        tested=lambda r: _members(r.procedural),
+    ),
     _Figure("eo_gap", "EO gap", lambda r: r.outcome.eo_gap, compares="error rates"),
     _Figure(
         "selection_rate_ratio",
@@ -69,18 +79,21 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
         if figure.compares not in apart
     ]
     pairs = [each for each in pairs if not math.isnan(each[1].value) or not math.isnan(each[2].value)]
-    tested = _holm([_p_value(first, second) for _, first, second in pairs])
+    tested = [
+        (read(before), read(after)) for figure, _, _ in pairs for read in [figure.tested or figure.read]
+    ]
+    p_values = _holm([_p_value(*each) for each in tested])
     changes = tuple(
         FigureChange(
             figure.field,
             figure.name,
             first,
             second,
-            _difference(first, second),
+            _difference(*each),
             p,
             _judge(figure, second.value - first.value, p),
         )
-        for (figure, first, second), p in zip(pairs, tested, strict=True)
+        for (figure, first, second), each, p in zip(pairs, tested, p_values, strict=True)
     )
     return AuditChange(
         created=before.subject.created,

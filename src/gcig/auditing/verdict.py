@@ -93,12 +93,20 @@ _UNCERTAIN = {  # evidence of an inconclusive status -> what is not certain
 }
 
 
+_ONLY_MEMBERS = (
+    "The model's reasons depend on the group relative to its members, but there is not enough evidence "
+    "relative to its mean"
+)
+
+
 def _headline(reasons: str, decisions: str, found: GcigAudit) -> str:
     """Put the two statuses into one sentence that the findings below it do not contradict."""
     joint = ", and " if reasons == decisions else ", but " if "clear" in (reasons, decisions) else "; "
     words = _REASONS[reasons]
     if reasons == "inconclusive" and found.evidence in _UNCERTAIN:
         words, joint = _UNCERTAIN[found.evidence], "; "
+    elif reasons == "inconclusive" and members_status(found) == "concern":
+        words, joint = _ONLY_MEMBERS, "; "
     return f"{words}{joint}{_DECISIONS[decisions]}."
 
 

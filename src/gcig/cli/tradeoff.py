@@ -72,7 +72,8 @@ def tradeoff(
     """
     import numpy as np
 
-    from gcig._files import check_creatable
+    from gcig._files import check_creatable, hash_file
+    from gcig._version import __version__
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
@@ -110,7 +111,9 @@ def tradeoff(
             f"{' x '.join(table.sensitive.columns)}; trained on {len(train):,} rows, measured on "
             f"{len(test):,} others"
         ),
-        data=file.name,
+        data=f"{file.name}, {len(table.labels):,} rows, SHA-256 {hash_file(file)}",
+        split=f"seed {seed}, stratified by {table.target} and {' x '.join(table.sensitive.columns)}",
+        gcig=__version__,
     )
     for model in family.models:  # trained on 0 and 1; predictions should use the values of the table
         model.classes_ = np.asarray(table.classes)

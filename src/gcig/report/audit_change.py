@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gcig.records import AuditRecord
 from gcig.records.audit import AuditChange
-from gcig.records.formatting import count
+from gcig.records.formatting import count, counted
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -26,6 +26,10 @@ _VERDICTS = {
     "chance": "within chance",
     "unknown": "cannot be judged",
 }
+_HEADER = (
+    *("audit", "date", "model", "rows", "verdict", "GCIG", "GCIG, members", "EO gap", "four-fifths ratio"),
+    "change since the one before",
+)
 _STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
 
 
@@ -81,10 +85,11 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
 
     ``changes`` are those from each audit to the next.
     """
-    last = records[-1]
+    last, names = records[-1], {record.subject.model_name for record in records}
     numbers = [float(i + 1) for i in range(len(records))]
     figures = {
         "GCIG": [r.procedural.interval for r in records],
+        "GCIG, members": [r.procedural.gcig_members for r in records],
         "EO gap": [r.outcome.eo_gap for r in records],
         "Four-fifths ratio": [r.outcome.selection_rate_ratio for r in records],
         "AUC": [r.outcome.auc for r in records],
@@ -118,7 +123,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         if record.verdict.status == "concern":
             marks[i, 4] = "concern"
         if change is not None and any(each.verdict == "worse" for each in change.figures):
-            marks[i, 8] = "concern"
+            marks[i, len(_HEADER) - 1] = "concern"
         rows.append(
             (
                 Entry(str(i + 1), numbers[i]),
@@ -127,15 +132,12 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
                 Entry(count(subject.n_rows), float(subject.n_rows)),
                 _STATUS[record.verdict.status],
                 estimate(record.procedural.interval),
+                estimate(record.procedural.gcig_members),
                 estimate(record.outcome.eo_gap),
                 estimate(record.outcome.selection_rate_ratio),
                 "" if change is None else _summary(change),
             )
         )
-    header = (
-        *("audit", "date", "model", "rows", "verdict", "GCIG", "EO gap", "four-fifths ratio"),
-        "change since the one before",
-    )
     latest = changes[-1] if changes else None
     lead: list[Block] = [
         VerdictBlock(
@@ -146,15 +148,18 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         )
     ]
     return page(
-        f"Audits of {last.subject.model_name}",
+        f"Audits of {last.subject.model_name if len(names) == 1 else counted(len(names), 'model')}",
         [
             Section("History: how did the figures develop?", [FigureRow(drawn)]),
             Section(
                 "Audits: what was found each time?",
                 [
-                    TableBlock(header, rows, "All audits, the oldest first", marks=marks),
+                    TableBlock(_HEADER, rows, "All audits, the oldest first", marks=marks),
                     *explanations(
-                        "When is a change more than chance?", "What is GCIG?", "What is the EO gap?"
+                        "When is a change more than chance?",
+                        "What is GCIG?",
+                        "How is GCIG relative to members measured?",
+                        "What is the EO gap?",
                     ),
                 ],
             ),

@@ -44,7 +44,10 @@ def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
         return f"{claim}, {price}."
     if after.value >= before.value:
         return f"{claim} relative to the groups' means, but not relative to their members, {price}."
-    return f"{claim} ({before.value / after.value:.1f} times relative to members), {price}."
+    ratio = f"{before.value / after.value:.1f}"
+    if ratio == "1.0":
+        return f"{claim} relative to the groups' means, but hardly relative to their members, {price}."
+    return f"{claim} ({ratio} times relative to members), {price}."
 
 
 def _findings(plain: MethodSummary, fair: MethodSummary) -> list[str]:

@@ -252,7 +252,7 @@ def _groups(record: TradeOffRecord, point: TradeOffPoint) -> TableBlock:
     rows: list[tuple[Value, ...]] = [
         (
             rates.group,
-            count(rates.n_rows),
+            rates.n_rows,
             *(
                 Entry(
                     number(getattr(rates, name)),
@@ -275,6 +275,4 @@ def _trust(record: TradeOffRecord) -> Sequence[Block]:
         min(front, key=lambda point: point.evaluation.gcig),
         min(front, key=lambda point: point.gap),
     )
-    return models_trust(
-        {_name(point).capitalize(): point.evaluation for point in record.points if point in shown}
-    )
+    return models_trust({_name(point): point.evaluation for point in record.points if point in shown})

@@ -13,6 +13,7 @@ from gcig.report.charts.marks import legend, legend_height, mark_number, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text
 
 PANEL = 210.0
+_NAME_ROOM = 14.0  # names of marks that are nearer to each other would overlap
 
 
 @dataclass(frozen=True)
@@ -135,22 +136,20 @@ def _panel(
     kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
     corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
     line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
-    marks = [
-        _linked(
-            marker(
-                mark_number(p.series, order),
-                x(v),
-                y(p.auc),
-                hollow=p.collapsed,
-                size=5.5,
-                label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
-            ),
-            p,
-            x(v),
-            y(p.auc),
+    marks: list[Markup] = []
+    named: list[tuple[float, float]] = []  # marks with their name to the upper right
+    for v, p in places:
+        at = x(v), y(p.auc)
+        mark = marker(
+            mark_number(p.series, order),
+            *at,
+            hollow=p.collapsed,
+            size=5.5,
+            label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
         )
-        for v, p in places
-    ]
+        free = all(abs(at[0] - a) > _NAME_ROOM or abs(at[1] - b) > _NAME_ROOM for a, b in named)
+        named += [at] if free else []
+        marks.append(_linked(mark, p, *at, above=free))
     whiskers = [
         element("line", class_="grid whisker", x1=x1, y1=y1, x2=x2, y2=y2)
         for (v, p), limit in zip(places, limits, strict=True)
@@ -171,12 +170,17 @@ def _panel(
     )
 
 
-def _linked(mark: Markup, point: TradeOff, x: float, y: float) -> Markup:
-    """Make a mark lead to its part of the page, with its name beside it and room for a finger around it."""
+def _linked(mark: Markup, point: TradeOff, x: float, y: float, *, above: bool) -> Markup:
+    """Make a mark lead to its part of the page, with its name beside it and room for a finger around it.
+
+    The name is to the upper right of the mark, or to the lower left if another one is there.
+    """
     if not point.target:
         return mark
     room = element("circle", cx=x, cy=y, r=11, fill="transparent")
-    return element("a", room, mark, text(point.name, x + 8, y - 8, class_="strong"), href=f"#{point.target}")
+    place, anchor = ((x + 8, y - 8), "start") if above else ((x - 8, y + 8), "end")
+    name = text(point.name, *place, anchor=anchor, class_="strong")
+    return element("a", room, mark, name, href=f"#{point.target}")
 
 
 def _full_name(point: TradeOff) -> str:
