@@ -1,16 +1,16 @@
 import re
+from dataclasses import replace
 
 import pytest
 
-from gcig.experiments.figures import Figure, Panel, Series, draw, plain_text
+from gcig.experiments.figures import COLLAPSED, Figure, Panel, draw, plain_text
+from gcig.report.charts import Series
 
 
 @pytest.fixture
 def figure() -> Figure:
-    curve = Series(
-        "a $x$ name", [0.1, 1, 10], [1, 2, 3], [0, 1, 2], [2, 3, 4], [False, False, True], joined=True
-    )
-    cloud = Series("other", [0.1, 1], [2, 1], hollow=[False, True])
+    curve = Series("a $x$ name", [0.1, 1, 10], [1, 2, 3], [0, 1, 2], [2, 3, 4], [False, False, True])
+    cloud = Series("other", [0.1, 1], [2, 1], hollow=[False, True], joined=False)
     return Figure(
         "Costs $5 & <b>",
         "caption",
@@ -28,6 +28,15 @@ def test_files_have_the_right_format_and_no_date(figure):
     assert svg.lstrip().startswith("<?xml")
     assert not re.search(r"<dc:date>|\d{4}-\d\d-\d\dT", svg)
     assert draw(figure, "png").startswith(b"\x89PNG")
+
+
+def test_collapsed_models_are_crossed_and_named_in_the_legend(figure):
+    crossed = draw(replace(figure, marks_collapsed=True), "svg")
+    assert crossed != draw(figure, "svg")
+    assert (f"<!-- {COLLAPSED} -->".encode() in crossed, COLLAPSED.encode() in draw(figure, "svg")) == (
+        True,
+        False,
+    )
 
 
 def test_names_are_not_read_as_mathematics(figure):

@@ -196,7 +196,7 @@ def test_the_figure_has_one_panel_per_dataset_and_outlines_for_the_paper(frame):
     assert [panel.title for panel in panels] == list(DATASETS)
     by_title = {panel.title: panel for panel in panels}
     fairx = by_title["adult"].series[-1]
-    assert (fairx.label, list(fairx.hollow)) == ("FairX", [False, True])
+    assert (fairx.name, list(fairx.hollow)) == ("FairX", [False, True])
     assert (fairx.x[1], fairx.y[1]) == (0.141, 0.054)
     assert list(by_title["compas"].series[-1].hollow) == [False]
 

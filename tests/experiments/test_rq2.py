@@ -91,5 +91,5 @@ def test_the_scatter_plots_show_every_trial(frame):
     assert sum(len(series.x) for series in pooled.series) == 140
     assert pooled.fit is not None
     assert [panel.title for panel in made["correlation_datasets"].panels][:2] == ["german", "compas-paper"]
-    labels = [[series.label for series in panel.series] for panel in made["correlation_datasets"].panels]
+    labels = [[series.name for series in panel.series] for panel in made["correlation_datasets"].panels]
     assert all(each == labels[0] for each in labels)  # a method looks the same in every panel

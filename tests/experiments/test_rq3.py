@@ -99,8 +99,8 @@ def test_sensitivity_marks_collapsed_points():
     assert len(panels) == 8
     published, ours = panels[0].series
     assert list(published.x) == list(sensitivity.WEIGHTS)
-    assert list(published.collapsed) == [False] * 5 + [True]
-    assert not any(ours.collapsed)
+    assert list(published.hollow) == [False] * 5 + [True]
+    assert not any(ours.hollow)
     assert published.low[0] <= published.y[0] <= published.high[0]
     table = sensitivity.tables(frame, datasets=["compas"], expected=2)["sensitivity"]
     assert sum("†1" in entry_text(row[4]) for row in table.rows) == 1

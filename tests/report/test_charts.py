@@ -110,7 +110,6 @@ def test_any_numbers_and_names_give_valid_svg(svg):
         charts.pareto([]),
         charts.robustness([]),
         charts.lines([], title="t", x_label="", y_label=""),
-        charts.scatter([], title="t", x_label="", y_label=""),
     ],
 )
 def test_charts_without_data_say_so(svg):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.experiments.figures import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, printed, reason
 from gcig.experiments.settings import (
     COLLAPSED_NOTE,
@@ -27,6 +27,7 @@ from gcig.experiments.settings import (
 from gcig.records import Interval, formatting
 from gcig.records.evaluation import measure_range
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
+from gcig.report.charts import Series
 from gcig.report.tables import Entry, Mark, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
@@ -168,7 +169,8 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[s
             theirs = tuple(math.nan if each is None else each[0] for each in published)
             drawn = [(p, h) for p, h in ((ours, False), (theirs, True)) if not math.isnan(sum(p))]
             x, y = ([p[axis] for p, _ in drawn] for axis in (0, 1))
-            series.append(Series(method_label(method), x, y, hollow=[hollow for _, hollow in drawn]))
+            hollow = [is_printed for _, is_printed in drawn]
+            series.append(Series(method_label(method), x, y, hollow=hollow, joined=False))
         panels.append(Panel(name, LABELS[axes[0]], LABELS[axes[1]], series))
     caption = (
         "Means over the folds; lower left is better. Outlines are the paper's numbers, if it has the dataset."

@@ -14,11 +14,12 @@ from gcig.benchmark.statistics import (
     pearson,
     spearman,
 )
-from gcig.experiments.figures import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import LABELS, PLACE, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
+from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
 # name -> datasets whose trials are pooled
@@ -160,7 +161,7 @@ def _panel(title: str, rows: pd.DataFrame, *, by: str) -> Panel:
     for name in ordered([*order, *rows[by]], first=order):
         part = rows[rows[by] == name].dropna(subset=[X, Y])
         label = method_label(name) if by == "method" else name
-        series.append(Series(label, tuple(part[X]), tuple(part[Y])))
+        series.append(Series(label, tuple(part[X]), tuple(part[Y]), joined=False))
     fit = linear_fit(rows[X], rows[Y])
     line = None if math.isnan(fit.slope) else (fit.intercept, fit.slope)
     return Panel(title, LABELS[X], LABELS[Y], series, fit=line)

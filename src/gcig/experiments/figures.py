@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gcig._validation import InputError
-from gcig.report.charts import TradeOff
+from gcig.report.charts import Series, TradeOff
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,30 +34,6 @@ _SETTINGS: Any = {  # Any, because matplotlib's own type lists every name
     "grid.alpha": 0.25,
     "axes.unicode_minus": True,
 }
-
-
-@dataclass(frozen=True)
-class Series:
-    """Points with one label.
-
-    Attributes
-    ----------
-    label : name in the legend.
-    x, y : the points.
-    low, high : limits of a band around y; empty for none.
-    collapsed : whether a model behind each point collapsed; empty for none.
-    hollow : whether each point is drawn as an outline, as the paper's numbers are; empty for none.
-    joined : whether a line connects the points.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    collapsed: Sequence[bool] = ()
-    hollow: Sequence[bool] = ()
-    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,9 +59,10 @@ class Panel:
 class Figure:
     """Panels in rows of `columns`, with a title and a caption.
 
-    Series with the same label look the same in all panels. ``trade_offs`` holds the same points per dataset
-    if the figure shows trade-offs, for which HTML pages have a chart of their own. ``marks_collapsed`` is
-    True if collapsed models are marked.
+    Series with the same name look the same in all panels. ``trade_offs`` holds the same points per dataset
+    if the figure shows trade-offs, for which HTML pages have a chart of their own. ``marks_collapsed`` says
+    that the hollow points are collapsed models, which the files mark with a cross; otherwise they are
+    outlines, as the paper's numbers are.
     """
 
     title: str
@@ -121,7 +98,7 @@ def draw(figure: Figure, format: str = "svg") -> bytes:
         grid = canvas.subplots(rows, columns, squeeze=False)
         axes = list(grid.flat)
         for ax, panel in zip(axes, figure.panels, strict=False):
-            _draw_panel(ax, panel, styles)
+            _draw_panel(ax, panel, styles, crossed=figure.marks_collapsed)
         for ax in axes[len(figure.panels) :]:
             ax.set_axis_off()
         canvas.suptitle(plain_text(figure.title), fontsize=11)
@@ -144,14 +121,14 @@ def plain_text(name: str) -> str:
 
 
 def _styles(figure: Figure) -> dict[str, tuple[str, str]]:
-    """Assign a colour and a marker to every label, in order of appearance."""
-    labels = dict.fromkeys(series.label for panel in figure.panels for series in panel.series)
-    return {label: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, label in enumerate(labels)}
+    """Assign a colour and a marker to every name, in order of appearance."""
+    names = dict.fromkeys(series.name for panel in figure.panels for series in panel.series)
+    return {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
 
-def _draw_panel(ax: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]]) -> None:
+def _draw_panel(ax: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]], *, crossed: bool) -> None:
     for series in panel.series:
-        _draw_series(ax, series, *styles[series.label])
+        _draw_series(ax, series, *styles[series.name], crossed=crossed)
     if panel.fit is not None:
         ax.axline((0.0, panel.fit[0]), slope=panel.fit[1], color="#777777", linewidth=1, zorder=0)
     if panel.front:
@@ -164,18 +141,18 @@ def _draw_panel(ax: Axes, panel: Panel, styles: Mapping[str, tuple[str, str]]) -
     ax.set_ylabel(plain_text(panel.y_label))
 
 
-def _draw_series(ax: Axes, series: Series, colour: str, marker: str) -> None:
+def _draw_series(ax: Axes, series: Series, colour: str, marker: str, *, crossed: bool) -> None:
+    """Draw a series; hollow points are outlines or, if ``crossed``, filled and marked with a cross."""
     if series.low:
         ax.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
     if series.joined:
         ax.plot(series.x, series.y, color=colour, linewidth=1.2)
     style: dict[str, Any] = {"linestyle": "none", "marker": marker, "markersize": 5, "color": colour}
-    hollow = series.hollow or [False] * len(series.x)
-    label = plain_text(series.label)
-    ax.plot(*_points(series, [not flag for flag in hollow]), label=label, **style)
-    ax.plot(*_points(series, hollow), markerfacecolor="none", **style)
-    if any(series.collapsed):
-        x, y = _points(series, series.collapsed)
+    filled = [crossed or not flag for flag in series.hollow or [False] * len(series.x)]
+    ax.plot(*_points(series, filled), label=plain_text(series.name), **style)
+    ax.plot(*_points(series, [not flag for flag in filled]), markerfacecolor="none", **style)
+    if crossed and any(series.hollow):
+        x, y = _points(series, series.hollow)
         ax.plot(x, y, linestyle="none", marker="x", markersize=11, color="#B00000", label=COLLAPSED)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from gcig.experiments.figures import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.settings import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records.fold import is_ranked
-from gcig.report.charts import TradeOff, pareto_front
+from gcig.report.charts import Series, TradeOff, pareto_front
 
 _GAPS = ("gcig", "eo_gap")
 
@@ -70,7 +70,7 @@ def _figure(title: str, caption: str, points: Mapping[str, Sequence[TradeOff]]) 
 def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
     own = [point for point in points if point.series == label]
     gaps = [getattr(point, metric) for point in own]
-    return Series(label, gaps, [p.auc for p in own], collapsed=[p.collapsed for p in own])
+    return Series(label, gaps, [p.auc for p in own], hollow=[p.collapsed for p in own], joined=False)
 
 
 def _corners(points: Sequence[TradeOff], metric: str) -> list[tuple[float, float]]:

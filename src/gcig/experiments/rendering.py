@@ -28,7 +28,7 @@ from gcig.experiments.collection import (
     read_request,
 )
 from gcig.experiments.comparison import overview_table
-from gcig.experiments.figures import Figure, Panel, draw
+from gcig.experiments.figures import Figure, draw
 from gcig.experiments.request import CHOSEN
 from gcig.report import charts
 from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
@@ -128,27 +128,20 @@ def _pictures(figure: Figure) -> list[FigureBlock]:
         return [
             FigureBlock(charts.pareto(points, title=name), name) for name, points in figure.trade_offs.items()
         ]
-    return [_picture(panel) for panel in figure.panels]
-
-
-def _picture(panel: Panel) -> FigureBlock:
-    series = [
-        charts.Series(each.label, each.x, each.y, each.low, each.high, _hollow(each.hollow, each.collapsed))
-        for each in panel.series
+    return [
+        FigureBlock(
+            charts.lines(
+                panel.series,
+                title=panel.title,
+                x_label=panel.x_label,
+                y_label=panel.y_label,
+                log_x=panel.log_x,
+                fit=panel.fit,
+            ),
+            panel.title,
+        )
+        for panel in figure.panels
     ]
-    labels: dict[str, Any] = {"title": panel.title, "x_label": panel.x_label, "y_label": panel.y_label}
-    if any(each.joined for each in panel.series):
-        svg = charts.lines(series, **labels, log_x=panel.log_x)
-    else:
-        svg = charts.scatter(series, **labels, fit=panel.fit)
-    return FigureBlock(svg, panel.title)
-
-
-def _hollow(hollow: Sequence[bool], collapsed: Sequence[bool]) -> list[bool]:
-    """Combine both flags: the page's charts have one mark, and a figure uses only one of the flags."""
-    if not hollow:
-        return list(collapsed)
-    return [a or b for a, b in zip(hollow, collapsed or [False] * len(hollow), strict=True)]
 
 
 def _foot(provenance: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gcig.experiments.figures import Figure, Panel, Series
+from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper
 from gcig.experiments.settings import (
     COLLAPSED_NOTE,
@@ -21,6 +21,7 @@ from gcig.experiments.settings import (
     select_setting,
     spreads,
 )
+from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
 DATASETS = ("compas-paper",)
@@ -139,4 +140,4 @@ def _curve(frame: pd.DataFrame, dataset: str, swept: str, method: str, metric: s
         low.append(mean - deviation)
         high.append(mean + deviation)
         collapsed.append(bool(own["collapsed"].astype(bool).any()))
-    return Series(method_label(method), x, y, low, high, collapsed, joined=True)
+    return Series(method_label(method), x, y, low, high, collapsed)

@@ -4,7 +4,7 @@ Their colours come from the page's style, light or dark; `standalone` adds the s
 Groups and methods differ in colour and in shape or dash.
 """
 
-from gcig.report.charts.curves import Series, lines, scatter
+from gcig.report.charts.curves import Series, lines
 from gcig.report.charts.disparity import disparity_histogram, gauge
 from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, difference_boxes, estimates
@@ -31,7 +31,6 @@ __all__ = [
     "reference_name",
     "robustness",
     "roc_curves",
-    "scatter",
     "standalone",
     "trade_off",
     "waterfall",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -24,8 +24,8 @@ class Series:
     name : name in the legend.
     x, y : coordinates, of the same length; a point with NaN is not drawn and breaks the line.
     low, high : limits of the band around y; empty for no band.
-    hollow : flags of the points that are drawn hollow (collapsed models); empty for none.
-    joined : whether a line joins the points.
+    hollow : flags of the points that are drawn hollow, such as collapsed models; empty for none.
+    joined : whether a line joins the points, as in a curve; otherwise they are a scatter plot.
     """
 
     name: str
@@ -53,7 +53,12 @@ def lines(
     fit: tuple[float, float] | None = None,
     whole_x: bool = False,
 ) -> Markup:
-    """Draw curves with bands and marks; ``whole_x`` if x are whole numbers.
+    """Draw curves with bands and marks.
+
+    Parameters
+    ----------
+    fit : intercept and slope of a line through all points; not drawn if the axis is logarithmic.
+    whole_x : whether x are whole numbers.
 
     Examples
     --------
@@ -88,19 +93,6 @@ def lines(
         if len(places) <= 100
         else f"{len(places)} points of {', '.join(names)}.",
     )
-
-
-def scatter(
-    series: Sequence[Series],
-    *,
-    title: str,
-    x_label: str,
-    y_label: str,
-    fit: tuple[float, float] | None = None,
-) -> Markup:
-    """Draw points without lines; ``fit`` is the intercept and the slope of a line through all of them."""
-    clouds = [replace(s, joined=False) for s in series]
-    return lines(clouds, title=title, x_label=x_label, y_label=y_label, fit=fit)
 
 
 def _pairs(series: Series) -> list[tuple[float, float]]:
