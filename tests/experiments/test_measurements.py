@@ -1,20 +1,22 @@
-from gcig.experiments.measurements import DatasetSize, measure_sizes, size_tables
+from gcig.experiments.measurements import measure_sizes, size_tables
 from gcig.report.tables import entry_text
 
 
 def test_sizes_are_counted():
     german, compas = measure_sizes(["german", "compas-paper"])
-    assert (german.rows, german.columns) == (1000, 20)
-    assert german.encoded_columns > german.columns
-    assert (compas.rows, compas.attribute) == (6172, "race")
+    assert (german["rows"], german["columns"]) == (1000, 20)
+    assert german["encoded_columns"] > german["columns"]
+    assert (compas["rows"], compas["attribute"]) == (6172, "race")
 
 
 def test_differences_from_the_papers_sizes_have_a_reason():
-    sizes = [
-        DatasetSize("adult", "income", "sex", 45222, 14, 104),
-        DatasetSize("bank", "y", "age", 45211, 20, 51),  # 21 with the target, as in the paper
-        DatasetSize("loans", "paid", "sex", 10, 2, 3),
-    ]
+    names = ("name", "target", "attribute", "rows", "columns", "encoded_columns")
+    counted = (
+        ("adult", "income", "sex", 45222, 14, 104),
+        ("bank", "y", "age", 45211, 20, 51),  # 21 with the target, as in the paper
+        ("loans", "paid", "sex", 10, 2, 3),
+    )
+    sizes = [dict(zip(names, values, strict=True)) for values in counted]
     adult, bank, loans = size_tables(sizes)["datasets"].rows
     assert (adult[4], adult[7]) == (4522, 32)
     assert "lacks a digit" in adult[-1]

@@ -94,5 +94,5 @@ def test_contradictions_have_a_place_a_statement_and_a_reading():
         {"plain_gcig_raw": "0.1", "plain_gcig": "0.123", "plain_gcig_l2": "0.456", "collapsed": "none"}
     )
     assert len(found) >= 10
-    assert all(each.place and each.statement and each.reading for each in found)
-    assert "0.123 with l1 normalisation and 0.456 with l2" in found[0].reading
+    assert all(place and statement and reading for place, statement, reading in found)
+    assert "0.123 with l1 normalisation and 0.456 with l2" in found[0][2]

@@ -188,20 +188,20 @@ def test_other_parameters_are_another_run(run, patched):
 
 
 def test_a_measurement_by_another_process_is_not_repeated(tmp_path):
-    from gcig.experiments.reproduce import _measure_once
+    from gcig.experiments.reproduce import measure_once
 
     def wait_for_it():
         thread.join(timeout=0.5)
         assert thread.is_alive()  # waits for us
         return [{"by": "first"}]
 
-    thread = Thread(target=_measure_once, args=(tmp_path, "cost", lambda: [{"by": "second"}]))
+    thread = Thread(target=measure_once, args=(tmp_path, "cost", lambda: [{"by": "second"}]))
 
     def first():
         thread.start()
         return wait_for_it()
 
-    _measure_once(tmp_path, "cost", first)
+    measure_once(tmp_path, "cost", first)
     thread.join()
     assert json.loads((tmp_path / "measured" / "cost.json").read_text()) == [{"by": "first"}]
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
 from gcig.experiments import (
-    ablation,
     answers,
     claims,
     comparison,
@@ -17,11 +15,11 @@ from gcig.experiments import (
     pareto,
     sensitivity,
     significance,
-    variants,
 )
 from gcig.experiments.collection import Collected
 from gcig.experiments.figures import Figure
 from gcig.experiments.paper import FAIRX, PUBLISHED, contradictions, paper
+from gcig.experiments.request import MODULES
 from gcig.experiments.settings import finished, method_label, spread
 from gcig.experiments.statements import CLAIMS, READINGS
 from gcig.report.tables import Table, Value
@@ -61,7 +59,10 @@ def chapters(found: Collected) -> list[Chapter]:
         _comparison(found),
         _significance(found),
         _correlation(found),
-        *_rq3(found),
+        _ablation(found),
+        _sensitivity(found),
+        _design_choices(found),
+        _cost(found),
         _variants(found),
         _candidates(found),
         _protocol(found),
@@ -130,68 +131,52 @@ def _correlation(found: Collected) -> Chapter:
     return Chapter("RQ2, outcomes and reasons", text, made, correlation.figures(frame))
 
 
-def _rq3(found: Collected) -> list[Chapter]:
-    request, frames = found.request, found.frames
-    of_fairx: dict[str, Any] = {"methods": request.methods, "expected": request.expected("ablation")}
-    ablated = request.requested(ablation.DATASETS)
-    listed = [
-        Chapter(
-            "RQ3, ablation",
-            (),
-            ablation.tables(frames["ablation"], datasets=ablated, **of_fairx) if ablated else {},
-        )
-    ]
-    if request.quick:
-        return listed
-    swept = request.requested(sensitivity.DATASETS)
-    changed = request.requested(design_choices.DATASETS)
-    activation = design_choices.describe_activation(frames["design_choices"], changed)
-    return [
-        *listed,
-        Chapter(
-            "RQ3, weights",
-            (
-                "Each weight in turn, with the other at 1. As published, the network is trained on labels, "
-                "and the weights are in force until the last epoch. Our version keeps the predictions of a "
-                "plain network, and reduces the weights if AUC is lost on the held-out part of the training "
-                "rows.",
-            )
-            if swept
-            else (),
-            sensitivity.tables(
-                frames["sensitivity"],
-                datasets=swept,
-                methods=request.methods,
-                expected=request.expected("sensitivity"),
-            )
-            if swept
-            else {},
-            sensitivity.figures(frames["sensitivity"], datasets=swept, methods=request.methods),
-        ),
-        Chapter(
-            "RQ3, design choices",
-            [activation] if activation else [],
-            design_choices.tables(
-                frames["design_choices"],
-                datasets=changed,
-                methods=request.methods,
-                expected=request.expected("design_choices"),
-            ),
-        ),
-        Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", []))),
-    ]
+def _tables(found: Collected, experiment: str) -> Mapping[str, Table]:
+    """Return the tables of an experiment; none if it, or each of its datasets, was not requested."""
+    request, module = found.request, MODULES[experiment]
+    datasets = request.requested(module.DATASETS)
+    if experiment not in found.frames or not datasets:
+        return {}
+    made: Mapping[str, Table] = module.tables(
+        found.frames[experiment],
+        datasets=datasets,
+        methods=request.methods,
+        expected=request.expected(experiment),
+    )
+    return made
+
+
+def _ablation(found: Collected) -> Chapter:
+    return Chapter("RQ3, ablation", (), _tables(found, "ablation"))
+
+
+def _sensitivity(found: Collected) -> Chapter:
+    request, made = found.request, _tables(found, "sensitivity")
+    if not made:
+        return Chapter("RQ3, weights", ())
+    text = (
+        "Each weight in turn, with the other at 1. As published, the network is trained on labels, and the "
+        "weights are in force until the last epoch. Our version keeps the predictions of a plain network, "
+        "and reduces the weights if AUC is lost on the held-out part of the training rows.",
+    )
+    datasets = request.requested(sensitivity.DATASETS)
+    figures = sensitivity.figures(found.frames["sensitivity"], datasets=datasets, methods=request.methods)
+    return Chapter("RQ3, weights", text, made, figures)
+
+
+def _design_choices(found: Collected) -> Chapter:
+    made = _tables(found, "design_choices")
+    datasets = found.request.requested(design_choices.DATASETS)
+    text = [design_choices.describe_activation(found.frames["design_choices"], datasets)] if made else []
+    return Chapter("RQ3, design choices", list(filter(None, text)), made)
+
+
+def _cost(found: Collected) -> Chapter:
+    return Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", [])))
 
 
 def _variants(found: Collected) -> Chapter:
-    request = found.request
-    if request.quick:
-        return Chapter("Differences tried", ())
-    made = variants.tables(
-        found.frames["variants"],
-        datasets=request.requested(variants.DATASETS),
-        methods=request.methods,
-        expected=request.expected("variants"),
-    )
+    made = _tables(found, "variants")
     text = (
         "Some numbers of the paper cannot be reached by the readings that we chose where it is silent. Here "
         "others are tried.",
@@ -265,8 +250,7 @@ def _chosen(found: Collected) -> dict[str, Table]:
 
 
 def _datasets(found: Collected) -> Chapter:
-    sizes = [measurements.DatasetSize(**row) for row in found.measured.get("datasets", [])]
-    return Chapter("Datasets", (), measurements.size_tables(sizes) if sizes else {})
+    return Chapter("Datasets", (), measurements.size_tables(found.measured.get("datasets", [])))
 
 
 def _failures(found: Collected) -> Chapter:
@@ -282,8 +266,8 @@ def _failures(found: Collected) -> Chapter:
 
 
 def _contradictions(found: Collected) -> Chapter:
-    rows = [(each.place, each.statement, each.reading) for each in contradictions(_facts(found))]
-    table = Table(("place", "the paper", "our reading"), rows, caption="Contradictions in the paper")
+    header, rows = ("place", "the paper", "our reading"), contradictions(_facts(found))
+    table = Table(header, rows, caption="Contradictions in the paper")
     text = (f"Numbers and statements of {paper()['source']} that cannot all hold.",)
     return Chapter("The paper's contradictions", text, {"contradictions": table})
 

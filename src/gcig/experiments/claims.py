@@ -20,7 +20,7 @@ from gcig.records.fold import UNRANKED_NOTE
 from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 
-FEW = "fewer than three folds are finished"
+_FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
 
 
@@ -36,6 +36,15 @@ class Finding:
     def verdict(self) -> str:
         """The verdict in words."""
         return {True: REPLICATED, False: NOT_REPLICATED, None: UNTESTABLE}[self.holds]
+
+    @classmethod
+    def of(cls, ours: str, holds: bool, doubt: str) -> "Finding":
+        """Return a verdict; ``doubt`` is the reason if the claim does not hold."""
+        return cls(ours, holds, "" if holds else doubt)
+
+
+TOO_FEW = Finding("-", None, _FEW)
+MISSING = Finding("-", None, "results are missing")
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ def judge_claims(found: Collected, claims: Iterable[Claim]) -> list[Judged]:
             relevant = versions if claim.about_fairx else versions[:1]
             findings = {each: claim.judge(evidence, each) for each in relevant}
             if found.request.expected() < MIN_FOLDS and claim.experiment not in measured:
-                findings = {each: replace(own, holds=None, reason=FEW) for each, own in findings.items()}
+                findings = {each: replace(own, holds=None, reason=_FEW) for each, own in findings.items()}
             judged.append(Judged(claim, findings))
     return judged
 
@@ -137,9 +146,9 @@ def _reasons(judged: Judged) -> str:
     return "; ".join(f"{method_label(version)}: {reason}" for version, reason in reasons.items())
 
 
-def judge_if_known(found: Interval, judge: Callable[[], Finding]) -> Finding:
-    """Judge a claim unless the interval that decides it is undefined."""
-    return Finding("-", None, FEW) if math.isnan(found.low + found.high) else judge()
+def are_known(*intervals: Interval) -> bool:
+    """Return whether the intervals that decide a claim are defined."""
+    return not any(math.isnan(each.low + each.high) for each in intervals)
 
 
 def untestable(reason: str) -> Callable[[Evidence, str], Finding]:

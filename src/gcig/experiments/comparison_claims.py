@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from gcig.experiments.claims import FEW, Claim, Finding, judge_if_known, untestable
+from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Finding, are_known, untestable
 from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, paper, printed
 from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, method_label
-from gcig.records import Interval, formatting
+from gcig.records import Interval
+from gcig.records.formatting import number
 
 NAMES: dict[str, str] = paper()["names"]
 LEAKED = "compas-paper"
@@ -16,7 +17,6 @@ MATCH = 0.01  # F1 that "matches" the best is at most this much lower
 MARGIN = 0.02  # of F1 or AUC: "a small margin" and "robust"
 SAME_EO = ("unconstrained", "hardt", "lagrangian", "adversarial")
 CHANCE = "the interval includes zero: the difference may be chance"
-_number = formatting.number
 
 
 def reduces(dataset: str) -> Claim:
@@ -28,26 +28,21 @@ def reduces(dataset: str) -> Claim:
 
     def judge(data: Evidence, fairx: str) -> Finding:
         found = data.change("gcig_raw", data.folds(dataset, fairx), data.folds(dataset, PLAIN))
-
-        def verdict() -> Finding:
-            plain, own = (data.mean(dataset, method, "gcig_raw") for method in (PLAIN, fairx))
-            ours = f"{_number(plain)} to {_number(own)}: {percent(found)}"
-            if found.high >= 0:
-                return Finding(ours, False, CHANCE)
-            if found.low > theirs:
-                return Finding(
-                    ours, False, f"it falls, but by less than the paper's {_number(100 * theirs, 0)} %"
-                )
-            return Finding(ours, True)
-
-        return judge_if_known(found, verdict)
+        if not are_known(found):
+            return TOO_FEW
+        plain, own = (data.mean(dataset, method, "gcig_raw") for method in (PLAIN, fairx))
+        ours = f"{number(plain)} to {number(own)}: {percent(found)}"
+        if found.high >= 0:
+            return Finding(ours, False, CHANCE)
+        less = f"it falls, but by less than the paper's {number(100 * theirs, 0)} %"
+        return Finding.of(ours, found.low <= theirs, less)
 
     return Claim(
         f"reduces/{dataset}",
         "RQ1",
-        f"On {NAMES[dataset]}, GCIG decreases from {_number(before[0])} (unconstrained) to "
-        f"{_number(after[0])}.",
-        f"{_number(before[0])} to {_number(after[0])}: {_number(100 * theirs, 0)} %",
+        f"On {NAMES[dataset]}, GCIG decreases from {number(before[0])} (unconstrained) to "
+        f"{number(after[0])}.",
+        f"{number(before[0])} to {number(after[0])}: {number(100 * theirs, 0)} %",
         judge,
         (dataset,),
         (PLAIN,),
@@ -64,25 +59,22 @@ def best(dataset: str, metric: str, *, statement: str) -> Claim:
         means = {method: sign * data.mean(dataset, method, metric) for method in data.rivals(fairx, metric)}
         known = {m: value for m, value in means.items() if m != fairx and not math.isnan(value)}
         if not known:
-            return Finding("-", None, FEW)
+            return TOO_FEW
         rival = min(known, key=lambda method: known[method])
         found = data.difference(dataset, fairx, rival, metric)
+        if not are_known(found):
+            return TOO_FEW
+        ours = (
+            f"{number(sign * means[fairx])}; best of the others {method_label(rival)} "
+            f"{number(sign * known[rival])}, difference {shown(found)}"
+        )
+        below, above = (found.high < 0, found.low > 0) if sign > 0 else (found.low > 0, found.high < 0)
+        if sign * found.value >= 0:
+            doubt = "beyond chance" if above else "but the difference may be chance"
+            return Finding(ours, False, f"{method_label(rival)} is as good or better, {doubt}")
+        return Finding.of(ours, below, CHANCE)
 
-        def verdict() -> Finding:
-            ours = (
-                f"{_number(sign * means[fairx])}; best of the others {method_label(rival)} "
-                f"{_number(sign * known[rival])}, difference {shown(found)}"
-            )
-            if sign * found.value >= 0:
-                surely = found.low > 0 if sign > 0 else found.high < 0
-                doubt = "beyond chance" if surely else "but the difference may be chance"
-                return Finding(ours, False, f"{method_label(rival)} is as good or better, {doubt}")
-            certain = found.high < 0 if sign > 0 else found.low > 0
-            return Finding(ours, certain, "" if certain else CHANCE)
-
-        return judge_if_known(found, verdict)
-
-    return Claim(f"best/{metric}/{dataset}", "RQ1", statement, _number(theirs[0]), judge, (dataset,), OTHERS)
+    return Claim(f"best/{metric}/{dataset}", "RQ1", statement, number(theirs[0]), judge, (dataset,), OTHERS)
 
 
 def near_best(dataset: str, *, margin: float, statement: str) -> Claim:
@@ -94,17 +86,15 @@ def near_best(dataset: str, *, margin: float, statement: str) -> Claim:
         known = {m: data.mean(dataset, m, "f1") for m in data.rivals(fairx, "f1") if m != fairx}
         rival = max(known, key=lambda method: -math.inf if math.isnan(known[method]) else known[method])
         found = data.difference(dataset, fairx, rival, "f1")
+        if not are_known(found):
+            return TOO_FEW
+        ours = f"{number(data.mean(dataset, fairx, 'f1'))}, {shown(found)} against {method_label(rival)}"
+        if found.value <= -margin:
+            return Finding(ours, False, f"F1 is lower by {margin:g} or more")
+        doubt = f"the mean is less than {margin:g} lower, but the interval reaches further"
+        return Finding.of(ours, found.low > -margin, doubt)
 
-        def verdict() -> Finding:
-            ours = f"{_number(data.mean(dataset, fairx, 'f1'))}, {shown(found)} against {method_label(rival)}"
-            if found.value <= -margin:
-                return Finding(ours, False, f"F1 is lower by {margin:g} or more")
-            doubt = f"the mean is less than {margin:g} lower, but the interval reaches further"
-            return Finding(ours, found.low > -margin, "" if found.low > -margin else doubt)
-
-        return judge_if_known(found, verdict)
-
-    return Claim(f"near/f1/{dataset}", "RQ1", statement, _number(theirs[0]), judge, (dataset,), OTHERS)
+    return Claim(f"near/f1/{dataset}", "RQ1", statement, number(theirs[0]), judge, (dataset,), OTHERS)
 
 
 def championships(metric: str, count: int, method: str | None = None) -> Claim:
@@ -114,11 +104,10 @@ def championships(metric: str, count: int, method: str | None = None) -> Claim:
     def judge(data: Evidence, fairx: str) -> Finding:
         own = fairx if method is None else method
         if any(math.isnan(data.mean(dataset, own, metric)) for dataset in PAPER_DATASETS):
-            return Finding("-", None, "results are missing")
+            return MISSING
         won = [name for name in PAPER_DATASETS if own in data.champions(name, fairx, metric)]
-        ours = f"{len(won)} of 4" + (f": {', '.join(won)}" if won else "")
         holds = len(won) == count if method else len(won) >= count
-        return Finding(ours, holds, "" if holds else _describe_champions(data, fairx, metric, won))
+        return Finding.of(_count_won(won), holds, _describe_champions(data, fairx, metric, won))
 
     return Claim(
         f"champion/{metric}/{method or FAIRX}",
@@ -129,6 +118,10 @@ def championships(metric: str, count: int, method: str | None = None) -> Claim:
         PAPER_DATASETS,
         OTHERS,
     )
+
+
+def _count_won(won: Sequence[str]) -> str:
+    return f"{len(won)} of 4" + (f": {', '.join(won)}" if won else "")
 
 
 def _describe_champions(data: Evidence, fairx: str, metric: str, left_out: Sequence[str]) -> str:
@@ -145,11 +138,10 @@ def never_wins(method: str) -> Claim:
 
     def judge(data: Evidence, fairx: str) -> Finding:
         found = {name: data.difference(name, method, fairx, "gcig_raw") for name in PAPER_DATASETS}
-        if any(math.isnan(each.low) for each in found.values()):
-            return Finding("-", None, FEW)
+        if not are_known(*found.values()):
+            return TOO_FEW
         won = [name for name, each in found.items() if each.value < 0]
-        ours = f"{len(won)} of 4" + (f": {', '.join(won)}" if won else "")
-        return Finding(ours, not won, "its mean is lower there, which is how the paper counts" if won else "")
+        return Finding.of(_count_won(won), not won, "its mean is lower there, which is how the paper counts")
 
     statement = f"{method_label(method)} has a lower GCIG than FairX on no dataset."
     return Claim(f"wins/{method}", "RQ1, wins", statement, "0 of 4", judge, PAPER_DATASETS, (method, PLAIN))
@@ -157,30 +149,28 @@ def never_wins(method: str) -> Claim:
 
 def _identical_gaps(data: Evidence, fairx: str) -> Finding:
     means = {method: data.mean(LEAKED, method, "eo_gap") for method in (*SAME_EO, fairx)}
-    if any(math.isnan(value) for value in means.values()):
-        return Finding("-", None, "results are missing")
+    if any(map(math.isnan, means.values())):
+        return MISSING
     low, high = (choose(means, key=lambda method: means[method]) for choose in (min, max))
-    ours = " to ".join(f"{_number(means[method])} ({method_label(method)})" for method in (low, high))
-    same = _number(means[low]) == _number(means[high])
-    return Finding(ours, same, "" if same else f"the means of the {len(means)} methods differ")
+    ours = " to ".join(f"{number(means[method])} ({method_label(method)})" for method in (low, high))
+    same = number(means[low]) == number(means[high])
+    return Finding.of(ours, same, f"the means of the {len(means)} methods differ")
 
 
 def _gaps_alike_reasons_not(data: Evidence, fairx: str) -> Finding:
     means = {
         m: data.mean(LEAKED, m, "gcig_raw") for m in (*SAME_EO, fairx) if m in data.rivals(fairx, "gcig_raw")
     }
-    if any(math.isnan(value) for value in means.values()):
-        return Finding("-", None, "results are missing")
-    low, high = min(means, key=lambda m: means[m]), max(means, key=lambda m: means[m])
+    if any(map(math.isnan, means.values())):
+        return MISSING
+    low, high = (choose(means, key=lambda method: means[method]) for choose in (min, max))
     found = data.change("gcig_raw", data.folds(LEAKED, high), data.folds(LEAKED, low))
-
-    def verdict() -> Finding:
-        ratio = Interval(1 + found.value, 1 + found.low, 1 + found.high)
-        ours = f"{shown(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
-        doubt = "the factor is at most five" if ratio.value <= 5 else "the interval reaches below five"
-        return Finding(ours, ratio.low > 5, "" if ratio.low > 5 else doubt)
-
-    return judge_if_known(found, verdict)
+    if not are_known(found):
+        return TOO_FEW
+    ratio = Interval(1 + found.value, 1 + found.low, 1 + found.high)
+    ours = f"{shown(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
+    doubt = "the factor is at most five" if ratio.value <= 5 else "the interval reaches below five"
+    return Finding.of(ours, ratio.low > 5, doubt)
 
 
 def _reduces_everywhere(data: Evidence, fairx: str) -> Finding:
@@ -188,11 +178,11 @@ def _reduces_everywhere(data: Evidence, fairx: str) -> Finding:
         name: data.change("gcig_raw", data.folds(name, fairx), data.folds(name, PLAIN))
         for name in PAPER_DATASETS
     }
-    if any(math.isnan(each.low) for each in found.values()):
-        return Finding("-", None, FEW)
+    if not are_known(*found.values()):
+        return TOO_FEW
     doubtful = [f"{name} ({percent(each)})" for name, each in found.items() if each.high >= 0]
     ours = f"lower beyond chance on {len(found) - len(doubtful)} of {len(found)} datasets"
-    return Finding(ours, not doubtful, f"not beyond chance on {', '.join(doubtful)}" if doubtful else "")
+    return Finding.of(ours, not doubtful, f"not beyond chance on {', '.join(doubtful)}")
 
 
 def _not_worse(data: Evidence, fairx: str) -> Finding:
@@ -204,9 +194,9 @@ def _not_worse(data: Evidence, fairx: str) -> Finding:
             if found.low > 0 if metric == "eo_gap" else found.high < 0:
                 worse.append(f"{LABELS[metric]} on {dataset} ({shown(found)})")
     if known < 2 * len(PAPER_DATASETS):
-        return Finding("-", None, FEW)
+        return TOO_FEW
     ours = f"worse than unconstrained beyond chance in {len(worse)} of {known} comparisons"
-    return Finding(ours, not worse, f"worse: {'; '.join(worse)}" if worse else "")
+    return Finding.of(ours, not worse, f"worse: {'; '.join(worse)}")
 
 
 COMPARISON_CLAIMS: tuple[Claim, ...] = (

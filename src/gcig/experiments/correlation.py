@@ -52,11 +52,14 @@ def populations(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {name: part for name, part in found.items() if len(part)}
 
 
-def points(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per method and fold, with one FairX as in the paper: the published one if it was run."""
+def points(frame: pd.DataFrame, fairx: str | None = None) -> pd.DataFrame:
+    """Return one row per method and fold, with one version of FairX, as in the paper.
+
+    By default it is the published one if it was run.
+    """
     rows = finished(frame)
-    left_out = FAIRX if (rows["method"] == PUBLISHED).any() else PUBLISHED
-    kept = rows[rows["method"] != left_out]
+    fairx = fairx or (PUBLISHED if (rows["method"] == PUBLISHED).any() else FAIRX)
+    kept = rows[(rows["method"] == fairx) | ~rows["method"].isin([PUBLISHED, FAIRX])]
     return kept.groupby(["dataset", "method", *PLACE], sort=False)[[X, Y, GIVEN]].mean().reset_index()
 
 

@@ -12,14 +12,10 @@ import numpy as np
 import pandas as pd
 
 from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
+from gcig.experiments import correlation
 from gcig.experiments.collection import Collected
 from gcig.experiments.paper import FAIRX, PUBLISHED
-from gcig.experiments.settings import (
-    HIGHER_IS_BETTER,
-    PLACE,
-    finished,
-    interval,
-)
+from gcig.experiments.settings import HIGHER_IS_BETTER, PLACE, finished, interval
 from gcig.records import Interval, formatting
 from gcig.records.fold import is_ranked
 
@@ -98,16 +94,10 @@ class Evidence:
         }
         return [method for method, value in rounded.items() if value == min(rounded.values())]
 
-    def points(self, fairx: str, datasets: Sequence[str]) -> pd.DataFrame:
-        """Return one row per method and fold with EO gap, GCIG (raw) and F1, with one version of FairX."""
-        frame = finished(self.frames["comparison"])
-        other = PUBLISHED if fairx == FAIRX else FAIRX
-        kept = frame[(frame["method"] != other) & frame["dataset"].isin(list(datasets))]
-        return kept.groupby(["dataset", "method", *PLACE])[["eo_gap", "gcig_raw", "f1"]].mean().reset_index()
-
     def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
         """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
-        points = self.points(fairx, datasets).dropna()
+        points = correlation.points(self.frames["comparison"], fairx).dropna()
+        points = points[points["dataset"].isin(datasets)]
         clusters = points.groupby(["dataset", *PLACE]).ngroup()
         if clusters.nunique() < MIN_FOLDS:
             return _UNDEFINED
@@ -117,7 +107,7 @@ class Evidence:
             "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
             "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
         }[kind]
-        values = points[["eo_gap", "gcig_raw", "f1"]]
+        values = points[[correlation.X, correlation.Y, correlation.GIVEN]]
         found = clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
         return Interval(found.value, found.low, found.high)
 

@@ -7,7 +7,6 @@ alternation with it in one process on one thread.
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,62 +34,37 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class DatasetSize:
-    """Size, target and protected attribute of a dataset."""
-
-    name: str
-    target: str
-    attribute: str
-    rows: int
-    columns: int
-    encoded_columns: int
+_SIZE = ("name", "target", "attribute", "rows", "columns", "encoded_columns")
 
 
-def measure_sizes(names: Sequence[str]) -> list[DatasetSize]:
-    """Count rows, columns and encoded columns of registered datasets."""
+def measure_sizes(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Count rows, columns and encoded columns of registered datasets, with their target and attribute."""
     found = []
     for name in names:
         data, spec = load_dataset(name), dataset_spec(name)
         encoded = len(TableEncoder().fit(data.X).encoded_names_)
-        size = DatasetSize(name, spec.target, spec.default, len(data.X), data.X.shape[1], encoded)
-        found.append(size)
+        size = (name, spec.target, spec.default, *data.X.shape, encoded)
+        found.append(dict(zip(_SIZE, size, strict=True)))
     return found
 
 
-def size_tables(sizes: Sequence[DatasetSize]) -> Mapping[str, Table]:
+def size_tables(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Table]:
     """Return the table of datasets, with a reason for every difference from the paper."""
+    if not sizes:
+        return {}
     published = paper()["datasets"]["values"]
     rows = []
     for size in sizes:
-        theirs = published.get(size.name, {})
+        name, target, attribute, n_rows, columns, encoded = (size[key] for key in _SIZE)
+        theirs = published.get(name, {})
         samples, features = theirs.get("samples"), theirs.get("features")
-        counts = (size.columns, size.columns + 1, size.encoded_columns)
-        equal = theirs and samples == size.rows and features in counts
-        why = "" if equal else _REASONS.get(size.name, "not in the paper")
-        rows.append(
-            (
-                size.name,
-                size.target,
-                size.attribute,
-                size.rows,
-                Entry("-") if samples is None else samples,
-                size.columns,
-                size.encoded_columns,
-                Entry("-") if features is None else features,
-                why,
-            )
-        )
+        equal = theirs and samples == n_rows and features in (columns, columns + 1, encoded)
+        why = "" if equal else _REASONS.get(name, "not in the paper")
+        samples, features = (Entry("-") if each is None else each for each in (samples, features))
+        rows.append((name, target, attribute, n_rows, samples, columns, encoded, features, why))
     header = (
-        "dataset",
-        "target",
-        "group",
-        "rows",
-        "rows, paper",
-        "columns",
-        "encoded columns",
-        "features, paper",
-        "why they differ",
+        *("dataset", "target", "group", "rows", "rows, paper", "columns", "encoded columns"),
+        *("features, paper", "why they differ"),
     )
     return {"datasets": Table(header, rows, caption="Datasets: ours and the paper's")}
 

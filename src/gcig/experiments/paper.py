@@ -5,7 +5,6 @@ The paper measures GCIG on encoded columns as they are; its values are therefore
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,15 +15,6 @@ import pandas as pd
 PAPER_DATASETS = ("german", "compas-paper", "adult", "bank")
 FAIRX, PLAIN = "fairx", "unconstrained"
 PUBLISHED = "fairx-paper"  # the published algorithm; the paper prints its numbers as FairX
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """Two statements in the paper that cannot both hold, and our reading."""
-
-    place: str
-    statement: str
-    reading: str
 
 
 @cache
@@ -90,13 +80,13 @@ def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> 
     return str(next(applicable)).format_map(facts)
 
 
-def contradictions(facts: Mapping[str, str]) -> tuple[Contradiction, ...]:
-    """Return the paper's contradictions with our reading of them.
+def contradictions(facts: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the place of each contradiction in the paper, what cannot all hold, and our reading of it.
 
     `facts` are values of the run that a reading may quote: ``plain_gcig_raw``, ``plain_gcig`` and
     ``plain_gcig_l2`` (of the plain network on ``compas-paper``) and ``collapsed``.
     """
-    return tuple(
-        Contradiction(entry["place"], entry["statement"], entry["reading"].format_map(facts))
+    return [
+        (entry["place"], entry["statement"], entry["reading"].format_map(facts))
         for entry in paper()["contradictions"]
-    )
+    ]

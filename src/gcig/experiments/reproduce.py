@@ -1,8 +1,7 @@
 """Reproduction of the paper: run the unfinished trials, collect the results, and render them."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore
-from gcig.benchmark.trials import Trial
 from gcig.experiments import measurements
 from gcig.experiments.collection import (
     MEASURED,
@@ -98,11 +96,10 @@ def reproduce(
     }
     chosen = choose_parameters(request, tables, store, overrides=parameters, **running)
     add_parameters(folder, chosen)
-    run_trials(
-        _distinct(chosen.trials(request, tables).values()), tables.values(), store, shard=shard, **running
-    )
-    if shard is None or shard[0] == 1:
-        _measure(request, folder)
+    trials = dict.fromkeys(trial for own in chosen.trials(request, tables).values() for trial in own)
+    run_trials(list(trials), tables.values(), store, shard=shard, **running)
+    if PUBLISHED in request.methods and not request.quick and (shard is None or shard[0] == 1):
+        measure_once(folder, "cost", measurements.measure_cost)
     return report(folder)
 
 
@@ -117,25 +114,16 @@ def report(run: str | Path) -> Path:
         request = read_request(folder)
         tables = request.load_tables()
         collect(RunStore(folder), Parameters.read(folder).trials(request, tables), folder)
-        sizes = [asdict(size) for size in measurements.measure_sizes(request.datasets)]
-        write_json(folder / MEASURED / "datasets.json", sizes)
+        write_json(folder / MEASURED / "datasets.json", measurements.measure_sizes(request.datasets))
     return render(folder)
 
 
-def _measure(request: Request, folder: Path) -> None:
-    """Measure the cost, which is not a trial: once, by one process, and store the rows."""
-    if not request.quick and PUBLISHED in request.methods:
-        _measure_once(folder, "cost", measurements.measure_cost)
+def measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
+    """Measure what is not a trial, and store the rows, unless that was done.
 
-
-def _measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
-    """Measure unless the file exists; if another process is measuring, wait until it finishes or dies."""
+    If another process is measuring, wait until it finishes or dies.
+    """
     file = folder / MEASURED / f"{name}.json"
     with exclusive_claim(folder / "claims" / name, patience=math.inf):
         if not file.is_file():
             write_json(file, measure())
-
-
-def _distinct(groups: Iterable[Sequence[Trial]]) -> list[Trial]:
-    """Return each trial once, although several experiments may show it."""
-    return list(dict.fromkeys(trial for own in groups for trial in own))

@@ -17,14 +17,16 @@ from gcig.experiments import ablation, comparison, design_choices, sensitivity, 
 from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
 
-QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
-FULL = (*QUICK, "sensitivity", "design_choices", "variants")
-QUICK_FOLDS = 2
-_FOLDS = {  # experiments whose settings differ by more than folds do
-    "sensitivity": sensitivity.FOLDS,
-    "design_choices": design_choices.FOLDS,
-    "variants": variants.FOLDS,
+# The experiments with settings, tables and datasets of their own; the comparison has those of the request.
+MODULES = {
+    "ablation": ablation,
+    "sensitivity": sensitivity,
+    "design_choices": design_choices,
+    "variants": variants,
 }
+QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
+FULL = ("comparison", *MODULES)
+QUICK_FOLDS = 2
 SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because single fits differ more
 SMALL_REPEATS = 5
 CHOSEN = "chosen_parameters.json"
@@ -102,7 +104,8 @@ class Request:
 
     def folds_of(self, experiment: str) -> int:
         """Return the number of folds that an experiment runs."""
-        return min(_FOLDS.get(experiment, self.folds), self.folds)
+        fewer = getattr(MODULES.get(experiment), "FOLDS", self.folds)  # settings differ by more than folds do
+        return min(fewer, self.folds)
 
     def expected(self, experiment: str = "comparison") -> int:
         """Return the number of results per setting with one fit per fold."""
@@ -127,13 +130,7 @@ class Request:
         """Return the settings of one experiment."""
         if experiment == "comparison":
             return comparison.settings(datasets=self.datasets, methods=self.methods)
-        modules = {
-            "ablation": ablation,
-            "sensitivity": sensitivity,
-            "design_choices": design_choices,
-            "variants": variants,
-        }
-        module = modules[experiment]
+        module = MODULES[experiment]
         found: list[Setting] = module.settings(datasets=self.requested(module.DATASETS), methods=self.methods)
         return found
 

@@ -123,7 +123,7 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
             else Entry("-")
             for m in methods
         ]
-        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value).text})"
+        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value)})"
         rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
     critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return Table(
@@ -154,7 +154,7 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             entries = [
                 Entry("missing")
                 if math.isnan(test.difference)
-                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p)).text})", test.difference)
+                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p))})", test.difference)
                 for test, p in zip(found, adjusted, strict=True)
             ]
             rows.append((name, LABELS[metric], *entries))
@@ -176,8 +176,8 @@ def _rank(rank: float, p_value: float, method: str) -> Entry:
     if math.isnan(rank):
         return Entry("missing")
     text = formatting.number(rank, 2)
-    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value).text})", rank)
+    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value)})", rank)
 
 
-def _p(value: float) -> Entry:
-    return Entry("<0.001" if value < 0.001 else formatting.number(value), value)
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else formatting.number(value)

@@ -6,15 +6,14 @@ from collections.abc import Callable
 import pandas as pd
 
 from gcig.experiments import ablation, sensitivity
-from gcig.experiments.claims import FEW, Claim, Finding, judge_if_known, untestable
+from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Finding, are_known, untestable
 from gcig.experiments.comparison_claims import CHANCE, COMPARISON_CLAIMS, LEAKED, MARGIN, MATCH, OTHERS
 from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import LABELS
-from gcig.records import formatting
+from gcig.records.formatting import number
 
-_number = formatting.number
 _RQ2 = paper()["correlation"]
 UNCHANGED = 0.05  # of a correlation: "virtually unchanged"
 KEPT_AUC = 0.005  # "competitive utility"; the paper's own loss is 0.002
@@ -39,24 +38,22 @@ def correlation(
 
     def judge(data: Evidence, fairx: str) -> Finding:
         found = data.correlate(fairx, datasets, kind)
-
-        def verdict() -> Finding:
-            doubts = []
-            if not found.low <= theirs <= found.high:
-                doubts.append(f"the interval does not contain the paper's {_number(theirs)}")
-            if sign == 0 and not found.low <= 0 <= found.high:
-                doubts.append("the interval excludes zero: the correlation does not vanish")
-            if sign == 1 and found.low <= 0:
-                doubts.append("the interval is not above zero")
-            holds = not doubts
-            if kind == "r_squared" and data.correlate(fairx, datasets).value < 0:
-                doubts.append("the share is of a negative correlation, the paper's of a positive one")
-            return Finding(shown(found), holds, "; ".join(doubts))
-
-        return judge_if_known(found, verdict)
+        if not are_known(found):
+            return TOO_FEW
+        doubts = []
+        if not found.low <= theirs <= found.high:
+            doubts.append(f"the interval does not contain the paper's {number(theirs)}")
+        if sign == 0 and not found.low <= 0 <= found.high:
+            doubts.append("the interval excludes zero: the correlation does not vanish")
+        if sign == 1 and found.low <= 0:
+            doubts.append("the interval is not above zero")
+        holds = not doubts
+        if kind == "r_squared" and data.correlate(fairx, datasets).value < 0:
+            doubts.append("the share is of a negative correlation, the paper's of a positive one")
+        return Finding(shown(found), holds, "; ".join(doubts))
 
     place = "/".join(datasets) if len(datasets) == 1 else "all"
-    return Claim(f"{kind}/{place}", "RQ2", statement, _number(theirs), judge, datasets, (*OTHERS,))
+    return Claim(f"{kind}/{place}", "RQ2", statement, number(theirs), judge, datasets, (*OTHERS,))
 
 
 def significant(kind: str, statement: str) -> Claim:
@@ -64,14 +61,12 @@ def significant(kind: str, statement: str) -> Claim:
 
     def judge(data: Evidence, fairx: str) -> Finding:
         found = data.correlate(fairx, PAPER_DATASETS, kind)
-
-        def verdict() -> Finding:
-            if found.high < 0:
-                return Finding(shown(found), False, "it is significant, but negative")
-            reason = "" if found.low > 0 else "the interval, which resamples whole folds, includes zero"
-            return Finding(shown(found), found.low > 0, reason)
-
-        return judge_if_known(found, verdict)
+        if not are_known(found):
+            return TOO_FEW
+        if found.high < 0:
+            return Finding(shown(found), False, "it is significant, but negative")
+        doubt = "the interval, which resamples whole folds, includes zero"
+        return Finding.of(shown(found), found.low > 0, doubt)
 
     printed_p = f"p = {_RQ2[kind]['p']:.4f}"
     return Claim(f"significant/{kind}", "RQ2", statement, printed_p, judge, PAPER_DATASETS, OTHERS)
@@ -79,14 +74,11 @@ def significant(kind: str, statement: str) -> Claim:
 
 def _partial_unchanged(data: Evidence, fairx: str) -> Finding:
     raw, given = (data.correlate(fairx, PAPER_DATASETS, kind) for kind in ("pearson", "partial"))
-
-    def verdict() -> Finding:
-        moved = abs(raw.value - given.value)
-        same = moved < UNCHANGED
-        reason = "" if same else f"it changes by {_number(moved)}"
-        return Finding(f"{_number(raw.value)} to {shown(given)}", same, reason)
-
-    return judge_if_known(given, verdict)
+    if not are_known(given):
+        return TOO_FEW
+    moved = abs(raw.value - given.value)
+    ours = f"{number(raw.value)} to {shown(given)}"
+    return Finding.of(ours, moved < UNCHANGED, f"it changes by {number(moved)}")
 
 
 def ablated(key: str, statement: str) -> Claim:
@@ -96,19 +88,17 @@ def ablated(key: str, statement: str) -> Claim:
     def judge(data: Evidence, fairx: str) -> Finding:
         new, old = (_ablation_rows(data, fairx, each) for each in (key, "prediction"))
         found = data.change("gcig_raw", new, old)
+        if not are_known(found):
+            return TOO_FEW
+        changes = found.low > 0 if theirs > 0 else found.high < 0
+        opposite = found.high < 0 if theirs > 0 else found.low > 0
+        if not changes:
+            return Finding(percent(found), False, "the opposite is found" if opposite else CHANCE)
+        inside = found.low - _ROUNDING <= theirs / 100 <= found.high + _ROUNDING
+        size = "the direction is the same, but the interval excludes the printed change"
+        return Finding.of(percent(found), inside, size)
 
-        def verdict() -> Finding:
-            changes = found.low > 0 if theirs > 0 else found.high < 0
-            opposite = found.high < 0 if theirs > 0 else found.low > 0
-            if not changes:
-                return Finding(percent(found), False, "the opposite is found" if opposite else CHANCE)
-            inside = found.low - _ROUNDING <= theirs / 100 <= found.high + _ROUNDING
-            size = "the direction is the same, but the interval excludes the printed change"
-            return Finding(percent(found), inside, "" if inside else size)
-
-        return judge_if_known(found, verdict)
-
-    printed_change = f"{'+' if theirs > 0 else ''}{_number(theirs, 0)} %"
+    printed_change = f"{'+' if theirs > 0 else ''}{number(theirs, 0)} %"
     return Claim(
         f"ablation/{key}", "RQ3, ablation", statement, printed_change, judge, (LEAKED,), (), "ablation"
     )
@@ -124,13 +114,13 @@ def _both_terms(data: Evidence, fairx: str) -> Finding:
         key: data.change("gcig_raw", full, _ablation_rows(data, fairx, key))
         for key in ("prediction+eo", "prediction+gcig")
     }
-    if any(math.isnan(each.low) for each in found.values()):
-        return Finding("-", None, FEW)
+    if not are_known(*found.values()):
+        return TOO_FEW
     to_eo, to_gcig = map(percent, found.values())
     ours = f"{to_eo} against EO alone, {to_gcig} against GCIG alone"
     doubtful = [name for name, each in zip(("EO", "GCIG"), found.values(), strict=True) if each.high >= 0]
-    reason = f"not lower beyond chance than with {' or '.join(doubtful)} alone" if doubtful else ""
-    return Finding(ours, not doubtful, reason)
+    reason = f"not lower beyond chance than with {' or '.join(doubtful)} alone"
+    return Finding.of(ours, not doubtful, reason)
 
 
 def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], Finding]:
@@ -140,10 +130,11 @@ def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], F
             for key in ("full", "prediction")
         )
         if math.isnan(new + old):
-            return Finding("-", None, "results are missing")
-        holds = abs(new - old) <= tolerance
-        reason = "" if holds else f"they differ by {_number(abs(new - old), 4)}"
-        return Finding(f"{_number(old)} to {_number(new)}", holds, reason)
+            return MISSING
+        apart = abs(new - old)
+        return Finding.of(
+            f"{number(old)} to {number(new)}", apart <= tolerance, f"they differ by {number(apart, 4)}"
+        )
 
     return judge
 
@@ -155,12 +146,12 @@ def _insensitive(data: Evidence, fairx: str) -> Finding:
         for weight in sensitivity.WEIGHTS
     ]
     if not all(map(len, frames)):
-        return Finding("-", None, "results are missing")
+        return MISSING
     ranges = {m: [float(rows[m].mean()) for rows in frames] for m in ("auc", "f1")}
     collapsed = sum(int((rows["collapsed"] > 0).sum()) for rows in frames)
-    ours = ", ".join(f"{LABELS[m]} {_number(min(v))} to {_number(max(v))}" for m, v in ranges.items())
+    ours = ", ".join(f"{LABELS[m]} {number(min(v))} to {number(max(v))}" for m, v in ranges.items())
     widths = {metric: max(values) - min(values) for metric, values in ranges.items()}
-    reasons = [f"{LABELS[m]} varies by {_number(width)}" for m, width in widths.items() if width > MARGIN]
+    reasons = [f"{LABELS[m]} varies by {number(width)}" for m, width in widths.items() if width > MARGIN]
     reasons += ["folds collapse"] * bool(collapsed)
     return Finding(f"{ours}; {collapsed} collapsed folds", not reasons, ", ".join(reasons))
 
@@ -171,9 +162,9 @@ def _slower(data: Evidence, _: str) -> Finding:
     known = [(steps, row) for steps, row in rows if row is not None]
     if not known:
         return Finding("-", None, "the cost was not measured")
-    ours = ", ".join(f"T = {steps}: {_number(row['ratio'], 1)} times" for steps, row in known)
+    ours = ", ".join(f"T = {steps}: {number(row['ratio'], 1)} times" for steps, row in known)
     holds = all(1 / APPROXIMATE <= row["ratio"] / steps <= APPROXIMATE for steps, row in known)
-    return Finding(ours, holds, "" if holds else f"more than a factor of {APPROXIMATE:g} from T")
+    return Finding.of(ours, holds, f"more than a factor of {APPROXIMATE:g} from T")
 
 
 def _independent_of_groups(data: Evidence, _: str) -> Finding:
@@ -181,10 +172,9 @@ def _independent_of_groups(data: Evidence, _: str) -> Finding:
     few, many = (cost.get((rule_name(16), groups), math.nan) for groups in GROUPS)
     if math.isnan(few + many):
         return Finding("-", None, "the cost was not measured")
-    ours = f"{GROUPS[-1]} groups cost {_number(many / few, 1)} times as much as {GROUPS[0]}"
-    holds = many / few < INDEPENDENT
+    ours = f"{GROUPS[-1]} groups cost {number(many / few, 1)} times as much as {GROUPS[0]}"
     reason = "one pass explains all groups, but it has more rows to compute with every group"
-    return Finding(ours, holds, "" if holds else reason)
+    return Finding.of(ours, many / few < INDEPENDENT, reason)
 
 
 CLAIMS: tuple[Claim, ...] = (
