@@ -4,8 +4,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from gcig._validation import InputError
@@ -14,7 +12,6 @@ from gcig.benchmark.statistics import (
     coefficient,
     corrected_resampled_t,
     friedman,
-    holm,
     linear_fit,
     nemenyi,
     nemenyi_critical_difference,
@@ -86,23 +83,6 @@ def test_nemenyi_with_one_dataset_missing_everywhere_is_undefined():
     assert nemenyi(pd.DataFrame({"a": [math.nan], "b": [1.0]}), lower_is_better=True).isna().all().all()
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_matches_its_definition(p_values):
-    """The adjusted p-value is the smallest level at which the step-down procedure still rejects."""
-    adjusted = holm(p_values)
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    running = 0.0
-    for step, i in enumerate(order):
-        running = max(running, min(1.0, (len(order) - step) * p_values[i]))
-        assert adjusted[i] == pytest.approx(running)
-
-
-def test_holm_does_not_count_missing_values():
-    found = holm([0.02, math.nan, 0.01])
-    assert found[[0, 2]].tolist() == pytest.approx([0.02, 0.02])
-    assert math.isnan(found[1])
-
-
 def test_the_corrected_test_is_the_plain_one_with_a_wider_error():
     differences = np.array([0.3, 0.1, 0.25, 0.4, 0.2])
     found = corrected_resampled_t(differences, test_share=0.2)
@@ -110,7 +90,7 @@ def test_the_corrected_test_is_the_plain_one_with_a_wider_error():
     # (1/5 + 1/4) / (1/5) of the variance
     assert found.statistic == pytest.approx(plain.statistic / math.sqrt(0.45 / 0.2))
     assert found.p_value == pytest.approx(2 * stats.t.sf(found.statistic, 4))
-    assert found.low < found.difference < found.high
+    assert found.difference.low < found.difference.value < found.difference.high
     assert (found.low > 0) == (found.p_value < 0.05)
 
 
@@ -118,7 +98,7 @@ def test_the_corrected_test_without_variation():
     assert corrected_resampled_t([0.0] * 5, test_share=0.2).p_value == 1
     assert corrected_resampled_t([0.5] * 5, test_share=0.2).p_value == 0
     assert math.isnan(corrected_resampled_t([0.5], test_share=0.2).p_value)
-    assert corrected_resampled_t([0.5, math.nan, 0.5], test_share=0.2).difference == 0.5
+    assert corrected_resampled_t([0.5, math.nan, 0.5], test_share=0.2).difference.value == 0.5
     with pytest.raises(InputError, match="test_share"):
         corrected_resampled_t([0.5, 1], test_share=1.0)
 
@@ -226,7 +206,6 @@ def test_bootstrap_resamples_whole_clusters():
 
     clustered = clustered_bootstrap(repeated, mean, clusters=np.repeat(np.arange(8), 50), draws=400)
     naive = clustered_bootstrap(repeated, mean, clusters=np.arange(400), draws=400)
-    assert (clustered.n_clusters, naive.n_clusters) == (8, 400)
     assert clustered.value == pytest.approx(values.mean())
     error = values.std() / math.sqrt(8)
     assert (clustered.high - clustered.low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.15)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from gcig.experiments import comparison, significance
-from gcig.experiments.settings import finished, fold_values, interval, means, ordered, spread
+from gcig.experiments.settings import finished, fold_test, fold_values, means, ordered, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
 from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
@@ -53,8 +53,8 @@ def test_every_measure_has_an_interval(frame, tables):
     table = tables["comparison"]
     (row,) = rows_of(table, dataset="german", method="FairX")
     own = frame[(frame["dataset"] == "german") & (frame["method"] == "fairx")]
-    found = interval(fold_values(own, "gcig_raw"), n_folds=5)
-    assert entry_text(row[2]) == f"{found.difference:.3f} ({found.low:.3f} to {found.high:.3f})"
+    found = fold_test(fold_values(own, "gcig_raw"), n_folds=5).difference
+    assert entry_text(row[2]) == f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
     assert "cut off" in table.notes[0]
     for label in ("EO gap of a fair model", "GCIG, members", "Faithfulness", "Log loss"):
         assert label in table.header
@@ -70,7 +70,7 @@ def test_intervals_end_at_the_range_of_their_measure():
     by = dict(zip(table.header, map(entry_text, table.rows[0]), strict=True))
     assert by["AUC"].endswith("to 1.000)")
     assert "(0.000 to " in by["EO gap"]
-    free = interval(fold_values(frame_of(rows), "auc"), n_folds=5)
+    free = fold_test(fold_values(frame_of(rows), "auc"), n_folds=5).difference
     assert by["AUC"].startswith(f"0.963 ({free.low:.3f}")  # the other limit is that of the t interval
     assert free.high > 1
 

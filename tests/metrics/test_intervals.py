@@ -1,8 +1,12 @@
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gcig.metrics import intervals
-from gcig.metrics.intervals import Blocks, Draws, interval, percentile_interval
+from gcig.metrics.intervals import Blocks, Draws, holm, interval, percentile_interval
 
 
 @pytest.mark.parametrize("n", [300, 20_000])
@@ -47,3 +51,20 @@ def test_interval_without_draws_is_undefined() -> None:
 def test_interval_leaves_out_nan_draws() -> None:
     assert percentile_interval(np.array([np.nan, 1.0, 1.0])) == (1.0, 1.0)
     assert np.isnan(percentile_interval(np.array([np.nan]))).all()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_matches_its_definition(p_values: list[float]) -> None:
+    """The adjusted p-value is the smallest level at which the step-down procedure still rejects."""
+    adjusted = holm(p_values)
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    running = 0.0
+    for step, i in enumerate(order):
+        running = max(running, min(1.0, (len(order) - step) * p_values[i]))
+        assert adjusted[i] == pytest.approx(running)
+
+
+def test_holm_does_not_count_missing_values() -> None:
+    found = holm([0.02, math.nan, 0.01])
+    assert found[[0, 2]].tolist() == pytest.approx([0.02, 0.02])
+    assert math.isnan(found[1])

@@ -12,6 +12,7 @@ from typing import Literal
 
 from scipy.stats import norm
 
+from gcig.metrics.intervals import holm
 from gcig.records.audit import AuditChange, AuditRecord, FigureChange, GcigAudit
 from gcig.records.base import Interval, Z
 from gcig.records.formatting import number
@@ -82,7 +83,7 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     tested = [
         (read(before), read(after)) for figure, _, _ in pairs for read in [figure.tested or figure.read]
     ]
-    p_values = _holm([_p_value(*each) for each in tested])
+    p_values = holm([_p_value(*each) for each in tested]).tolist()
     changes = tuple(
         FigureChange(
             figure.field,
@@ -122,20 +123,6 @@ def _p_value(first: Interval, second: Interval) -> float:
     if error == 0:
         return 1.0 if first.value == second.value else 0.0
     return float(2 * norm.sf(abs(second.value - first.value) / error))
-
-
-def _holm(p_values: list[float]) -> list[float]:
-    """Correct p-values for their number (Holm); NaN stays NaN.
-
-    >>> _holm([0.01, 0.04, float("nan")])
-    [0.02, 0.04, nan]
-    """
-    defined = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
-    found, worst = [math.nan] * len(p_values), 0.0
-    for rank, (p, i) in enumerate(defined):
-        worst = max(worst, min(1.0, p * (len(defined) - rank)))
-        found[i] = worst
-    return found
 
 
 def _judge(figure: _Figure, change: float, p_value: float) -> str:

@@ -9,7 +9,6 @@ References
 ----------
 Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7.
 Nadeau and Bengio (2003), Inference for the generalization error, Machine Learning 52.
-Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6.
 """
 
 import math
@@ -22,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from gcig._validation import InputError
-from gcig.metrics.intervals import percentile_interval
+from gcig.metrics.intervals import interval
+from gcig.records import Interval
 
 TIE = 1e-9  # means that differ by at most this are equal: neither a win nor a loss
 Floats = NDArray[np.float64]
@@ -40,13 +40,11 @@ class FriedmanTest:
 
 @dataclass(frozen=True)
 class ResampledTest:
-    """A mean difference over folds with its corrected t statistic, p-value and 95 % interval."""
+    """A mean difference over folds with its 95 % interval, and its corrected t statistic and p-value."""
 
-    difference: float
+    difference: Interval
     statistic: float
     p_value: float
-    low: float
-    high: float
 
 
 def friedman(scores: pd.DataFrame, *, lower_is_better: bool) -> FriedmanTest:
@@ -103,22 +101,6 @@ def nemenyi_critical_difference(n_methods: int, n_blocks: int) -> float:
     return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks))
 
 
-def holm(p_values: ArrayLike) -> Floats:
-    """Adjust p-values for their number by Holm's step-down rule; NaN stays NaN and is not counted.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    given = np.asarray(p_values, dtype=np.float64)
-    adjusted = given.copy()
-    order = np.argsort(given)[: np.count_nonzero(~np.isnan(given))]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * factors))
-    return adjusted
-
-
 def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> ResampledTest:
     r"""Run a two-sided t-test on differences over folds, corrected for overlapping training sets.
 
@@ -143,16 +125,16 @@ def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> Resam
     k = len(values)
     mean = float(values.mean()) if k else math.nan
     if k < 2:
-        return ResampledTest(mean, math.nan, math.nan, math.nan, math.nan)
+        return ResampledTest(Interval(mean), math.nan, math.nan)
     error = math.sqrt((1 / k + test_share / (1 - test_share)) * float(values.var(ddof=1)))
     if error == 0:  # the same difference on every fold: the t statistic is undefined or infinite
-        certain = 1.0 if mean == 0 else 0.0
-        return ResampledTest(
-            mean, math.nan if mean == 0 else math.copysign(math.inf, mean), certain, mean, mean
-        )
+        exact = Interval(mean, mean, mean)
+        if mean == 0:
+            return ResampledTest(exact, math.nan, 1.0)
+        return ResampledTest(exact, math.copysign(math.inf, mean), 0.0)
     reach = float(stats.t.isf(0.025, k - 1)) * error
     p_value = float(2 * stats.t.sf(abs(mean / error), k - 1))
-    return ResampledTest(mean, mean / error, p_value, mean - reach, mean + reach)
+    return ResampledTest(Interval(mean, mean - reach, mean + reach), mean / error, p_value)
 
 
 def smallest_wilcoxon_p(n_pairs: int) -> float:
@@ -230,16 +212,6 @@ class LinearFit:
     r_squared: float
 
 
-@dataclass(frozen=True)
-class BootstrapInterval:
-    """A statistic with the 95 % percentile interval over resampled clusters."""
-
-    value: float
-    low: float
-    high: float
-    n_clusters: int
-
-
 def pearson(x: ArrayLike, y: ArrayLike) -> Correlation:
     """Compute Pearson's correlation; NaN if it is undefined (fewer than three points, or a constant).
 
@@ -291,8 +263,8 @@ def clustered_bootstrap(
     clusters: ArrayLike,
     draws: int = 2000,
     seed: int = 0,
-) -> BootstrapInterval:
-    """Compute a 95 % percentile interval by resampling whole clusters of points.
+) -> Interval:
+    """Compute a statistic with a 95 % percentile interval by resampling whole clusters of points.
 
     Methods on one fold of one dataset belong to one cluster, because they were fitted and tested on the same
     rows.
@@ -306,13 +278,12 @@ def clustered_bootstrap(
     values = np.asarray(points, dtype=np.float64)
     _, codes = np.unique(np.asarray(clusters), return_inverse=True)
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max(initial=-1)) + 1)]
-    value = statistic(values)
     if len(members) < 2:
-        return BootstrapInterval(value, math.nan, math.nan, len(members))
+        return Interval(statistic(values))
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, len(members), (draws, len(members)))
     found = np.array([statistic(values[np.concatenate([members[i] for i in draw])]) for draw in chosen])
-    return BootstrapInterval(value, *percentile_interval(found), len(members))
+    return interval(statistic(values), found)
 
 
 def coefficient(points: Floats) -> float:

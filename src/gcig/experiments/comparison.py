@@ -17,14 +17,14 @@ from gcig.experiments.settings import (
     LABELS,
     Setting,
     finished,
+    fold_test,
     fold_values,
-    interval,
     means,
     method_label,
     parameter,
     spread,
 )
-from gcig.records import Interval, formatting
+from gcig.records import formatting
 from gcig.records.evaluation import measure_range
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.report.charts import Series
@@ -223,8 +223,8 @@ def _estimate(rows: pd.DataFrame, metric: str, n_folds: int, digits: int) -> Ent
     values = fold_values(rows, metric)
     if not len(values):
         return Entry("missing" if not len(finished(rows)) else formatting.UNDEFINED)
-    found = interval(values, n_folds=n_folds)
-    return estimate(Interval(found.difference, found.low, found.high).within(*measure_range(metric)), digits)
+    found = fold_test(values, n_folds=n_folds).difference
+    return estimate(found.within(*measure_range(metric)), digits)
 
 
 def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:

@@ -15,13 +15,13 @@ from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_
 from gcig.experiments import correlation
 from gcig.experiments.collection import Collected
 from gcig.experiments.paper import FAIRX, PUBLISHED
-from gcig.experiments.settings import HIGHER_IS_BETTER, PLACE, finished, interval
+from gcig.experiments.settings import HIGHER_IS_BETTER, PLACE, finished, fold_test
 from gcig.records import Interval, formatting
+from gcig.records.base import UNDEFINED
 from gcig.records.fold import is_ranked
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
-_UNDEFINED = Interval(math.nan)
 _NOTHING = pd.DataFrame(
     index=pd.MultiIndex.from_arrays([[], []], names=PLACE), columns=list(MEASURES), dtype=float
 )
@@ -75,10 +75,7 @@ class Evidence:
 
     def interval(self, values: pd.Series[Any]) -> Interval:
         """Return a mean over folds with its interval; undefined with fewer than three folds."""
-        if len(values) < MIN_FOLDS:
-            return _UNDEFINED
-        found = interval(values, n_folds=self.n_folds)
-        return Interval(found.difference, found.low, found.high)
+        return UNDEFINED if len(values) < MIN_FOLDS else fold_test(values, n_folds=self.n_folds).difference
 
     def rivals(self, fairx: str, metric: str) -> list[str]:
         """Return the methods that a version of FairX is ranked against: all but the other version."""
@@ -100,7 +97,7 @@ class Evidence:
         points = points[points["dataset"].isin(datasets)]
         clusters = points.groupby(["dataset", *PLACE]).ngroup()
         if clusters.nunique() < MIN_FOLDS:
-            return _UNDEFINED
+            return UNDEFINED
         statistic = {
             "pearson": lambda p: coefficient(p[:, :2]),
             "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
@@ -108,8 +105,7 @@ class Evidence:
             "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
         }[kind]
         values = points[[correlation.X, correlation.Y, correlation.GIVEN]]
-        found = clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
-        return Interval(found.value, found.low, found.high)
+        return clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
 
 
 def shown(found: Interval, digits: int = 3) -> str:

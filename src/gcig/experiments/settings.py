@@ -135,8 +135,8 @@ def fold_values(rows: pd.DataFrame, metric: str) -> pd.Series[Any]:
     return finished(rows).groupby(PLACE)[metric].mean().dropna()
 
 
-def interval(values: pd.Series[Any], *, n_folds: int) -> ResampledTest:
-    """Return the mean of fold values, or of paired differences of two, with its 95 % interval.
+def fold_test(values: pd.Series[Any], *, n_folds: int) -> ResampledTest:
+    """Test the mean of fold values, or of paired differences of two, against zero, with its 95 % interval.
 
     Folds share training rows, for which Nadeau and Bengio's correction widens the interval.
     """

@@ -10,7 +10,6 @@ import pandas as pd
 
 from gcig.benchmark.statistics import (
     friedman,
-    holm,
     nemenyi,
     nemenyi_critical_difference,
     smallest_wilcoxon_p,
@@ -20,11 +19,12 @@ from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, printed_mea
 from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     LABELS,
+    fold_test,
     fold_values,
-    interval,
     means,
     method_label,
 )
+from gcig.metrics.intervals import holm
 from gcig.records import formatting
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.report.tables import Entry, Table, Value
@@ -147,15 +147,15 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
     for name in datasets:
         for metric in _TESTED:
             found = [
-                interval(paired_differences(frame, name, FAIRX, metric, minus=m), n_folds=n_folds)
+                fold_test(paired_differences(frame, name, FAIRX, metric, minus=m), n_folds=n_folds)
                 for m in others
             ]
-            adjusted = holm([test.p_value for test in found])
+            differences = [test.difference.value for test in found]
             entries = [
                 Entry("missing")
-                if math.isnan(test.difference)
-                else Entry(f"{formatting.number(test.difference)} (p {_p(float(p))})", test.difference)
-                for test, p in zip(found, adjusted, strict=True)
+                if math.isnan(mean)
+                else Entry(f"{formatting.number(mean)} (p {_p(p)})", mean)
+                for mean, p in zip(differences, holm([test.p_value for test in found]).tolist(), strict=True)
             ]
             rows.append((name, LABELS[metric], *entries))
     floor = smallest_wilcoxon_p(n_folds)

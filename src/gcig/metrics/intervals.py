@@ -1,4 +1,6 @@
-"""95 % intervals from percentiles of bootstrap draws; `Interval.of_rate` is Wilson's interval for a rate.
+"""Uncertainty: 95 % intervals from percentiles of bootstrap draws, and p-values of several tests at once.
+
+`Interval.of_rate` is Wilson's interval for a rate.
 
 The bootstrap needs memory that does not grow with the rows. Rows are assigned to blocks at random, only the
 sums of each block are kept, and blocks are resampled. This has the same variance as resampling rows, up to a
@@ -9,13 +11,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from gcig.metrics.rates import Floats
 from gcig.records.base import Interval, Z
 
-__all__ = ["Blocks", "Draws", "Z", "interval", "percentile_interval"]
+__all__ = ["Blocks", "Draws", "Z", "holm", "interval", "percentile_interval"]
 
 _MAX_BLOCKS = 1000
 
@@ -36,6 +38,22 @@ def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[float, floa
 def interval(value: float, draws: Floats) -> Interval:
     """Return an estimate with the 95 % percentile interval of its draws."""
     return Interval(float(value), *percentile_interval(draws))
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Adjust p-values for their number by Holm's step-down rule (1979); NaN stays NaN and is not counted.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    adjusted = given.copy()
+    order = np.argsort(given)[: np.count_nonzero(~np.isnan(given))]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(given[order] * factors))
+    return adjusted
 
 
 class Blocks:
