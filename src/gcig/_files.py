@@ -27,6 +27,13 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def write_if_named(path: str | os.PathLike[str] | None, text: str) -> str:
+    """Write text to a file if there is one to write to, and return the text."""
+    if path is not None:
+        write_atomically(path, text)
+    return text
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which is renamed to ``path`` when the block ends.

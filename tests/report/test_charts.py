@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcig.records import Interval, RobustnessFigure
+from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.charts.axes import Scale, scale_for, tick_labels, ticks
 from gcig.report.charts.marks import COLOURS, SHAPES, colour, legend_height, marker
@@ -270,6 +271,6 @@ def test_legends_break_into_lines():
 
 
 def test_the_front_keeps_points_that_are_not_dominated():
-    assert charts.pareto_front([(1, 0), (0, 1), (0, 0), (1, 0)]) == [True, True, False, True]
-    assert charts.pareto_front([(math.nan, 9), (0, 0)]) == [False, True]
-    assert charts.pareto_front([]) == []
+    assert pareto_front([(1, 0), (0, 1), (0, 0), (1, 0)]) == [True, True, False, True]
+    assert pareto_front([(math.nan, 9), (0, 0)]) == [False, True]
+    assert pareto_front([]) == []

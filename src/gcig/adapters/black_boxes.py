@@ -97,15 +97,7 @@ class BlackBoxModel(AdaptedModel):
         """Return the model with as much explaining as a remote model's row budget allows."""
         if not isinstance(self.model, RemoteModel):
             return self, {}
-        work = Workload(
-            n_rows,
-            len(self.encoding.names),
-            n_groups,
-            self.encoding.n_levels,
-            self.encoding.random,
-            audit=audit,
-            robustness=robustness,
-        )
+        work = Workload.of(self.encoding, n_rows, n_groups, audit=audit, robustness=robustness)
         amount = work.fit(self.model.row_budget, max_rows)
         self.model.begin()
         return replace(self, amount=amount), work.rows_sent(amount)

@@ -7,6 +7,7 @@ sends at most, and `Workload.fit` chooses the most precise `Budget` within a lim
 from dataclasses import dataclass, replace
 
 from gcig._validation import InputError
+from gcig.adapters.entries import TableEncoding
 from gcig.core.definition import Definition
 from gcig.core.shapley import ALWAYS_EXACT, count_points
 
@@ -91,6 +92,14 @@ class Workload:
     random: bool
     audit: bool = True
     robustness: bool = False
+
+    @classmethod
+    def of(
+        cls, encoding: TableEncoding, n_rows: int, n_groups: int, *, audit: bool, robustness: bool
+    ) -> "Workload":
+        """Return the size of a measurement of rows with this encoding."""
+        n_columns = len(encoding.names)
+        return cls(n_rows, n_columns, n_groups, encoding.n_levels, encoding.random, audit, robustness)
 
     def rows_sent(self, budget: Budget) -> dict[str, int]:
         """Return the most rows that each part of the measurement sends to the model."""

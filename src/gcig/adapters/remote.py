@@ -135,17 +135,10 @@ class RemoteModel:
         audit : bool
             Whether the measurement is an audit; otherwise an evaluation.
         """
+        groups, n_rows = sensitive_features, len(check_features(X))
+        n_groups = len(check_groups(groups, n_rows=n_rows).names)
         encoding = TableEncoding.learn([X])
-        groups = check_groups(sensitive_features, n_rows=len(check_features(X)))
-        work = Workload(
-            len(groups.codes),
-            len(encoding.names),
-            len(groups.names),
-            encoding.n_levels,
-            encoding.random,
-            audit=audit,
-            robustness=robustness,
-        )
+        work = Workload.of(encoding, n_rows, n_groups, audit=audit, robustness=robustness)
         budget = work.fit(self.row_budget)
         return {**work.rows_sent(budget), "calls": work.calls(budget, self.batch_rows)}
 

@@ -14,7 +14,7 @@ from gcig.adapters.budget import SHAPLEY_BUDGET, Budget
 from gcig.adapters.entries import TableEncoding
 from gcig.adapters.explainers import Advance, Explainer, Reasons, Rows
 from gcig.core.definition import Definition
-from gcig.core.shapley import MAX_POINTS, Levels, is_exact, shapley_values
+from gcig.core.shapley import MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
 
 Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
@@ -79,11 +79,7 @@ class ShapleyExplainer(Explainer):
             advance=advance,
             always=self.budget.exact_points,
         )
-        residual = np.abs(found.values.sum(axis=2) - found.change)
-        replicates = None if found.replicates is None else tally.without_rounding(found.replicates)
-        return Reasons(
-            tally.without_rounding(found.values), torch.from_numpy(residual), replicates, tally.share_clipped
-        )
+        return tally.reasons(found)
 
     def attribute_members(
         self,
@@ -108,10 +104,7 @@ class ShapleyExplainer(Explainer):
             max_points=MAX_POINTS,
             always=self.budget.exact_points,
         )
-        residual = np.abs(found.values.sum(axis=2) - found.change)
-        return Reasons(
-            tally.without_rounding(found.values), torch.from_numpy(residual), clipped=tally.share_clipped
-        )
+        return tally.reasons(found._replace(replicates=None))
 
     def _counting(self, tally: "_ScoreTally") -> Callable[[Floats], Floats]:
         """Return the explained score as a function of entries; ``tally`` counts what it returns."""
@@ -220,10 +213,13 @@ class _ScoreTally:
     n_probabilities: int = 0
     largest: float = 0.0
 
-    @property
-    def share_clipped(self) -> float:
-        return self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
+    def reasons(self, found: ShapleyValues) -> Reasons:
+        """Return Shapley values of these scores as reasons."""
+        residual = torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change))
+        replicates = None if found.replicates is None else self._without_rounding(found.replicates)
+        clipped = self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
+        return Reasons(self._without_rounding(found.values), residual, replicates, clipped)
 
-    def without_rounding(self, values: Floats) -> Tensor:
+    def _without_rounding(self, values: Floats) -> Tensor:
         """Set rounding errors to zero, or rows without any attribution would count as explained."""
         return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gcig._files import write_atomically
+from gcig._files import write_if_named
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown
 
@@ -69,11 +69,11 @@ class ExplainResult:
         """Return one self-contained HTML page; write it to ``path`` if given."""
         from gcig.report.explanation_page import explanation_page
 
-        return _write(explanation_page(self.record), path)
+        return write_if_named(path, explanation_page(self.record))
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON; write it to ``path`` if given."""
-        return _write(self.record.to_json(indent=1) + "\n", path)
+        return write_if_named(path, self.record.to_json(indent=1) + "\n")
 
     def __str__(self) -> str:
         lines = ([f"Row {row.row}:", *(f"- {line}" for line in row.describe())] for row in self.record.rows)
@@ -92,9 +92,3 @@ class ExplainResult:
         said = "".join(f"<p>{escape(line)}</p>" for line in row.describe())
         header = (f"row {row.row}", "value", *(f"compared with {group}" for group in self.record.groups))
         return said + html_table(header, lines)
-
-
-def _write(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        write_atomically(path, text)
-    return text

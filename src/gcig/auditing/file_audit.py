@@ -8,15 +8,15 @@ from typing import Any
 
 from gcig._files import hash_file
 from gcig._tables import level_name
-from gcig._validation import InputError, InputWarning, check_groups
+from gcig._validation import InputError, InputWarning, check_features, check_groups, find_proxy_columns
 from gcig.adapters import adapt
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.file_source import FileSource, Schema, SchemaGrew
 from gcig.auditing.findings import Audited, Options, run_audit
 from gcig.auditing.result import AuditResult
 from gcig.auditing.sources import reference_source
-from gcig.auditing.subject import describe_subject, hash_model, resolve_model
-from gcig.auditing.table_audit import assemble_record, proxy_columns, read_earlier, with_change
+from gcig.auditing.subject import hash_model, resolve_model
+from gcig.auditing.table_audit import finish_audit, read_earlier
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
@@ -138,6 +138,19 @@ def audit_file(
                 "the same columns.",
                 argument="other",
             )
+    mark = stream.find_decimal(roles.columns, rows_at_once)
+    rows = stream.n_rows if stream.n_rows <= in_memory_rows else rows_at_once
+    schema = _first_schema(stream, roles, mark, rows)
+
+    def prepare(model: Any, roles: Roles, id_column: str | None = None) -> Audited:
+        prototype = schema.prototype(roles.inputs)
+        given_rows = reference_table(reference)
+        adapted = adapt(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
+        given, names = reference_source(adapted, reference)
+        return Audited(
+            adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given
+        )
+
     options = Options(
         definition=definition or Definition(),
         threshold=threshold,
@@ -151,56 +164,30 @@ def audit_file(
         robustness=robustness,
         include_protected=include_protected,
     )
-    mark = stream.find_decimal(roles.columns, rows_at_once)
-    whole = stream.n_rows <= in_memory_rows
-    rows = stream.n_rows if whole else rows_at_once
-    schema = _first_schema(stream, roles, mark, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
         while True:
-            adapted = adapt(
-                model,
-                schema.prototype(roles.inputs),
-                score=score,
-                preprocess=preprocess,
-                reference=reference_table(reference),
-            )
-            check_positive(positive, target, schema.targets, adapted.classes)
-            given, names = reference_source(adapted, reference)
-            source = FileSource(stream, roles, schema, adapted, mark, rows, names, id_column)
-            options = replace(options, favourable=check_favourable(favourable, source.classes))
+            audited = prepare(model, roles, id_column)
+            check_positive(positive, target, schema.targets, audited.adapted.classes)
+            options = replace(options, favourable=check_favourable(favourable, audited.source.classes))
+            second = None if other is None else prepare(other, also)
             try:
-                compared = None
-                if other is not None:
-                    second = adapt(
-                        other,
-                        schema.prototype(also.inputs),
-                        score=score,
-                        preprocess=preprocess,
-                        reference=reference_table(reference),
-                    )
-                    references, known = reference_source(second, reference)
-                    its_rows = FileSource(stream, also, schema, second, mark, rows, known)
-                    compared = Audited(second, its_rows, references)
-                findings = run_audit(Audited(adapted, source, given), options, compared)
+                findings = run_audit(audited, options, second)
                 break
             except SchemaGrew as grew:
                 schema = grew.schema
-    subject = describe_subject(
-        adapted,
+    first = next(stream.batches(roles.columns, texts=schema.texts, decimal=mark, rows=rows))
+    groups = check_groups(roles.protected(first), n_rows=len(first), names=audited.source.group_names)
+    return finish_audit(
+        audited,
         findings,
-        source,
+        options,
         name=name or named,
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_file(path),
-        reference_given=reference is not None,
-        threshold=threshold,
-        favourable=options.favourable,
+        proxies=find_proxy_columns(check_features(first[list(roles.inputs)]), groups),
+        earlier=earlier,
     )
-    first = next(source.frames())
-    groups = check_groups(roles.protected(first), n_rows=len(first), names=source.group_names)
-    proxies = proxy_columns(first[list(roles.inputs)], groups)
-    return AuditResult(with_change(assemble_record(subject, findings, min_cell, proxies), earlier))
 
 
 def open_for_model(

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gcig._files import read_json, write_atomically
+from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
 from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
@@ -201,7 +201,7 @@ class AuditResult:
 
         records = [other.record for other in others]
         limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
-        return _write(audit_page(self.record, records, **limits, conservative=conservative), path)
+        return write_if_named(path, audit_page(self.record, records, **limits, conservative=conservative))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, those of `to_json`."""
@@ -227,11 +227,11 @@ class AuditResult:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""
-        return _write(self.record.to_json(indent=1) + "\n", path)
+        return write_if_named(path, self.record.to_json(indent=1) + "\n")
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return a section for a model card; write it to ``path`` if given."""
-        return _write(model_card(self.record), path)
+        return write_if_named(path, model_card(self.record))
 
     @classmethod
     def from_json(cls, source: str | Path) -> "AuditResult":
@@ -290,9 +290,3 @@ class AuditResult:
             + html_table((subject, "value (95 % interval)"), figures)
             + html_table(("column", "share of the disparity", "most favourable under"), columns)
         )
-
-
-def _write(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        write_atomically(path, text)
-    return text

@@ -21,7 +21,7 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
-from gcig.records.audit import SMALLEST_CELL, AuditRecord, Subject, Verdict
+from gcig.records.audit import SMALLEST_CELL, AuditRecord, Verdict
 
 
 def audit(
@@ -134,7 +134,14 @@ def audit(
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+
+    def prepare(model: Any, identifiers: Sequence[Any] | None = None) -> Audited:
+        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        given, names = reference_source(adapted, reference)
+        rows = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
+        return Audited(adapted, rows, given)
+
+    audited = prepare(model, identifiers)
     options = Options(
         definition=definition or Definition(),
         threshold=threshold,
@@ -147,64 +154,58 @@ def audit(
         progress=progress,
         robustness=robustness,
         include_protected=include_protected,
+        favourable=check_favourable(favourable, audited.source.classes),
     )
-    given, names = reference_source(adapted, reference)
-    source = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
-    good = check_favourable(favourable, source.classes)
-    options = replace(options, favourable=good)
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
-        compared = None
-        if other is not None:
-            second = adapt(
-                resolve_model(other, trust_pickle=trust_pickle)[0],
-                X,
-                score=score,
-                preprocess=preprocess,
-                reference=reference_table(reference),
-            )
-            references, known = reference_source(second, reference)
-            rows = TableSource.check(second, X, y, sensitive_features, sample_weight, known)
-            compared = Audited(second, rows, references)
-        findings = run_audit(Audited(adapted, source, given), options, compared)
-    subject = describe_subject(
-        adapted,
+        second = None if other is None else prepare(resolve_model(other, trust_pickle=trust_pickle)[0])
+        findings = run_audit(audited, options, second)
+    source = audited.source
+    (batch,) = source.batches()
+    groups = Groups(batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
+    proxies = find_proxy_columns(check_features(X), groups) if getattr(X, "ndim", 2) == 2 else ()
+    return finish_audit(
+        audited,
         findings,
-        source,
+        options,
         name=name or named,
         model_sha256=sha256 or hash_model(model),
-        data_sha256=hash_table(X, source.batch.labels, source.batch.groups),
-        reference_given=reference is not None,
-        threshold=threshold,
-        favourable=good,
+        data_sha256=hash_table(X, batch.labels, batch.groups),
+        proxies=proxies,
+        earlier=earlier,
     )
-    groups = Groups(source.batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
-    record = assemble_record(subject, findings, min_cell, proxy_columns(X, groups))
-    return AuditResult(with_change(record, earlier))
 
 
-def proxy_columns(X: Any, groups: Groups) -> tuple[str, ...]:
-    """Return the columns of a table that determine the group of a row; none for rows that are no table."""
-    return find_proxy_columns(check_features(X), groups) if getattr(X, "ndim", 2) == 2 else ()
-
-
-def assemble_record(
-    subject: Subject, findings: Findings, min_cell: int, proxies: tuple[str, ...]
-) -> AuditRecord:
-    """Assemble the record, and write its verdict last."""
+def finish_audit(
+    audited: Audited,
+    findings: Findings,
+    options: Options,
+    *,
+    name: str | None,
+    model_sha256: str | None,
+    data_sha256: str | None,
+    proxies: tuple[str, ...],
+    earlier: AuditRecord | None,
+) -> AuditResult:
+    """Describe the subject, write the verdict last, and add what changed since an earlier audit."""
     record = AuditRecord(
-        subject,
+        describe_subject(
+            audited, findings, options, name=name, model_sha256=model_sha256, data_sha256=data_sha256
+        ),
         Verdict("inconclusive", ""),
         findings.outcome,
         findings.groups,
         findings.procedural,
-        min_cell=min_cell,
+        min_cell=options.min_cell,
         suppressed_cells=findings.suppressed_cells,
         proxy_columns=proxies,
         robustness=findings.robustness,
     )
-    return replace(record, verdict=write_verdict(record))
+    record = replace(record, verdict=write_verdict(record))
+    if earlier is not None:
+        record = replace(record, change=compare_audits(earlier, record))
+    return AuditResult(record)
 
 
 def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
@@ -212,8 +213,3 @@ def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> Audi
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against
-
-
-def with_change(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
-    """Add what changed since an earlier audit, if there is one."""
-    return record if earlier is None else replace(record, change=compare_audits(earlier, record))

@@ -24,8 +24,9 @@ from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.fold import is_ranked
 from gcig.records.formatting import html_table, shown, text_table
+from gcig.records.trade_off import pareto_front
 from gcig.report.charts.svg import Picture, standalone
-from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front
+from gcig.report.charts.trade_off import TradeOff, pareto
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
 

@@ -11,7 +11,8 @@ from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.settings import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records.fold import is_ranked
-from gcig.report.charts import Series, TradeOff, pareto_front
+from gcig.records.trade_off import pareto_front
+from gcig.report.charts import Series, TradeOff
 
 _GAPS = ("gcig", "eo_gap")
 

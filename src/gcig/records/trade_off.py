@@ -1,11 +1,34 @@
 """The trade-off between ranking, reasons and outcomes: a family of models and their measurements."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcig.records.base import Interval, Record
 from gcig.records.evaluation import Evaluation
+
+
+def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
+    """Return whether each point is on the Pareto front; larger is better in every coordinate.
+
+    A point is dominated by one that is at least as good in every coordinate and better in one. Points with a
+    NaN coordinate are never on the front and dominate none.
+
+    Examples
+    --------
+    >>> pareto_front([(0.9, -0.2), (0.8, -0.1), (0.8, -0.3)])
+    [True, True, False]
+    """
+
+    def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
+        pairs = list(zip(a, b, strict=True))
+        return all(p >= q for p, q in pairs) and any(p > q for p, q in pairs)
+
+    defined = [point for point in points if not any(map(math.isnan, point))]
+    return [
+        not any(map(math.isnan, point)) and not any(dominates(other, point) for other in defined)
+        for point in points
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +87,10 @@ class TradeOffRecord(Record):
 
     @property
     def front(self) -> tuple[TradeOffPoint, ...]:
-        """The points that no other one beats in AUC, GCIG and the outcome gap at once, by AUC."""
-
-        def beats(first: TradeOffPoint, second: TradeOffPoint) -> bool:
-            a, b = ((p.evaluation.auc, -p.evaluation.gcig, -p.gap) for p in (first, second))
-            return all(x >= y for x, y in zip(a, b, strict=True)) and a != b
-
+        """The points on the Pareto front of AUC, GCIG and the outcome gap, by AUC."""
         sound = [point for point in self.points if not point.evaluation.degenerate]
-        kept = [point for point in sound if not any(beats(other, point) for other in sound)]
+        flags = pareto_front([(p.evaluation.auc, -p.evaluation.gcig, -p.gap) for p in sound])
+        kept = [point for point, on_front in zip(sound, flags, strict=True) if on_front]
         return tuple(sorted(kept, key=lambda point: -point.evaluation.auc))
 
     def best(self, *, max_gcig: float | None = None, max_eo_gap: float | None = None) -> TradeOffPoint | None:

@@ -7,12 +7,14 @@ neither matplotlib nor NumPy.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gcig.report.displays import AttributionProfileDisplay as AttributionProfileDisplay
-    from gcig.report.displays import DisparityDisplay as DisparityDisplay
-    from gcig.report.displays import GroupRatesDisplay as GroupRatesDisplay
-    from gcig.report.displays import ParetoDisplay as ParetoDisplay
-    from gcig.report.displays import RobustnessDisplay as RobustnessDisplay
-    from gcig.report.displays import WaterfallDisplay as WaterfallDisplay
+    from gcig.report.displays import (
+        AttributionProfileDisplay,
+        DisparityDisplay,
+        GroupRatesDisplay,
+        ParetoDisplay,
+        RobustnessDisplay,
+        WaterfallDisplay,
+    )
 
 __all__ = [
     "AttributionProfileDisplay",

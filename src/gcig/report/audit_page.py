@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from gcig.records import AuditRecord
 from gcig.records.formatting import counted, favourable_outcome, limits, number
+from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.audit_change import change_section
 from gcig.report.audit_outcome import outcome_section
@@ -163,17 +164,8 @@ def _verdict(
 def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: Sequence[str]) -> Section:
     """Compare the model with others in the figures of the trade-off and a table."""
     audits = [record, *others]
-    points = [
-        charts.TradeOff(
-            name,
-            audit.outcome.auc.value,
-            audit.procedural.gcig.value,
-            audit.outcome.eo_gap.value,
-            collapsed=audit.outcome.collapsed or audit.outcome.decides_alike,
-        )
-        for name, audit in zip(names, audits, strict=True)
-    ]
-    on_front = charts.pareto_front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
+    points = [charts.TradeOff.of_audit(audit, name) for name, audit in zip(names, audits, strict=True)]
+    on_front = pareto_front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
     rows = [
         (
             name,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from gcig.records import FoldResult
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.records.formatting import number
+from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -152,7 +153,7 @@ def _measured(method: MethodSummary, measure: str) -> Entry:
 
 
 def _front(methods: Sequence[MethodSummary]) -> list[bool]:
-    return charts.pareto_front([(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods])
+    return pareto_front([(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods])
 
 
 def _standing(method: MethodSummary, on_front: bool) -> str:
@@ -185,15 +186,9 @@ def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
 
 
 def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> FigureRow:
-    points = [
-        charts.TradeOff(
-            m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
-        )
-        for m in methods
-    ]
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
     chance = sum(floors) / len(floors) if floors else None
-    return trade_off_figures(points, noise_floor=chance, order=order)
+    return trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
 
 
 def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:

@@ -8,6 +8,7 @@ from statistics import fmean
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.fold import is_ranked
+from gcig.report.charts import TradeOff
 from gcig.report.tables import Entry, mean_sd
 
 RATES = {
@@ -69,6 +70,12 @@ class MethodSummary:
     def rank_value(self, measure: str) -> float:
         """Return the mean by which the method is ranked, NaN if it has no rank in this measure."""
         return self.mean(measure) if is_ranked(self.method, measure) else math.nan
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """The mark of the method in charts of its trade-off."""
+        auc, gcig, gap = self.mean("auc"), self.rank_value("gcig"), self.mean("eo_gap")
+        return TradeOff(self.label, auc, gcig, gap, collapsed=self.degenerate > 0)
 
     def entry(self, measure: str, digits: int = 3) -> Entry:
         """Return the mean and standard deviation of a measure over the folds as an entry of a table."""

@@ -103,10 +103,7 @@ def _verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: b
 
 
 def _held_out(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Block]:
-    points = [
-        charts.TradeOff(label, e.auc, e.gcig, e.eo_gap, collapsed=e.degenerate)
-        for label, e in evaluations.items()
-    ]
+    points = [MethodSummary.of(label, e).trade_off for label, e in evaluations.items()]
     chosen = list(evaluations.values())[-1]
     rows: list[tuple[Value, ...]] = [
         (name, *(_measured(e, field) for e in evaluations.values()), hint)

@@ -10,7 +10,7 @@ from gcig.report.charts.outcomes import group_rates, roc_curves
 from gcig.report.charts.profiles import attribution_profiles, difference_boxes, estimates
 from gcig.report.charts.robustness import OTHER_NORM, is_reversed, reference_name, robustness
 from gcig.report.charts.svg import Picture, standalone
-from gcig.report.charts.trade_off import TradeOff, pareto, pareto_front, trade_off
+from gcig.report.charts.trade_off import TradeOff, pareto, trade_off
 from gcig.report.charts.waterfall import waterfall
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "is_reversed",
     "lines",
     "pareto",
-    "pareto_front",
     "reference_name",
     "robustness",
     "roc_curves",

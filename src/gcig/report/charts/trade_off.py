@@ -7,7 +7,9 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from gcig.records import AuditRecord
 from gcig.records.formatting import number
+from gcig.records.trade_off import pareto_front
 from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
 from gcig.report.charts.marks import legend, legend_height, mark_number, marker
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, join, text
@@ -37,28 +39,17 @@ class TradeOff:
     auc_high: float = math.nan
     target: str = ""
 
-
-def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
-    """Return whether each point is on the Pareto front; larger is better in every coordinate.
-
-    A point is dominated by one that is at least as good in every coordinate and better in one. Points with a
-    NaN coordinate are never on the front and dominate none.
-
-    Examples
-    --------
-    >>> pareto_front([(0.9, -0.2), (0.8, -0.1), (0.8, -0.3)])
-    [True, True, False]
-    """
-
-    def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-        pairs = list(zip(a, b, strict=True))
-        return all(p >= q for p, q in pairs) and any(p > q for p, q in pairs)
-
-    defined = [point for point in points if not any(math.isnan(v) for v in point)]
-    return [
-        not any(math.isnan(v) for v in point) and not any(dominates(other, point) for other in defined)
-        for point in points
-    ]
+    @classmethod
+    def of_audit(cls, record: AuditRecord, series: str) -> "TradeOff":
+        """Return the mark of an audited model."""
+        outcome = record.outcome
+        return cls(
+            series,
+            outcome.auc.value,
+            record.procedural.gcig.value,
+            outcome.eo_gap.value,
+            collapsed=outcome.collapsed or outcome.decides_alike,
+        )
 
 
 def pareto(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig.records import AuditRecord, Evaluation, FoldResult, Interval, Robustness, RobustnessFigure
-from gcig.report.charts import OTHER_NORM, TradeOff, is_reversed, pareto_front, reference_name
+from gcig.records.trade_off import pareto_front
+from gcig.report.charts import OTHER_NORM, TradeOff, is_reversed, reference_name
 from gcig.report.displays.canvas import (
     Display,
     axes_of,
@@ -46,16 +47,7 @@ class ParetoDisplay(Display):
         cls, records: Sequence[AuditRecord], *, measure: Literal["GCIG", "EO gap"] = "GCIG", ax: Any = None
     ) -> Self:
         """Draw audits of several models on the same rows."""
-        points = [
-            TradeOff(
-                r.subject.model_name,
-                r.outcome.auc.value,
-                r.procedural.gcig.value,
-                r.outcome.eo_gap.value,
-                collapsed=r.outcome.collapsed or r.outcome.decides_alike,
-            )
-            for r in records
-        ]
+        points = [TradeOff.of_audit(record, record.subject.model_name) for record in records]
         return cls(points).plot(ax, measure=measure)
 
     @classmethod
@@ -68,13 +60,7 @@ class ParetoDisplay(Display):
         ax: Any = None,
     ) -> Self:
         """Draw a comparison on one table, as means over folds."""
-        points = [
-            TradeOff(
-                m.label, m.mean("auc"), m.rank_value("gcig"), m.mean("eo_gap"), collapsed=m.degenerate > 0
-            )
-            for methods in summarise(results, labels).values()
-            for m in methods
-        ]
+        points = [m.trade_off for methods in summarise(results, labels).values() for m in methods]
         return cls(points).plot(ax, measure=measure)
 
     def plot(self, ax: Any = None, *, measure: Literal["GCIG", "EO gap"] = "GCIG") -> Self:
