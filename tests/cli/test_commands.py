@@ -9,6 +9,7 @@ import pytest
 from gcig._validation import InputError, check_features, check_groups, check_labels, check_sample_weight
 from gcig.cli.frame import describe
 from gcig.cli.shell import shell as group
+from gcig.records.audit import SMALLEST_CELL
 from gcig.training.runtime import resolve_device
 
 COMMANDS = list(group.commands)
@@ -63,6 +64,12 @@ def test_names_are_completed():
         "fairx",
     ]
     assert "adult" in [item.value for item in DATASET.shell_complete(context, option, "")]
+
+
+def test_cells_are_suppressed_as_in_python():
+    of_commands = {name: {p.name: p.default for p in group.commands[name].params} for name in group.commands}
+    defaults = {params["min_cell"] for params in of_commands.values() if "min_cell" in params}
+    assert defaults == {SMALLEST_CELL}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +12,15 @@ from gcig.cli.frame import Command, ExitCode, check_writable, echo, say, wrap_fo
 from gcig.cli.options import (
     PATH,
     IntRange,
-    column_options,
     config_option,
     favourable_option,
     file_argument,
-    group_names_option,
-    json_option,
     limit_options,
     min_cell_option,
-    quiet_option,
+    model_columns_options,
+    output_options,
+    reading_options,
     seed_option,
-    split_names,
-    table_options,
     target_options,
     threshold_option,
     trust_option,
@@ -42,16 +38,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL", type=PATH)
 @file_argument
 @target_options
-@group_names_option
-@click.option(
-    "--drop",
-    multiple=True,
-    metavar="COLUMNS",
-    help="Columns that are not inputs, for models that do not record their columns.",
-)
-@click.option(
-    "--keep-sensitive", is_flag=True, help="The protected attribute is an input; for the same models."
-)
+@model_columns_options
 @limit_options
 @min_cell_option
 @click.option(
@@ -105,11 +92,9 @@ if TYPE_CHECKING:
     help="Explain only a random sample of this many rows.",
 )
 @seed_option
-@column_options
-@table_options
+@reading_options
 @config_option
-@quiet_option
-@json_option
+@output_options
 def audit(
     model: Path,
     file: Path,
@@ -122,8 +107,6 @@ def audit(
     robustness: bool,
     other: Path | None,
     seed: int,
-    drop: Sequence[str],
-    min_cell: int | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -159,15 +142,12 @@ def audit(
         raise click.ClickException(
             f"--against {options['against']} is not a file: name the JSON of an audit."
         )
-    if min_cell is not None:
-        options["min_cell"] = min_cell
     watched = sys.stderr.isatty()
     if not quiet and not watched:
         say(f"Auditing {model} on {file} ...")
     found = audit_file(
         model,
         file,
-        drop=[name for each in drop for name in split_names(each)],
         definition=Definition(columns=columns),
         random_state=seed,
         progress=not quiet and watched,

@@ -16,16 +16,14 @@ from gcig.cli.frame import Command, ExitCode, echo, say
 from gcig.cli.options import (
     PATH,
     REPEAT_FAILED,
-    column_options,
     config_option,
     drop_options,
     file_argument,
-    group_names_option,
-    json_option,
-    quiet_option,
+    keep_sensitive_option,
+    output_options,
+    reading_options,
     run_options,
     shard_option,
-    table_options,
     target_options,
     tuning_option,
 )
@@ -51,9 +49,8 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @file_argument
 @target_options
-@group_names_option
 @drop_options
-@click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs.")
+@keep_sensitive_option
 @click.option(
     "--out",
     type=PATH,
@@ -62,12 +59,10 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @shard_option
 @run_options
-@column_options
 @tuning_option("none")
-@table_options
+@reading_options
 @config_option
-@quiet_option
-@json_option
+@output_options
 def compare(
     file: Path,
     out: Path | None,

@@ -16,9 +16,8 @@ from gcig.cli.options import (
     PATH,
     IntRange,
     jobs_option,
-    json_option,
+    output_options,
     parse_names,
-    quiet_option,
     seed_option,
 )
 
@@ -51,8 +50,7 @@ from gcig.cli.options import (
     metavar="FOLDER",
     help="Folder for the page.",
 )
-@quiet_option
-@json_option
+@output_options
 def demo(
     dataset: str,
     sensitive: str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,13 @@ from gcig.cli.frame import Command, check_writable, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
     IntRange,
-    column_options,
     config_option,
     favourable_option,
     file_argument,
-    group_names_option,
-    json_option,
     min_cell_option,
-    quiet_option,
-    split_names,
-    table_options,
+    model_columns_options,
+    output_options,
+    reading_options,
     threshold_option,
     trust_option,
 )
@@ -49,8 +45,7 @@ from gcig.cli.options import (
 @click.option(
     "--sensitive", multiple=True, metavar="COLUMN", help="The protected attribute; repeat to cross several."
 )
-@click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns that are not inputs.")
-@click.option("--keep-sensitive", is_flag=True, help="The protected attribute is an input.")
+@model_columns_options
 @threshold_option
 @favourable_option
 @min_cell_option
@@ -61,18 +56,13 @@ from gcig.cli.options import (
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
 @trust_option
-@group_names_option
-@column_options
-@table_options
+@reading_options
 @config_option
-@quiet_option
-@json_option
+@output_options
 def explain(
     model: Path,
     file: Path,
     html: Path | None,
-    drop: Sequence[str],
-    min_cell: int | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -88,10 +78,7 @@ def explain(
     from gcig.auditing.file_explanation import explain_file
 
     check_writable(html)
-    if min_cell is not None:
-        options["min_cell"] = min_cell
-    names = [name for each in drop for name in split_names(each)]
-    found = explain_file(model, file, drop=names, **options)
+    found = explain_file(model, file, **options)
     if html is not None:
         found.to_html(html)
         if not quiet:

@@ -16,7 +16,6 @@ from pandas.api import types as pt
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
 from gcig._validation import MAX_GROUPS
 from gcig.cli.frame import did_you_mean
-from gcig.cli.options import split_names
 from gcig.data.dates import are_dates
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
 from gcig.data.number_text import parse_numbers
@@ -92,7 +91,7 @@ def read_labelled(
     sample_seed : seed of the sample that is read of a Parquet or Feather file that is too large for memory;
         None always reads the whole file.
     """
-    drop = [name for each in drop for name in split_names(each)]
+    drop = list(drop)
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
     file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
     numbers = None if sample_seed is None else _sample_rows(file, sample_seed)

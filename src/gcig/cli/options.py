@@ -96,6 +96,11 @@ def split_names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def parse_columns(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> list[str]:  # noqa: ARG001 - click's signature
+    """Parse an option that may be repeated and names several columns, such as ``--drop id,name``."""
+    return [name for text in texts for name in split_names(text)]
+
+
 def parse_names(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
     """Return a callback for an option with several names, such as ``--methods fairx,dir``."""
 
@@ -254,11 +259,7 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-table_options = _stack(
-    click.option("--separator", metavar="CHAR", help="Separator of a CSV file; detected by default."),
-    click.option("--decimal", metavar="CHAR", help="Decimal mark of a CSV file: . or ,"),
-    click.option("--encoding", metavar="NAME", help="Encoding of a CSV file, such as utf-8 or latin-1."),
-)
+output_options = _stack(quiet_option, json_option)
 
 
 def parse_group_names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -292,7 +293,14 @@ class _Kinds(click.Option):
                 raise click.BadParameter(f"column '{name}' is given another kind as well.", ctx, param)
 
 
-column_options = _stack(
+reading_options = _stack(
+    click.option(
+        "--group-names",
+        multiple=True,
+        metavar="VALUE=NAME,...",
+        callback=parse_group_names,
+        help="Names for the values of the protected attribute, such as 1=male,2=female.",
+    ),
     click.option(
         "--categorical",
         cls=_Kinds,
@@ -308,18 +316,29 @@ column_options = _stack(
         kind="date",
         help="Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024.",
     ),
+    click.option("--separator", metavar="CHAR", help="Separator of a CSV file; detected by default."),
+    click.option("--decimal", metavar="CHAR", help="Decimal mark of a CSV file: . or ,"),
+    click.option("--encoding", metavar="NAME", help="Encoding of a CSV file, such as utf-8 or latin-1."),
 )
-group_names_option = click.option(
-    "--group-names",
-    multiple=True,
-    metavar="VALUE=NAME,...",
-    callback=parse_group_names,
-    help="Names for the values of the protected attribute, such as 1=male,2=female.",
+
+
+def _drop_option(text: str) -> Callable[[F], F]:
+    return click.option("--drop", multiple=True, metavar="COLUMNS", callback=parse_columns, help=text)
+
+
+keep_sensitive_option = click.option(
+    "--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs."
 )
 drop_options = _stack(
-    click.option("--drop", multiple=True, metavar="COLUMNS", help="Columns to exclude, such as identifiers."),
+    _drop_option("Columns to exclude, such as identifiers."),
     click.option(
         "--text-drop", is_flag=True, help="Exclude all columns of free text or text identifiers as well."
+    ),
+)
+model_columns_options = _stack(
+    _drop_option("Columns that are not inputs, for models that do not record their columns."),
+    click.option(
+        "--keep-sensitive", is_flag=True, help="The protected attribute is an input; for the same models."
     ),
 )
 threshold_option = click.option(
@@ -329,7 +348,7 @@ threshold_option = click.option(
     help="Probability from which a decision is positive; the model's own rule by default.",
 )
 held_out_options = _stack(
-    click.option("--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs."),
+    keep_sensitive_option,
     click.option(
         "--test-size",
         default=0.25,
@@ -437,8 +456,9 @@ shard_option = click.option(
 min_cell_option = click.option(
     "--min-cell",
     type=IntRange(min=1),
+    default=11,  # SMALLEST_CELL, whose module is not imported for the help
+    show_default=True,
     metavar="N",
-    show_default="11",
     help="Suppress figures of (label, group) cells with fewer rows than this.",
 )
 limit_options = _stack(

@@ -18,13 +18,10 @@ from gcig.cli.frame import Command, check_absent, check_writable, did_you_mean, 
 from gcig.cli.options import (
     PATH,
     IntRange,
-    column_options,
     file_argument,
-    group_names_option,
-    json_option,
+    output_options,
     overwrite_option,
-    quiet_option,
-    table_options,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -68,11 +65,8 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     metavar="N",
     help="Rows in memory at a time.",
 )
-@group_names_option
-@column_options
-@table_options
-@quiet_option
-@json_option
+@reading_options
+@output_options
 def predict(
     model: Path,
     file: Path,
@@ -83,12 +77,9 @@ def predict(
     rows_at_once: int,
     quiet: bool,
     as_json: bool,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
     overwrite: bool,
     group_names: Mapping[str, str],
-    kinds: Mapping[str, str],
+    **reading: Any,
 ) -> None:
     """Predict with a model that `gcig train` or save() wrote.
 
@@ -109,14 +100,7 @@ def predict(
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
-        table = open_table(
-            path,
-            separator=separator,
-            decimal=decimal,
-            encoding=encoding,
-            trained=getattr(estimator, "csv_format_", None),
-            kinds=kinds,
-        )
+        table = open_table(path, trained=getattr(estimator, "csv_format_", None), **reading)
         passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
             for note in table.notes:

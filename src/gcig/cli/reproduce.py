@@ -14,9 +14,8 @@ from gcig.cli.options import (
     DATASET,
     PATH,
     REPEAT_FAILED,
-    json_option,
+    output_options,
     parse_names,
-    quiet_option,
     run_options,
     shard_option,
     tuning_option,
@@ -50,8 +49,7 @@ from gcig.cli.options import (
 @shard_option
 @run_options
 @tuning_option("nested")
-@quiet_option
-@json_option
+@output_options
 def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode:
     """Run the paper's experiments and write its tables and figures, next to the paper's numbers.
 

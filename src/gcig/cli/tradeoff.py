@@ -12,17 +12,14 @@ import click
 from gcig.cli.frame import Command, ExitCode, check_absent, say
 from gcig.cli.options import (
     PATH,
-    column_options,
     config_option,
     drop_options,
     file_argument,
-    group_names_option,
     held_out_options,
-    json_option,
     limit_options,
+    output_options,
     overwrite_option,
-    quiet_option,
-    table_options,
+    reading_options,
     target_options,
     training_options,
 )
@@ -35,18 +32,15 @@ from gcig.cli.options import (
 )
 @file_argument
 @target_options
-@group_names_option
 @drop_options
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The folder of the family.")
 @overwrite_option
 @held_out_options
 @limit_options
 @training_options
-@column_options
-@table_options
+@reading_options
 @config_option
-@quiet_option
-@json_option
+@output_options
 def tradeoff(
     file: Path,
     out: Path,

@@ -16,19 +16,16 @@ from gcig.cli.options import (
     METHOD,
     PATH,
     FloatRange,
-    column_options,
     config_option,
     drop_options,
     favourable_option,
     file_argument,
-    group_names_option,
     held_out_options,
-    json_option,
     limit_options,
     min_cell_option,
+    output_options,
     overwrite_option,
-    quiet_option,
-    table_options,
+    reading_options,
     target_options,
     training_options,
 )
@@ -51,7 +48,6 @@ _WEIGHT = FloatRange(min=0)
 )
 @file_argument
 @target_options
-@group_names_option
 @drop_options
 @click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The model's folder.")
 @overwrite_option
@@ -74,11 +70,9 @@ _WEIGHT = FloatRange(min=0)
     help="Also measure GCIG under several references, and say whether the comparison depends on them.",
 )
 @training_options
-@column_options
-@table_options
+@reading_options
 @config_option
-@quiet_option
-@json_option
+@output_options
 def train(
     file: Path,
     out: Path,
@@ -86,7 +80,7 @@ def train(
     method: str,
     test_size: float,
     save_test: Path | None,
-    min_cell: int | None,
+    min_cell: int,
     robustness: bool,
     seed: int,
     device: str,
@@ -110,7 +104,6 @@ def train(
     from gcig.cli.training_report import judge, print_summary, write_report
     from gcig.metrics.sample import check_favourable
     from gcig.persistence import check_replaceable
-    from gcig.records.audit import SMALLEST_CELL
     from gcig.training.runtime import resolve_device
 
     is_first = _join_processes()
@@ -141,7 +134,6 @@ def train(
         f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
         f"stratified by {table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
     )
-    min_cell = min_cell or SMALLEST_CELL
     if is_first:
         _warn_of_small_cells(table, rows[1], min_cell)
     trained = _train_and_measure(
