@@ -174,7 +174,16 @@ class TestResult:
     def test_plot_draws_a_bar_per_group_and_column(self) -> None:
         display = self.found.plot(1)
         assert len(display.ax_.patches) == 8
-        assert display.columns[0].startswith(self.found.record.rows[1].largest(1)[0][0].column)
+        row = self.found.record.rows[1]
+        size = {each.column: max(map(abs, each.attributions.values())) for each in row.columns}
+        assert display.columns[0].startswith(max(size, key=size.__getitem__))
+
+    def test_bars_of_a_waterfall_add_up_whatever_is_summed(self) -> None:
+        row = self.found.record.rows[1]
+        names, few = row.bars(1)
+        assert names[1:] == ["3 other columns"]
+        for group, own in few.items():
+            assert sum(own) == pytest.approx(sum(each.attributions[group] for each in row.columns))
 
     def test_words_say_how_much_the_difference_matters(self) -> None:
         text = str(self.found)

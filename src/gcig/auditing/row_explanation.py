@@ -16,7 +16,7 @@ from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
 from gcig.auditing.explain_result import ExplainResult
 from gcig.auditing.neighbours import NEIGHBOUR_ROWS, Neighbourhood
-from gcig.auditing.sources import TableSource
+from gcig.auditing.sources import TableSource, check_identifiers
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
@@ -153,13 +153,16 @@ def explain(
         threshold=adapted.threshold if threshold is None else threshold,
         hidden=frozenset() if include_protected else _protected(model, known, groups),
     )
+    index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))
     described = describer.describe(
         own,
         outputs,
-        names=_names(rows, identifiers, len(codes)),
+        names=check_identifiers(identifiers, len(codes)) or [str(each) for each in index],
         table=table,
         label_source=source,
-        group_names=[groups.names[g] if groups and include_protected else None for g in _codes(groups, own)],
+        group_names=[groups.names[g] for g in groups.codes]
+        if groups and include_protected
+        else [None] * len(codes),
     )
     if neighbours and known.source is not None and table is not None:
         batch = known.source.batch
@@ -246,20 +249,3 @@ def _protected(model: Any, known: _References, groups: Groups | None) -> frozens
         batch = known.source.batch
         names |= {*known.source.attributes, *revealing_columns(batch.table, batch.groups)}
     return frozenset(names)
-
-
-def _names(rows: Any, identifiers: Sequence[Any] | None, n: int) -> list[str]:
-    """Return the names of the rows: as given, the index of a table, or positions."""
-    if identifiers is not None:
-        if len(identifiers) != n:
-            raise InputError(
-                f"has {len(identifiers)} names for {n} rows. Pass one per row.", argument="identifiers"
-            )
-        return [str(each) for each in identifiers]
-    return (
-        [str(each) for each in rows.index] if isinstance(rows, pd.DataFrame) else [str(i) for i in range(n)]
-    )
-
-
-def _codes(groups: Groups | None, rows: EncodedRows) -> list[int]:
-    return [0] * len(rows) if groups is None else groups.codes.tolist()

@@ -119,12 +119,7 @@ class TableSource:
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
         weights = check_sample_weight(sample_weight, len(inputs))
-        if identifiers is not None and len(identifiers) != len(inputs):
-            raise InputError(
-                f"has {len(identifiers)} names for {len(inputs)} rows. Pass one per row.",
-                argument="identifiers",
-            )
-        named = None if identifiers is None else [level_name(each) for each in identifiers]
+        named = check_identifiers(identifiers, len(inputs))
         batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights, identifiers=named)
         return cls(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
 
@@ -136,6 +131,17 @@ class TableSource:
     def batches(self) -> Iterator[Batch]:
         """Yield the batch."""
         yield self.batch
+
+
+def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[str] | None:
+    """Return the names of rows as text, or None if there are none."""
+    if identifiers is None:
+        return None
+    if len(identifiers) != n_rows:
+        raise InputError(
+            f"has {len(identifiers)} names for {n_rows} rows. Pass one per row.", argument="identifiers"
+        )
+    return [level_name(each) for each in identifiers]
 
 
 def reference_source(

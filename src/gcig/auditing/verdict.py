@@ -28,7 +28,7 @@ def write_verdict(record: AuditRecord) -> Verdict:
         status=max(reasons, decisions, key=_SEVERITY.index),
         headline=_headline(reasons, decisions, found=record.procedural),
         findings=(*_reason_findings(record), *_outcome_findings(record), _utility_finding(record.outcome)),
-        cautions=tuple(_cautions(record)),
+        cautions=(*_data_cautions(record), *_explanation_cautions(record)),
         reasons=reasons,
         decisions=decisions,
         members=members,
@@ -232,10 +232,6 @@ def _utility_finding(found: OutcomeAudit) -> str:
         f"The model ranks a positive case above a negative one with probability (AUC) {estimate(found.auc)}, "
         f"and its decision agrees with the label in {percent(found.accuracy.value, 1)} of cases."
     )
-
-
-def _cautions(record: AuditRecord) -> list[str]:
-    return [*_data_cautions(record), *_explanation_cautions(record)]
 
 
 def _data_cautions(record: AuditRecord) -> list[str]:

@@ -70,9 +70,13 @@ class ComparisonResult:
         """Collect all finished folds in the folder of a comparison, whichever process ran them."""
         entries = [entry for entry in store.entries() if entry[0].role == "test"]
         asked = list(store.manifest.configuration.get("methods", ()))  # in the order of the call
-        entries.sort(
-            key=lambda entry: (entry[1].dataset, _place(asked, entry[1].method), result_order(entry[1]))
-        )
+        place = {method: i for i, method in enumerate(asked)}
+
+        def order(entry: tuple[Trial, FoldResult]) -> tuple[Any, ...]:
+            result = entry[1]
+            return result.dataset, place.get(result.method, len(asked)), result_order(result)
+
+        entries.sort(key=order)
         trials, results = zip(*entries, strict=True) if entries else ((), ())
         return cls(results, trials, manifest=store.manifest)
 
@@ -157,10 +161,6 @@ class ComparisonResult:
             figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in _SHOWN)
             table.append((*([row["dataset"]] if several else []), name, *figures, ", ".join(notes)))
         return table
-
-
-def _place(methods: Sequence[str], method: str) -> int:
-    return methods.index(method) if method in methods else len(methods)
 
 
 def _label(method: str) -> str:

@@ -133,12 +133,10 @@ def column_kind(column: pd.Series[Any]) -> str:
     """
     if column.isna().all():
         return "empty"
-    if pt.is_bool_dtype(column.dtype):
+    if pt.is_bool_dtype(column.dtype) or _are_flags(column):
         return "flag" if column.isna().any() else "boolean"
     if pt.is_numeric_dtype(column.dtype):
         return "number"
-    if pt.is_object_dtype(column.dtype) and pt.infer_dtype(column, skipna=True) == "boolean":
-        return "flag" if column.isna().any() else "boolean"
     return "text"
 
 

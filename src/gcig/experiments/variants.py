@@ -43,7 +43,8 @@ class Reading:
 
 
 def _bank() -> list[Reading]:
-    splits = {"bank": "25 to 59 or not (ours)", **{name: _describe_split(age) for name, age in AGES.items()}}
+    others = {name: "at the median" if age is None else f"from {age}" for name, age in AGES.items()}
+    splits = {"bank": "25 to 59 or not (ours)", **others}
     of_plain = [
         Reading("bank", "unconstrained", f"age {label}, threshold {words}", table, changes)
         for table, label in splits.items()
@@ -54,10 +55,6 @@ def _bank() -> list[Reading]:
         for table, label in splits.items()
     ]
     return of_plain + of_fairx
-
-
-def _describe_split(age: int | None) -> str:
-    return "at the median" if age is None else f"from {age}"
 
 
 def _compas() -> list[Reading]:

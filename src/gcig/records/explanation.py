@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gcig.records.base import Record
-from gcig.records.formatting import number, signed
+from gcig.records.formatting import counted, number, signed
 
 EXPLANATION_SCHEMA = 1
 HIDDEN = "not shown"
@@ -77,11 +77,24 @@ class RowExplanation(Record):
         reach = abs(self.margin)
         return tuple(reason for reason in self.columns if reason.difference >= reach)
 
-    def largest(self, n: int) -> tuple[list[ColumnReason], list[ColumnReason]]:
-        """Return the n columns with the largest attributions, and the others."""
-        size = [max(map(abs, reason.attributions.values()), default=0.0) for reason in self.columns]
-        order = sorted(range(len(size)), key=lambda j: -size[j])
-        return [self.columns[j] for j in order[:n]], [self.columns[j] for j in order[n:]]
+    def bars(self, n: int) -> tuple[list[str], dict[str, list[float]]]:
+        """Return the bars of a waterfall: their names, and group -> attributions.
+
+        They are the n columns with the largest attributions, and the sum of the others if there are any.
+        """
+
+        def size(reason: ColumnReason) -> float:
+            return max(map(abs, reason.attributions.values()), default=0.0)
+
+        order = sorted(self.columns, key=size, reverse=True)
+        drawn, rest = order[:n], order[n:]
+        names = [f"{each.column} = {each.value}" if each.value else each.column for each in drawn]
+        values = {group: [each.attributions[group] for each in drawn] for group in self.references}
+        if rest:
+            names.append(counted(len(rest), "other column"))
+            for group, own in values.items():
+                own.append(sum(each.attributions[group] for each in rest))
+        return names, values
 
     def describe(self) -> list[str]:
         """Say what was decided, where the reasons differ most, and how much that matters."""

@@ -109,7 +109,8 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         values = {i: direction * methods[i].rank_value(measure) for i in sound}
         best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
         marks |= {(i, j): "best" for i, v in values.items() if abs(v - best) <= 1e-9}
-    on = dict(zip(sound, _front([methods[i] for i in sound]), strict=True))
+    judged = [(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in (methods[i] for i in sound)]
+    on = dict(zip(sound, pareto_front(judged), strict=True))
     rows: list[tuple[Value, ...]] = []
     for i, method in enumerate(methods):
         entries = [_measured(method, name) for name, _ in _MEASURES.values()]
@@ -123,15 +124,11 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         notes=[
             "Bold: the best of the methods without a fold that collapsed or decides everyone alike. Chance: "
             "the EO gap that an exactly fair model with the same rates and rows shows on average.",
-            *_unranked(methods),
+            *([] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]),
             *_suppression(methods),
         ],
         marks=marks,
     )
-
-
-def _unranked(methods: Sequence[MethodSummary]) -> list[str]:
-    return [] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]
 
 
 def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
@@ -150,10 +147,6 @@ def _measured(method: MethodSummary, measure: str) -> Entry:
     if measure != "eo_gap" or math.isnan(floor):
         return entry
     return replace(entry, detail=f"chance {number(floor)}")
-
-
-def _front(methods: Sequence[MethodSummary]) -> list[bool]:
-    return pareto_front([(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods])
 
 
 def _standing(method: MethodSummary, on_front: bool) -> str:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 from gcig.records import AuditRecord, RowAudit
 from gcig.records.explanation import ExplanationRecord, RowExplanation
-from gcig.records.formatting import counted, favourable_outcome, number, percent, signed
+from gcig.records.formatting import favourable_outcome, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -201,25 +202,15 @@ def _summary(near: RowExplanation) -> str:
 
 def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
     """Return one waterfall per group on a common axis; small columns are summed up."""
-    drawn, rest = row.largest(_CHART_COLUMNS)
+    names, values = row.bars(_CHART_COLUMNS)
     threshold = row.logit - row.margin
-    figures, limits = [], [row.logit]
+    ends = [end for group, start in row.references.items() for end in accumulate([start, *values[group]])]
+    limits = [end for end in (row.logit, *ends) if math.isfinite(end)]
+    figures = []
     for group, start in row.references.items():
-        total = start
-        for reason in drawn:
-            total += reason.attributions[group]
-            limits.append(total)
-        limits.append(start)
-    limits = [value for value in limits if math.isfinite(value)]
-    for group, start in row.references.items():
-        names = [_named(reason.column, reason.value) for reason in drawn]
-        values = [reason.attributions[group] for reason in drawn]
-        if rest:
-            names.append(counted(len(rest), "other column"))
-            values.append(sum(reason.attributions[group] for reason in rest))
         svg = charts.waterfall(
             names,
-            values,
+            values[group],
             start,
             group=group,
             index=list(order).index(group) if group in order else 0,
@@ -234,10 +225,6 @@ def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
             )
         )
     return FigureRow(figures)
-
-
-def _named(column: str, value: str) -> str:
-    return f"{column} = {value}" if value else column
 
 
 def _reasons_table(row: RowExplanation) -> TableBlock:

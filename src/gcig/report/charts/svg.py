@@ -24,7 +24,7 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     <text x="1" class="label">a &lt; b</text>
     """
     pairs = "".join(
-        f' {_attribute_name(name)}="{_attribute_value(value)}"'
+        f' {name.rstrip("_").replace("_", "-")}="{_attribute_value(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
@@ -138,10 +138,6 @@ def fitted(content: str, room: float) -> str:
 def _style() -> str:
     folder = resources.files("gcig.report") / "templates"
     return "".join((folder / name).read_text(encoding="utf-8") for name in ("tokens.css", "charts.css"))
-
-
-def _attribute_name(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")
 
 
 def _attribute_value(value: object) -> Markup:

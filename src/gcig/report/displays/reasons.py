@@ -191,14 +191,7 @@ class WaterfallDisplay(Display):
     @classmethod
     def from_row(cls, row: RowExplanation, *, n_columns: int = 10, ax: Any = None) -> Self:
         """Draw an explained row; columns beyond the largest ``n_columns`` are summed up."""
-        drawn, rest = row.largest(n_columns)
-        names = [f"{each.column} = {each.value}" if each.value else each.column for each in drawn]
-        values = {group: [each.attributions[group] for each in drawn] for group in row.references}
-        if rest:
-            names.append("other columns")
-            for group, own in values.items():
-                own.append(sum(each.attributions[group] for each in rest))
-        return cls(names, values, row.references, row.logit - row.margin).plot(ax)
+        return cls(*row.bars(n_columns), row.references, row.logit - row.margin).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on a new figure."""
