@@ -68,7 +68,7 @@ def mean_disparities(
 
     NaN for a set in which a cell has no reference. ``advance`` counts each row once per set.
     """
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    weights = rows.known_weights
     sums = np.zeros((len(baselines), 2, 2))
     for label in range(2):
         own = rows.labels == label

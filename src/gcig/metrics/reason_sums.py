@@ -86,7 +86,7 @@ class ReasonSums:
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
         """Add explained rows of one label; None for rows that cannot be explained, whose figures are NaN."""
-        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        weights = rows.known_weights
         if found is None:
             self._add_disparity(rows, np.stack([np.full(len(rows), np.nan), weights], axis=1), label)
             for sums in (self._columns, self._pairs):
@@ -101,7 +101,7 @@ class ReasonSums:
         self.profile[label] += np.einsum("n,gnc->gc", weights, found.normalised)
         self._shares += weights @ found.shares
         for variant, (values, defined) in found.variants.items():
-            own = (np.ones(len(rows)) if rows.weights is None else rows.weights) * defined
+            own = rows.known_weights * defined
             sums = self._variants.setdefault(variant, np.zeros((2, 2)))
             sums[label] += own @ np.where(defined, values, 0.0), own.sum()
         self._add_leave_one_out(found, weights, label)

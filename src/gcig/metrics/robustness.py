@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from gcig.adapters import AdaptedModel, block_shapley_values
 from gcig.core.definition import Definition
-from gcig.core.disparity import defined_rows, disparity, normalise
+from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
-from gcig.metrics.intervals import Draws, Z, percentile_interval
+from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import combine_labels
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
 from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.audit import MATERIAL
@@ -167,7 +168,7 @@ def _relative_to(
 ) -> PanelFigure:
     """Measure GCIG relative to references (2, groups, p)."""
     kind, used = comparison.definition.columns, comparison.definition
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    weights = rows.known_weights
     sums, noise = np.zeros((len(rows), 2, 2)), np.zeros((2, 2))
     for label in range(2):
         own = np.flatnonzero(rows.labels == label)
@@ -178,24 +179,28 @@ def _relative_to(
             return PanelFigure(UNDEFINED, np.empty(0))
         _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
         values = kinds[kind].unflatten(0, (len(sets), -1))
-        defined = defined_rows(vector_norm(values[0], "l1"), comparison.scale[kind]).numpy()
-        found = disparity(values[0], norm=used.norm, eps=used.eps).numpy()
-        sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
+        sums[own, label] = _sum_rows(comparison, values[0], kind, weights[own])
         if halves is not None:
             first, second = (normalise(each, norm=used.norm, eps=used.eps) for each in values[1:])
             apart = vector_norm(first - second, "l2").mean(0).numpy()
             noise[label] = (apart * weights[own]).sum(), weights[own].sum()
-    value = float(_mean(comparison, sums.sum(axis=0)))
-    resampled = _mean(comparison, draws.resample(sums))
-    return PanelFigure(
-        Interval(value, *percentile_interval(resampled)),
-        resampled,
-        noise=0.0 if halves is None else float(_mean(comparison, noise)),
-    )
+    apart_by_chance = 0.0 if halves is None else float(combine_labels(noise, used.label_weights))
+    return _figure(comparison, sums, draws, apart_by_chance)
 
 
-def _mean(comparison: Comparison, sums: Floats) -> Floats:
-    return combine_labels(sums, comparison.definition.label_weights)
+def _sum_rows(comparison: Comparison, values: Tensor, kind: str, weights: Floats) -> Floats:
+    """Return weighted disparity and weight (n, 2) of rows of one label; zeros for an undefined row."""
+    found = compare_attributions(values, comparison.definition, comparison.scale[kind])
+    defined = found.defined.numpy()
+    return np.stack([np.where(defined, found.disparity.numpy(), 0.0), defined], axis=1) * weights[:, None]
+
+
+def _figure(comparison: Comparison, sums: Floats, draws: Draws, noise: float) -> PanelFigure:
+    """Return GCIG from sums of rows (n, 2, 2), with the interval of their draws."""
+    of_labels = comparison.definition.label_weights
+    resampled = combine_labels(draws.resample(sums), of_labels)
+    value = float(combine_labels(sums.sum(axis=0), of_labels))
+    return PanelFigure(interval(value, resampled), resampled, noise=noise)
 
 
 def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: Draws) -> PanelFigure:
@@ -203,9 +208,7 @@ def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: 
     kind, used = comparison.definition.columns, comparison.definition
     compared = list(comparison.compared)
     counts = np.maximum(pool.counts[:, compared], 1).astype(np.float64)
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-    n_columns = len(comparison.columns)
-    sums = np.zeros((len(rows), 2, len(compared), n_columns + 1))
+    sums = np.zeros((len(rows), 2, len(compared), len(comparison.columns) + 1))
     for label in range(2):
         own = np.flatnonzero((rows.labels == label) & np.isin(rows.groups, compared))
         reference = (counts[label, :, None] * comparison.baselines[label]).sum(axis=0) / counts[label].sum()
@@ -216,10 +219,10 @@ def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: 
         _, kinds = comparison.attribute(rows.inputs[own], reference[None], (kind,))
         units = normalise(kinds[kind], norm=used.norm, eps=used.eps)[0].numpy()
         place = np.searchsorted(compared, rows.groups[own])
-        sums[own, label, place] = np.column_stack([units, np.ones(len(own))]) * weights[own, None]
-    value = float(_distance_of_groups(sums.sum(axis=0)[None])[0])
+        weights = rows.known_weights[own, None]
+        sums[own, label, place] = np.column_stack([units, np.ones(len(own))]) * weights
     resampled = _distance_of_groups(draws.resample(sums))
-    return PanelFigure(Interval(value, *percentile_interval(resampled)), resampled)
+    return PanelFigure(interval(_distance_of_groups(sums.sum(axis=0)[None])[0], resampled), resampled)
 
 
 def _distance_of_groups(sums: Floats) -> Floats:
@@ -242,13 +245,12 @@ def _by_shapley_values(
     comparison: Comparison, rows: EncodedRows, mean: PanelFigure, n_bootstrap: int
 ) -> PanelFigure:
     """Measure GCIG with Shapley values of the original columns in place of integrated gradients."""
-    adapted, used = comparison.adapted, comparison.definition
+    adapted = comparison.adapted
     if adapted.explainer.name == "Shapley values":
         return mean
     if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
         return PanelFigure(UNDEFINED, np.empty(0))
     few = rows[:_SHAPLEY_ROWS]
-    weights = np.ones(len(few)) if few.weights is None else few.weights
     sums = np.zeros((len(few), 2, 2))
     for label in range(2):
         own = np.flatnonzero(few.labels == label)
@@ -263,13 +265,9 @@ def _by_shapley_values(
             comparison.compared_columns.input_blocks.astype(np.int64),
             n_pairs=_SHAPLEY_PAIRS,
         )
-        found = disparity(values, norm=used.norm, eps=used.eps).numpy()
-        defined = defined_rows(vector_norm(values, "l1"), comparison.scale["original"]).numpy()
-        sums[own, label] = np.stack([np.where(defined, found, 0.0), defined], axis=1) * weights[own, None]
+        sums[own, label] = _sum_rows(comparison, values, "original", few.known_weights[own])
     draws = Draws(len(few), max(2, n_bootstrap), np.random.default_rng(0))
-    resampled = _mean(comparison, draws.resample(sums))
-    value = float(_mean(comparison, sums.sum(axis=0)))
-    return PanelFigure(Interval(value, *percentile_interval(resampled)), resampled, noise=mean.noise)
+    return _figure(comparison, sums, draws, mean.noise)
 
 
 def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] | None = None) -> Robustness:

@@ -33,6 +33,11 @@ class EncodedRows:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def known_weights(self) -> Floats:
+        """The weight of each row, one if none are given."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
     def __getitem__(self, rows: Any) -> "EncodedRows":
         weights = None if self.weights is None else self.weights[rows]
         return EncodedRows(
