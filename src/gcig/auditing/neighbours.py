@@ -12,12 +12,12 @@ from gcig.auditing.sources import Batch
 from gcig.metrics.row_reasons import RowDescriber, find_neighbours
 from gcig.records.explanation import RowExplanation
 
-NEIGHBOUR_ROWS = 5000  # people among whom neighbours are looked for: a sample of the table
+NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """The people among whom the nearest ones to a row are found.
+    """The people that are searched for those nearest to a row.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Neighbourhood:
     def _describe(
         self, places: np.ndarray, others: pd.DataFrame, outputs: Outputs, accepted: np.ndarray
     ) -> tuple[RowExplanation, ...]:
-        """Describe people by their places among all; their distance depends on whom they are near to."""
+        """Describe people by their places among all; their distance depends on the row that they are near."""
         words = {1: "favourable", 0: "unfavourable"}
         names = [self.group_names[group] for group in self.people.groups[places].tolist()]
         return self.describer.describe(

@@ -106,7 +106,7 @@ def assign_roles(
     lacking = [name for name in taken if name not in file.names]
     if taken and not lacking:
         return Roles(taken, target, protected, positive, group_names or {})
-    if len(lacking) < len(taken):  # otherwise the names may be made up, for a model of an array
+    if len(lacking) < len(taken):  # otherwise they may be the numbers of an array's columns
         raise InputError(
             f"{file.path} lacks columns that the model takes: {listed(lacking)}. Add them, or rename the "
             f"columns of the file ({listed(file.names, 30)}) as the model names them."

@@ -87,7 +87,7 @@ def _notes(marks: Mapping[tuple[int, int], Mark], base: str) -> list[str]:
 
 
 def overlap(first: Interval, second: Interval) -> bool:
-    """Return whether two intervals overlap, so that the order of the estimates is not certain.
+    """Return whether two intervals overlap: the order of the estimates is then not certain.
 
     Examples
     --------

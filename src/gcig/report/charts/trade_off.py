@@ -162,7 +162,7 @@ def _panel(
 
 
 def _linked(mark: Markup, point: TradeOff, x: float, y: float, *, above: bool) -> Markup:
-    """Make a mark lead to its part of the page, with its name beside it and room for a finger around it.
+    """Make a mark lead to its part of the page, with its name next to it and room for a finger around it.
 
     The name is to the upper right of the mark, or to the lower left if another one is there.
     """
