@@ -91,7 +91,7 @@ def test_the_corrected_test_is_the_plain_one_with_a_wider_error():
     assert found.statistic == pytest.approx(plain.statistic / math.sqrt(0.45 / 0.2))
     assert found.p_value == pytest.approx(2 * stats.t.sf(found.statistic, 4))
     assert found.difference.low < found.difference.value < found.difference.high
-    assert (found.low > 0) == (found.p_value < 0.05)
+    assert (found.difference.low > 0) == (found.p_value < 0.05)
 
 
 def test_the_corrected_test_without_variation():
