@@ -8,15 +8,15 @@ from typing import Any
 
 from gcig._files import hash_file
 from gcig._tables import level_name
-from gcig._validation import InputError, InputWarning, check_features, check_groups, find_proxy_columns
+from gcig._validation import InputError, InputWarning
 from gcig.adapters import adapt
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.file_source import FileSource, Schema, SchemaGrew
-from gcig.auditing.findings import Audited, Options, run_audit
+from gcig.auditing.findings import Options, run_audit
 from gcig.auditing.result import AuditResult
-from gcig.auditing.sources import reference_source
+from gcig.auditing.sources import Audited, reference_source
 from gcig.auditing.subject import hash_model, resolve_model
-from gcig.auditing.table_audit import finish_audit, read_earlier
+from gcig.auditing.table_audit import read_earlier
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
@@ -164,30 +164,22 @@ def audit_file(
         robustness=robustness,
         include_protected=include_protected,
     )
+    identity: dict[str, Any] = {
+        "name": name or named,
+        "model_sha256": sha256 or hash_model(model),
+        "data_sha256": hash_file(path),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
         while True:
-            audited = prepare(model, roles, id_column)
+            audited = replace(prepare(model, roles, id_column), **identity)
             check_positive(positive, target, schema.targets, audited.adapted.classes)
             options = replace(options, favourable=check_favourable(favourable, audited.source.classes))
             second = None if other is None else prepare(other, also)
             try:
-                findings = run_audit(audited, options, second)
-                break
+                return AuditResult(run_audit(audited, options, other=second, earlier=earlier))
             except SchemaGrew as grew:
                 schema = grew.schema
-    first = next(stream.batches(roles.columns, texts=schema.texts, decimal=mark, rows=rows))
-    groups = check_groups(roles.protected(first), n_rows=len(first), names=audited.source.group_names)
-    return finish_audit(
-        audited,
-        findings,
-        options,
-        name=name or named,
-        model_sha256=sha256 or hash_model(model),
-        data_sha256=hash_file(path),
-        proxies=find_proxy_columns(check_features(first[list(roles.inputs)]), groups),
-        earlier=earlier,
-    )
 
 
 def open_for_model(

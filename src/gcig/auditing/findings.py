@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gcig._progress import progress
-from gcig._validation import InputError
+from gcig._validation import Groups, InputError, check_features, find_proxy_columns
 from gcig.adapters import AdaptedModel
 from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
+from gcig.auditing.audit_change import compare_audits
 from gcig.auditing.first_pass import FirstPass, first_pass
 from gcig.auditing.gcig_figures import GcigFigures
 from gcig.auditing.neighbours import NEIGHBOUR_ROWS
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
 from gcig.auditing.row_list import RowList, describe_rows
-from gcig.auditing.sources import Source, iterate
+from gcig.auditing.sources import Audited, Source, iterate
+from gcig.auditing.subject import describe_subject
+from gcig.auditing.verdict import write_verdict
 from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws
 from gcig.metrics.predictions import OutcomeSums
@@ -26,7 +29,7 @@ from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
-from gcig.records.audit import SMALLEST_CELL, GcigAudit, GroupAudit, OutcomeAudit, RowAudit
+from gcig.records.audit import SMALLEST_CELL, AuditRecord, GcigAudit, RowAudit, Verdict
 from gcig.records.base import UNDEFINED
 from gcig.records.formatting import count
 
@@ -61,41 +64,19 @@ class Options:
     include_protected: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """The measurements of an audit, before they are put into words.
-
-    Attributes
-    ----------
-    outcome, groups, procedural : the parts of the record.
-    suppressed_cells : names of the cells that gaps leave out.
-    definition : the definition as it is recorded.
-    n_rows : rows of the published groups: the number of all rows would reveal the size of a suppressed one.
-    robustness : GCIG under several references, if it was asked for and groups can be compared.
-    """
-
-    outcome: OutcomeAudit
-    groups: tuple[GroupAudit, ...]
-    procedural: GcigAudit
-    suppressed_cells: tuple[str, ...]
-    definition: dict[str, object]
-    n_rows: int
-    robustness: Robustness | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Audited:
-    """A model with the rows that it is applied to, and those that its references are estimated from."""
-
-    adapted: AdaptedModel
-    source: Source
-    reference: Source | None
-
-
-def run_audit(audited: Audited, options: Options, other: Audited | None = None) -> Findings:
+def run_audit(
+    audited: Audited,
+    options: Options,
+    *,
+    other: Audited | None = None,
+    earlier: AuditRecord | None = None,
+) -> AuditRecord:
     """Audit the rows of a source; references come from ``reference``, the model or the rows themselves.
 
-    ``other`` is a second model that the audited one is compared with under several references.
+    Parameters
+    ----------
+    other : a second model that the audited one is compared with under several references.
+    earlier : an earlier audit; the record says what changed since then.
     """
     if options.definition.reference != "mean":
         raise InputError(
@@ -110,7 +91,7 @@ def run_audit(audited: Audited, options: Options, other: Audited | None = None) 
         max_rows=options.max_rows_explained,
     )
     if not parts:
-        return _run_audit(audited, options, other)
+        return _conclude(_run_audit(audited, options, other), earlier)
     # A limit on the rows sent to the model determines the amount of explaining. One bar counts these rows.
     limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
     total = sum(parts.values())
@@ -119,10 +100,17 @@ def run_audit(audited: Audited, options: Options, other: Audited | None = None) 
         print(f"This audit sends at most {count(total)} rows to the model: {shares}.", file=sys.stderr)
     with progress(total, "rows sent", shown=options.progress) as advance:
         adapted.model.begin(advance)
-        return _run_audit(replace(audited, adapted=adapted), limited, other)
+        return _conclude(_run_audit(replace(audited, adapted=adapted), limited, other), earlier)
 
 
-def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Findings:
+def _conclude(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
+    """Write the verdict, and then what changed since an earlier audit."""
+    record = replace(record, verdict=write_verdict(record))
+    return record if earlier is None else replace(record, change=compare_audits(earlier, record))
+
+
+def _run_audit(audited: Audited, options: Options, other: Audited | None) -> AuditRecord:
+    """Measure everything; the verdict is left open."""
     adapted, source = audited.adapted, audited.source
     streams = RandomStreams.spawn(options.random_state)
     first = _first_pass(audited, options, streams)
@@ -181,24 +169,36 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Fin
             ),
         )
         of_groups = figures.of_groups(n_rows.sum(axis=1))
+    robustness = _measure_robustness(audited, other, options, procedural)
     n_rows = outcome.confusion.n_rows.sum(axis=1)
-    return Findings(
-        outcome=audit_outcome(
-            outcome,
-            options.n_bootstrap,
-            streams.outcome,
-            min_cell=options.min_cell,
+    shown = {"min_cell": options.min_cell, "favourable": options.favourable}
+    return AuditRecord(
+        subject=describe_subject(
+            audited,
+            # The number of all rows would reveal the size of a suppressed group.
+            n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
+            definition=adapted.explainer.describe(definition),
+            threshold=options.threshold,
             favourable=options.favourable,
         ),
-        groups=audit_groups(
-            outcome, names, of_groups, min_cell=options.min_cell, favourable=options.favourable
-        ),
+        verdict=Verdict("inconclusive", ""),
+        outcome=audit_outcome(outcome, options.n_bootstrap, streams.outcome, **shown),
+        groups=audit_groups(outcome, names, of_groups, **shown),
         procedural=procedural,
+        min_cell=options.min_cell,
         suppressed_cells=outcome.confusion.suppressed_cells(names, options.min_cell),
-        definition=adapted.explainer.describe(definition),
-        n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
-        robustness=_measure_robustness(audited, other, options, procedural),
+        proxy_columns=_find_proxies(source),
+        robustness=robustness,
     )
+
+
+def _find_proxies(source: Source) -> tuple[str, ...]:
+    """Return the columns that determine the group in the first batch; none for rows that are no table."""
+    first = next(source.batches())
+    if getattr(first.table, "ndim", 2) != 2:
+        return ()
+    groups = Groups(first.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
+    return find_proxy_columns(check_features(first.table), groups)
 
 
 def _rows(

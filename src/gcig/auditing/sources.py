@@ -133,6 +133,21 @@ class TableSource:
         yield self.batch
 
 
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """A model with the rows that it is applied to, and those that its references are estimated from.
+
+    ``name``, ``model_sha256`` and ``data_sha256`` identify it in the record.
+    """
+
+    adapted: AdaptedModel
+    source: Source
+    reference: Source | None
+    name: str | None = None
+    model_sha256: str | None = None
+    data_sha256: str | None = None
+
+
 def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[str] | None:
     """Return the names of rows as text, or None if there are none."""
     if identifiers is None:

@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import inspect
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from gcig._files import hash_file
 from gcig._validation import check_features
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel
-from gcig.auditing.findings import Audited, Findings, Options
 from gcig.auditing.model_files import open_model
+from gcig.auditing.sources import Audited
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.saving import describe_model
 from gcig.persistence import fingerprint
@@ -36,29 +37,28 @@ def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, s
 
 def describe_subject(
     audited: Audited,
-    findings: Findings,
-    options: Options,
     *,
-    name: str | None,
-    model_sha256: str | None,
-    data_sha256: str | None,
+    n_rows: int,
+    definition: Mapping[str, Any],
+    threshold: float | None,
+    favourable: int,
 ) -> Subject:
-    """Describe what was audited."""
+    """Describe what was audited, and by which definition."""
     adapted, source = audited.adapted, audited.source
     return Subject(
-        model_name=str(name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
+        model_name=str(audited.name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
         model_kind=adapted.kind,
-        model_sha256=model_sha256,
-        data_sha256=data_sha256,
+        model_sha256=audited.model_sha256,
+        data_sha256=audited.data_sha256,
         explanation=adapted.explainer.name,
         reference=describe_reference(adapted, given=audited.reference is not None),
-        n_rows=findings.n_rows,
+        n_rows=n_rows,
         n_columns=len(adapted.original_names),
         sensitive=source.attributes,
         positive=str(source.classes[1]),
-        favourable=str(source.classes[options.favourable]),
-        threshold=float(adapted.threshold if options.threshold is None else options.threshold),
-        definition=findings.definition,
+        favourable=str(source.classes[favourable]),
+        threshold=float(adapted.threshold if threshold is None else threshold),
+        definition=definition,
         versions={
             "gcig": __version__,
             "python": platform.python_version(),

@@ -6,22 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from gcig._validation import Groups, InputWarning, check_features, check_lengths, find_proxy_columns
+from gcig._validation import InputWarning, check_lengths
 from gcig.adapters import adapt
-from gcig.auditing.audit_change import compare_audits
-from gcig.auditing.findings import Audited, Findings, Options, run_audit
+from gcig.auditing.findings import Options, run_audit
 from gcig.auditing.result import AuditResult
-from gcig.auditing.sources import TableSource, reference_source
-from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
-from gcig.auditing.verdict import write_verdict
+from gcig.auditing.sources import Audited, TableSource, reference_source
+from gcig.auditing.subject import hash_model, hash_table, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
-from gcig.records.audit import SMALLEST_CELL, AuditRecord, Verdict
+from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
 
 def audit(
@@ -142,6 +139,13 @@ def audit(
         return Audited(adapted, rows, given)
 
     audited = prepare(model, identifiers)
+    (batch,) = audited.source.batches()
+    audited = replace(
+        audited,
+        name=name or named,
+        model_sha256=sha256 or hash_model(model),
+        data_sha256=hash_table(X, batch.labels, batch.groups),
+    )
     options = Options(
         definition=definition or Definition(),
         threshold=threshold,
@@ -160,52 +164,7 @@ def audit(
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
         second = None if other is None else prepare(resolve_model(other, trust_pickle=trust_pickle)[0])
-        findings = run_audit(audited, options, second)
-    source = audited.source
-    (batch,) = source.batches()
-    groups = Groups(batch.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
-    proxies = find_proxy_columns(check_features(X), groups) if getattr(X, "ndim", 2) == 2 else ()
-    return finish_audit(
-        audited,
-        findings,
-        options,
-        name=name or named,
-        model_sha256=sha256 or hash_model(model),
-        data_sha256=hash_table(X, batch.labels, batch.groups),
-        proxies=proxies,
-        earlier=earlier,
-    )
-
-
-def finish_audit(
-    audited: Audited,
-    findings: Findings,
-    options: Options,
-    *,
-    name: str | None,
-    model_sha256: str | None,
-    data_sha256: str | None,
-    proxies: tuple[str, ...],
-    earlier: AuditRecord | None,
-) -> AuditResult:
-    """Describe the subject, write the verdict last, and add what changed since an earlier audit."""
-    record = AuditRecord(
-        describe_subject(
-            audited, findings, options, name=name, model_sha256=model_sha256, data_sha256=data_sha256
-        ),
-        Verdict("inconclusive", ""),
-        findings.outcome,
-        findings.groups,
-        findings.procedural,
-        min_cell=options.min_cell,
-        suppressed_cells=findings.suppressed_cells,
-        proxy_columns=proxies,
-        robustness=findings.robustness,
-    )
-    record = replace(record, verdict=write_verdict(record))
-    if earlier is not None:
-        record = replace(record, change=compare_audits(earlier, record))
-    return AuditResult(record)
+        return AuditResult(run_audit(audited, options, other=second, earlier=earlier))
 
 
 def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
