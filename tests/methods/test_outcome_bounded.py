@@ -1,10 +1,14 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import gcig
 from gcig.core.batch import GroupedBatch
+from gcig.methods.adversarial import AdversarialClassifier
+from gcig.methods.lagrangian import LagrangianClassifier
 from gcig.methods.outcome_bounded import (
     RateCheckpointSelector,
     cell_members,
@@ -12,7 +16,10 @@ from gcig.methods.outcome_bounded import (
     excess,
     gaps,
 )
+from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import group_rates
+from tables import gaps as gaps_of
+from tables import make_biased
 
 
 def make_rows(n=300, n_groups=3, seed=0):
@@ -114,3 +121,68 @@ def test_rates_are_those_of_all_rows_and_auc_that_of_validation():
     positives = rows.inputs[:50, 0][rows.labels[:50] == 1]
     negatives = rows.inputs[:50, 0][rows.labels[:50] == 0]
     assert found["val_auc"] == pytest.approx((positives[:, None] > negatives).float().mean().item())
+
+
+# --- Both methods of this kind -------------------------------------------------------------------------
+
+QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
+DATA = make_biased()
+both = pytest.mark.parametrize("method", [AdversarialClassifier, LagrangianClassifier])
+
+
+def fitted(method, **parameters):
+    return method(**{**QUICK, **parameters}).fit(DATA.X, DATA.y, **DATA.by)
+
+
+@both
+@pytest.mark.slow
+def test_it_halves_a_planted_gap_on_nine_of_ten_seeds(method):
+    halved = 0
+    for seed in range(10):
+        data, test = make_biased(3000, seed=2 * seed), make_biased(3000, seed=2 * seed + 1)
+        models = [
+            each(max_epochs=24, device="cpu", random_state=seed).fit(data.X, data.y, **data.by)
+            for each in (UnconstrainedClassifier, method)
+        ]
+        decisions = [model.predict(test.X).astype(float) for model in models]
+        plain, fair = (gaps_of(each, test.y, test.groups)["eo"] for each in decisions)
+        halved += fair <= 0.5 * plain
+    assert halved >= 9
+
+
+@both
+def test_its_rates_are_those_of_its_predictions(method):
+    model = fitted(method, threshold=0.4)
+    found = group_rates(DATA.y, model.predict(DATA.X), sensitive_features=DATA.groups)
+    assert model.rates_[0].tolist() == pytest.approx([found[group].fpr for group in model.groups_])
+    assert model.rates_[1].tolist() == pytest.approx([found[group].tpr for group in model.groups_])
+    assert model.met_ == bool((np.ptp(model.rates_, axis=1) <= model.max_gap).all())
+
+
+@both
+def test_history_the_epoch_that_was_kept_and_what_is_saved(method, tmp_path):
+    sharpness = {"sharpness": "learned"} if method is AdversarialClassifier else {}
+    model = fitted(method, **sharpness)
+    term = "adversary" if method is AdversarialClassifier else "constraint"
+    assert list(model.history_.columns) == [
+        *("epoch", "prediction", term, "total"),
+        *("val_log_loss", "val_auc", "tpr_gap", "fpr_gap"),
+    ]
+    kept = model.history_[model.history_["epoch"] == model.n_epochs_].iloc[0]
+    # The kept network is that epoch's: its rates over the rows of fit are the ones that were judged.
+    assert np.ptp(model.rates_[1]) == pytest.approx(kept["tpr_gap"], abs=1e-6)
+    assert np.ptp(model.rates_[0]) == pytest.approx(kept["fpr_gap"], abs=1e-6)
+    model.save(tmp_path / "model")
+    twin = gcig.load(tmp_path / "model")
+    for name in ("rates_", *method.fitted_attributes):
+        assert np.array_equal(getattr(twin, name), getattr(model, name))
+    assert (twin.met_, twin.n_epochs_, twin.sharpness) == (model.met_, model.n_epochs_, model.sharpness)
+    assert twin.history_.equals(model.history_)
+    assert np.array_equal(twin.predict_proba(DATA.X), model.predict_proba(DATA.X))
+
+
+@both
+def test_without_early_stopping_the_last_epoch_is_kept(method):
+    model = fitted(method, early_stopping=False, max_epochs=3)
+    assert model.n_epochs_ == 3
+    assert "val_auc" not in model.history_
