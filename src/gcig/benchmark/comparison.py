@@ -24,9 +24,9 @@ from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.fold import is_ranked
 from gcig.records.formatting import html_table, shown, text_table
-from gcig.records.trade_off import pareto_front
 from gcig.report.charts.svg import Picture, standalone
 from gcig.report.charts.trade_off import TradeOff, pareto
+from gcig.report.summaries import find_front, summarise
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
 
@@ -104,18 +104,17 @@ class ComparisonResult:
     def pareto(self) -> pd.DataFrame:
         """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
 
-        The criteria are means over the folds. Methods with a collapsed or failed fold are left out, and so is
-        Hardt, which has no rank in GCIG.
+        The criteria are means over the folds. Methods with a fold that failed, collapsed or decides everyone
+        alike are left out, and so is Hardt, which has no rank in GCIG.
         """
-        means = self.summary()
-        means = means[(means["collapsed"] == 0) & (means["failed"] == 0)]
-        means = means.loc[[is_ranked(method, "gcig") for method in means["method"]]]
-        parts = [
-            part[pareto_front(list(zip(part["auc"], -part["eo_gap"], -part["gcig"], strict=True)))]
-            for _, part in means.groupby("dataset", sort=False)
+        measures = ("auc", "eo_gap", "gcig")
+        rows = [
+            (dataset, method.method, method.variant, *map(method.mean, measures))
+            for dataset, methods in summarise(sorted(self.results, key=result_order)).items()
+            for method, on_front in zip(methods, find_front(methods), strict=True)
+            if on_front
         ]
-        columns = ["dataset", "method", "variant", "auc", "eo_gap", "gcig"]
-        return pd.concat(parts or [means])[columns].reset_index(drop=True)
+        return pd.DataFrame(rows, columns=["dataset", "method", "variant", *measures])
 
     def plot(self) -> Picture:
         """Plot AUC against GCIG and against the EO gap, one point per method; Hardt only in the latter."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from gcig.records import FoldResult
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
 from gcig.records.formatting import number
-from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -21,7 +20,15 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.glossary import explanations
-from gcig.report.summaries import RATES, MethodSummary, group_sizes, min_cell, pooled_rates, summarise
+from gcig.report.summaries import (
+    RATES,
+    MethodSummary,
+    find_front,
+    group_sizes,
+    min_cell,
+    pooled_rates,
+    summarise,
+)
 from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
 from gcig.report.trade_off import describe_trade_off, trade_off_figures
 from gcig.report.trust import methods_trust, trust_explanations
@@ -109,12 +116,10 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         values = {i: direction * methods[i].rank_value(measure) for i in sound}
         best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
         marks |= {(i, j): "best" for i, v in values.items() if abs(v - best) <= 1e-9}
-    judged = [(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in (methods[i] for i in sound)]
-    on = dict(zip(sound, pareto_front(judged), strict=True))
     rows: list[tuple[Value, ...]] = []
-    for i, method in enumerate(methods):
+    for i, (method, on_front) in enumerate(zip(methods, find_front(methods), strict=True)):
         entries = [_measured(method, name) for name, _ in _MEASURES.values()]
-        rows.append((method.label, *entries, _standing(method, on.get(i, False))))
+        rows.append((method.label, *entries, _standing(method, on_front)))
         if method.degenerate or method.failures:
             marks[i, len(_MEASURES) + 1] = "concern"
     return TableBlock(

@@ -8,6 +8,7 @@ from statistics import fmean
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.fold import is_ranked
+from gcig.records.trade_off import pareto_front
 from gcig.report.charts import TradeOff
 from gcig.report.tables import Entry, mean_sd
 
@@ -26,7 +27,7 @@ class MethodSummary:
 
     Attributes
     ----------
-    dataset, method, label : the table, the method's key and its displayed name.
+    dataset, method, variant, label : the table, the method's key, the variant, and their displayed name.
     evaluations : evaluations of the folds that were fitted.
     failures : errors of the folds that were not.
     """
@@ -36,6 +37,7 @@ class MethodSummary:
     label: str
     evaluations: tuple[Evaluation, ...]
     failures: tuple[str, ...] = ()
+    variant: str = ""
 
     @classmethod
     def of(cls, label: str, evaluation: Evaluation) -> "MethodSummary":
@@ -98,9 +100,21 @@ def summarise(
             f"{label} {variant}" if variant else label,
             tuple(fold.evaluation for fold in folds if fold.evaluation is not None),
             tuple(fold.error or "failed" for fold in folds if fold.evaluation is None),
+            variant,
         )
         tables.setdefault(dataset, []).append(summary)
     return tables
+
+
+def find_front(methods: Sequence[MethodSummary]) -> list[bool]:
+    """Return whether each method is on the Pareto front of AUC, EO gap and GCIG.
+
+    A method with a fold that failed, collapsed or decides everyone alike is not on it, and dominates none.
+    """
+    usable = [m.evaluations and not m.degenerate and not m.failures for m in methods]
+    points = [(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods]
+    undefined = (math.nan,) * 3
+    return pareto_front([point if use else undefined for point, use in zip(points, usable, strict=True)])
 
 
 def pooled_rates(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, Interval]]:
