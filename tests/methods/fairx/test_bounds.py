@@ -15,7 +15,14 @@ from gcig.records.bound import Bound
 from gcig.training.loop import DivergenceError, Epoch, Outcome
 from tables import QUICK, make_loans
 
-PLAIN = {"auc": 0.9, "gcig": 0.2, "gcig_members": 0.2, "outcome_gap": 0.3, "attribute_effect": 0.05}
+PLAIN = {
+    "auc": 0.9,
+    "f1": 0.6,
+    "gcig": 0.2,
+    "gcig_members": 0.2,
+    "outcome_gap": 0.3,
+    "attribute_effect": 0.05,
+}
 
 
 class KnownStudent:
@@ -172,3 +179,20 @@ def test_a_loose_bound_is_met_with_confidence():
         warnings.simplefilter("error", BoundWarning)
         model = FairXClassifier(**QUICK, max_eo_gap=0.9).fit(LOANS.X, LOANS.y, **LOANS.groups)
     assert model.bounds_["max_eo_gap"].status == "met"
+
+
+def test_a_gap_is_not_closed_by_deciding_fewer_people_positive():
+    """Of two networks that miss a bound, the one with the larger gap is better if the other lost much F1."""
+    prefer = BoundSearch(KnownStudent(), {"outcome": 0.1}, fair_limit=0.0, noise=0.0)._prefer
+    near = {**PLAIN, "outcome_gap_limit": 0.15, "auc_lost": 0.0}
+    nearer = {**near, "outcome_gap_limit": 0.12}
+    assert prefer(nearer) < prefer(near)
+    assert prefer({**nearer, "f1": 0.59}) == prefer(nearer)  # a hundredth is tolerated
+    assert prefer({**nearer, "f1": 0.56}) > prefer(near)
+
+
+def test_a_bound_below_what_can_be_shown_is_aimed_at_by_two_gaps():
+    """By that of the held-out rows, less what chance adds, and by that of all rows, half each."""
+    search = BoundSearch(KnownStudent(), {"outcome": 0.1}, fair_limit=0.2, noise=0.12)
+    measured = {**PLAIN, "outcome_gap": 0.13, "outcome_gap_pooled": 0.15}
+    assert search._excess(measured, "outcome") == pytest.approx((0.05 + 0.15) / 2 / 0.1 / 1.05)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import rankdata
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from torch import nn
 
 from gcig.core.batch import GroupedBatch
@@ -91,14 +91,22 @@ def test_utility_and_outcome_gap(found):
     assert found["auc"] == pytest.approx(roc_auc_score(labels, scores))
     assert found["log_loss"] == pytest.approx(log_loss(labels, torch.sigmoid(scores)), rel=1e-5)
     decisions = (scores >= 0).numpy()
+    assert found["f1"] == pytest.approx(f1_score(labels, decisions))
     assert found["decided_alike"] == pytest.approx(max(decisions.mean(), 1 - decisions.mean()))
     gap = equalized_odds_gap(labels, decisions.astype(int), sensitive_features=ROWS.groups.numpy())
     assert found["outcome_gap"] == pytest.approx(gap, abs=1e-6)
-    soft, chances = 0.0, torch.sigmoid(scores / RATE_TEMPERATURE)
-    for label in (0, 1):
-        rates = [chances[(ROWS.labels == label) & (ROWS.groups == group)].mean() for group in (0, 1)]
-        soft += float((rates[0] - rates[1]).abs())
-    assert found["soft_outcome_gap"] == pytest.approx(soft, abs=1e-6)
+    for name, rows in (("soft_outcome_gap", ROWS), ("soft_outcome_gap_training", TRAINING)):
+        soft, chances = 0.0, torch.sigmoid(logits_of(rows.inputs) / RATE_TEMPERATURE)
+        for label in (0, 1):
+            rates = [chances[(rows.labels == label) & (rows.groups == group)].mean() for group in (0, 1)]
+            soft += float((rates[0] - rates[1]).abs())
+        assert found[name] == pytest.approx(soft, abs=1e-6)
+
+
+def test_gaps_of_training_rows_are_measured_only_if_they_count():
+    unused = replace(HELD_OUT, settings=replace(SETTINGS, lambda_fair=0.0))
+    assert "soft_outcome_gap_training" not in measure(NETWORK, unused)
+    assert "soft_outcome_gap_training" not in measure(NETWORK, replace(HELD_OUT, rows=TRAINING))
 
 
 @pytest.mark.parametrize("cut", [-1.0, 0.2])
@@ -228,8 +236,21 @@ def test_large_held_out_sets_are_measured_on_part_of_their_rows():
     many = GroupedBatch(torch.zeros(100_001, 6), torch.arange(100_001) % 2, torch.arange(100_001) // 2 % 2)
     large = replace(HELD_OUT, rows=many, training=many[:100_000])
     assert (len(large.explained), len(large._offset_rows)) == (1024, 8192)
-    assert len(large._pooled[0]) == 100_000
-    assert len(replace(large, training=many)._pooled[0]) == 100_000
+    bounded = replace(large, settings=replace(SETTINGS, max_eo_gap=0.1), training=many)
+    assert len(bounded._trained[0]) == 100_000
+
+
+@pytest.mark.parametrize("group_rows", [3, 2_000, 2_001, 9_999])
+def test_rates_of_training_rows_are_those_of_enough_rows_of_every_cell(group_rows):
+    groups = (torch.arange(20_000) < group_rows).long()
+    rows = GroupedBatch(torch.zeros(20_000, 6), torch.arange(20_000) % 2, groups)
+    found, membership = replace(HELD_OUT, training=rows)._trained
+    for label in (0, 1):
+        for group in (0, 1):
+            size = int(((rows.labels == label) & (rows.groups == group)).sum())
+            kept = int(((found.labels == label) & (found.groups == group)).sum())
+            assert min(size, 1_000) <= kept <= 2_000
+            assert int(membership[label, group].sum()) == kept
 
 
 @pytest.mark.parametrize(("columns", "defined"), [(2, False), (3, True)])
@@ -384,8 +405,10 @@ def test_a_student_is_compared_with_its_teacher(references):
     assert found.metrics["val_auc_lost"] == selector.teacher.auc_lost(student, now["auc"])
     kinds = {"mean": ["gcig"], "members": ["gcig_members"], "both": ["gcig", "gcig_members"]}[references]
     left = np.mean([now[kind] / plain[kind] for kind in kinds])
-    gap = max(plain["soft_outcome_gap"], selector.held_out.outcome_noise)
-    expected = (2 * left + max(now["soft_outcome_gap"] / gap, 0.25)) / 3
+    before, after = (
+        (each["soft_outcome_gap"] + each["soft_outcome_gap_training"]) / 2 for each in (plain, now)
+    )
+    expected = (2 * left + max(after / max(before, selector.held_out.outcome_noise), 0.25)) / 3
     expected += 4 * max(0.0, found.metrics["val_auc_lost"] - 1 / 3)
     expected += 0.3 * (0.6 - 1 / 4)  # the first of four epochs
     if references == "both":  # measurements worse than the teacher's have a price
@@ -440,11 +463,14 @@ def test_a_later_stage_starts_from_the_measurements_of_the_one_before():
 
 def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
     selector = make_selector()
-    found = {**selector.teacher.measured, "auc_lost": 0.0, "soft_outcome_gap": 0.01}
-    selector.teacher.measured["soft_outcome_gap"] = 0.001
+    gaps = ("soft_outcome_gap", "soft_outcome_gap_training")
+    found = {**selector.teacher.measured, "auc_lost": 0.0, **dict.fromkeys(gaps, 0.01)}
+    selector.teacher.measured.update(dict.fromkeys(gaps, 0.001))
     left = selector._compare(found, selector.teacher).left["outcome"]
     assert left == pytest.approx(0.01 / selector.held_out.outcome_noise)
-    assert 0.05 < selector.held_out.outcome_noise < 0.2
+    assert 0.025 < selector.held_out.outcome_noise < 0.1
+    alone = replace(selector.held_out, rows=TRAINING, training=TRAINING)
+    assert 0.05 < alone.outcome_noise < 0.2
 
 
 def test_terms_that_are_not_used_have_nothing_left():

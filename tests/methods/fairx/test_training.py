@@ -280,7 +280,7 @@ def test_objective_can_be_changed():
 
 def test_history_has_all_measurements(fair):
     _, found = fair
-    measured = set(measure(fair[0], make_held_out()))
+    measured = set(measure(fair[0], make_held_out(FAIR)))
     assert set(found.plain) == measured
     expected = {f"val_{name}" for name in measured} | {"val_auc_lost", "weight_gcig", "weight_outcome"}
     assert set(found.outcome.history[0].metrics) == expected
@@ -314,7 +314,7 @@ def test_teacher_is_the_network_that_plain_training_gives():
     network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
     teacher, _ = run(PLAIN, network=deepcopy(network))
     _, found = run(FAIR, network=network)
-    assert found.plain == pytest.approx(measure(teacher, make_held_out()), nan_ok=True)
+    assert found.plain == pytest.approx(measure(teacher, make_held_out(FAIR)), nan_ok=True)
 
 
 def test_student_starts_at_the_teacher_and_learns_its_probabilities(monkeypatch):
@@ -348,13 +348,13 @@ def test_large_table_has_a_teacher_of_as_many_epochs(monkeypatch):
     network = make_mlp(N_INPUTS, (8, 4), generator=seeded_generator(0))
     teacher, _ = run(network=deepcopy(network))
     _, found = run(replace(SETTINGS, lambda_fair=0.1), network=network)
-    assert found.plain == pytest.approx(measure(teacher, make_held_out()), nan_ok=True)
+    assert found.plain == pytest.approx(measure(teacher, make_held_out(FAIR)), nan_ok=True)
 
 
 @pytest.mark.parametrize("trained", [True, None])
 def test_network_that_predicts_already_is_its_own_teacher(plain, trained):
     network, found = run(FAIR, network=deepcopy(plain), trained=trained)
-    assert found.plain == measure(plain, make_held_out()) | {
+    assert found.plain == measure(plain, make_held_out(FAIR)) | {
         "attribute_effect": pytest.approx(math.nan, nan_ok=True)
     }
     assert not torch.equal(scores_of(network), scores_of(plain))

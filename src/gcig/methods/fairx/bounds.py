@@ -43,6 +43,7 @@ _LARGEST_WEIGHT = 10.0
 _NEAR_ENOUGH = 1.05  # of a bound that cannot be shown: a noisy figure is not worth the last hundredth of AUC
 _UNMET = 100.0  # more than any loss of AUC costs
 _AUC_PRICE = 150.0  # 0.001 of AUC is worth 15 % of the teacher's GCIG
+_F1_TOLERANCE, _F1_PRICE = 0.015, 50.0  # a further 0.02 of F1 is worth all of a bound
 _EFFECT_TOLERANCE = 0.005  # of the attribute's effect, which is measured on a thousand rows
 _LATER_SHARES = (0.3, 1.0)  # of the weight of GCIG, if it follows the outcome
 _GOOD_RATES = (0.1, 0.9)  # rates by label of a good model, to judge bounds before there is any model
@@ -238,7 +239,7 @@ class BoundSearch:
             value = measured["outcome_gap_limit"]
         else:  # without what chance adds; the pooled gap is less noisy, but too optimistic
             unbiased = math.sqrt(max(0.0, measured["outcome_gap"] ** 2 - self.noise**2))
-            value = max(unbiased, measured["outcome_gap_pooled"]) / _NEAR_ENOUGH
+            value = (unbiased + measured["outcome_gap_pooled"]) / 2 / _NEAR_ENOUGH
         return value / bound if bound > 0 else math.inf
 
     def _largest_excess(self, measured: Mapping[str, float]) -> float:
@@ -250,16 +251,18 @@ class BoundSearch:
     def _prefer(self, measured: Mapping[str, float]) -> float:
         """Return what an epoch is chosen by: first that bounds are met, then AUC and reasons.
 
-        The effect of the protected attribute must not exceed the teacher's.
+        The effect of the protected attribute must not exceed the teacher's, and a gap should not be closed by
+        deciding fewer people positive, which shows in F1.
         """
         plain = self.student.teacher.measured
         more_effect = measured["attribute_effect"] - plain["attribute_effect"] > _EFFECT_TOLERANCE
+        f1_lost = _F1_PRICE * max(0.0, plain["f1"] - measured["f1"] - _F1_TOLERANCE)
         excess = self._largest_excess(measured)
         if not excess <= 1:
-            return _UNMET * (1 + more_effect) + excess
+            return _UNMET * (1 + more_effect) + excess + f1_lost
         kinds = ("gcig", "gcig_members")
         left = sum(measured[kind] / max(plain[kind], 1e-12) for kind in kinds) / len(kinds)
-        return _UNMET * more_effect + _AUC_PRICE * measured["auc_lost"] + left
+        return _UNMET * more_effect + _AUC_PRICE * measured["auc_lost"] + left + f1_lost
 
     def _rank(self, candidate: Candidate) -> tuple[bool, float]:
         """Return what is minimised over stages: networks within the limits come first."""

@@ -67,7 +67,7 @@ _DEFINITION = Definition(rows=0.25)
 _MIN_STUDENT_BATCH = 128  # if the batch size is "auto": half as many steps on small tables, as good
 _PUBLISHED_STEPS = 16  # of the paper's Riemann sum
 _MEASUREMENTS = (
-    *("auc", "log_loss", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
+    *("auc", "log_loss", "f1", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
     *("faithfulness", "attribute_effect", "completeness"),
 )
 
@@ -120,8 +120,9 @@ class FairXClassifier(NetworkClassifier):
         The weights of the terms in the epoch that was kept.
     plain_ : dict
         Measurements of the teacher on the held-out set, or on the training rows if nothing is held out:
-        ``auc``, ``log_loss``, ``decided_alike`` (the share of rows in the class that is predicted most
-        often), ``outcome_gap`` of decisions and ``soft_outcome_gap`` of smoothed ones, ``gcig`` (relative to
+        ``auc``, ``log_loss``, ``f1``, ``decided_alike`` (the share of rows in the class that is predicted
+        most often), ``outcome_gap`` of decisions and ``soft_outcome_gap`` of smoothed ones (on the training
+        rows ``soft_outcome_gap_training``, if rows are held out and the gap counts), ``gcig`` (relative to
         means), ``gcig_members`` (relative to members), ``completeness`` (the mean error of the attributions'
         sums), ``columns`` (effective columns), ``reference_offset`` (the distance between the logit at a
         cell's mean and the mean logit of its members, in standard deviations of the logit), ``faithfulness``

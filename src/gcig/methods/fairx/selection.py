@@ -25,7 +25,7 @@ from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
-from gcig.metrics.rates import Floats
+from gcig.metrics.rates import Floats, f1
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.trust import (
     attribute_effect,
@@ -43,7 +43,8 @@ RATE_TEMPERATURE = 0.3
 Preference = Callable[[Mapping[str, float]], float]
 
 _EXPLAINED_ROWS = 1024
-_POOLED_ROWS = 100_000  # training rows at most whose decisions are pooled with those of the held-out set
+_RATE_ROWS = 2_000  # training rows of each cell, at most, whose rates are measured
+_POOLED_ROWS = 100_000  # ... and of all cells together if there is a bound
 _MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
 _IMPORTANCE_ROWS = 512  # rows of the permutation importance
 _SMOOTHED_PART = 8  # measurements are averaged over the last eighth of the epochs
@@ -110,32 +111,49 @@ class HeldOut:
         return loss.membership(self.rows.labels, self.rows.groups)
 
     @cached_property
-    def _pooled(self) -> tuple[GroupedBatch, Tensor]:
-        """Training rows and their membership in the rates of the outcome."""
-        rows = self.training.spread(_POOLED_ROWS)
+    def _trained(self) -> tuple[GroupedBatch, Tensor]:
+        """Training rows whose rates are measured, and their membership in the rates of the outcome."""
+        rows = self.training
+        if self.settings.max_eo_gap is not None:
+            rows = rows.spread(_POOLED_ROWS)
+        else:
+            cells = rows.labels * self.n_groups + rows.groups
+            members = [(cells == cell).nonzero().flatten() for cell in range(2 * self.n_groups)]
+            rows = rows[torch.cat([each[:: math.ceil(len(each) / _RATE_ROWS) or 1] for each in members])]
         loss = OUTCOME_LOSSES[self.settings.outcome](self.n_groups)
         return rows, loss.membership(rows.labels, rows.groups)
 
-    def pool(self, network: nn.Module, cut: float, margins: Tensor) -> tuple[Floats, Floats]:
-        """Return the decision counts of the held-out rows and the training rows together.
+    def training_rates(self, network: nn.Module, cut: float, margins: Tensor) -> dict[str, float]:
+        """Measure the outcome gap with the help of training rows.
 
         A rate of a few hundred held-out rows is mostly noise, and decisions hardly differ between the rows
-        that a student was trained on and others: on one fold each of Adult and COMPAS, the pooled gap was
-        closer to that of the test rows than the gap of the held-out rows.
+        that a student was trained on and others: on one fold each of Adult and COMPAS, the gap of all rows
+        together was closer to that of the test rows than the gap of the held-out rows.
+
+        Parameters
+        ----------
+        cut : float
+            The logit from which the network decides a row positive.
+        margins : Tensor
+            The distances of the held-out rows' logits from it.
         """
-        if not self.is_held_out:
-            return decision_counts(margins, self.membership)
-        rows, membership = self._pooled
-        decided = self.logits(network, rows.inputs) - cut
-        return decision_counts(
-            torch.cat([margins, decided]), torch.cat([self.membership, membership], dim=-1)
-        )
+        rows, membership = self._trained
+        trained = self.logits(network, rows.inputs) - cut
+        found = {"soft_outcome_gap_training": float(rate_disparity(trained / RATE_TEMPERATURE, membership))}
+        if self.settings.max_eo_gap is not None:
+            together = torch.cat([self.membership, membership], dim=-1)
+            found["outcome_gap_pooled"] = rate_gap(*decision_counts(torch.cat([margins, trained]), together))
+        return found
 
     @cached_property
     def outcome_noise(self) -> float:
-        """The gap that a fair network has by chance on this many rows."""
+        """The gap that a fair network has by chance on this many rows.
+
+        Half of it if the mean with the gap of training rows is taken, which are many more.
+        """
         inverse = self.membership.sum(-1).clamp_min(1).reciprocal()
-        return float(_CELL_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
+        noise = float(_CELL_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
+        return noise / 2 if self.is_held_out else noise
 
     def auc(self, network: nn.Module) -> float:
         """Return a network's AUC on the held-out set."""
@@ -268,29 +286,43 @@ def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np
 def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None) -> dict[str, float]:
     """Measure a network on the held-out set; its logits may be known already.
 
-    Returns AUC, log loss, the share of rows decided alike, the outcome gap of decisions with its upper
+    Returns AUC, log loss, F1, the share of rows decided alike, the outcome gap of decisions with its upper
     confidence limit, that of smoothed decisions, GCIG relative to means with its limit and relative to
-    members, completeness, effective columns, reference offset, faithfulness and attribute effect; if
-    `max_eo_gap` is set, also the outcome gap of the training and held-out rows together.
+    members, completeness, effective columns, reference offset, faithfulness and attribute effect; also the
+    gap of smoothed decisions on training rows if it is to be lowered, and that of the decisions on training
+    and held-out rows together if it has a bound.
     """
     rows, settings = held_out.rows, held_out.settings
     scores = held_out.logits(network) if scores is None else scores
     cut = decision_cut(scores, rows.labels, settings)
     margins = scores - cut
-    positive = float((margins >= 0).double().mean())
+    selected = margins >= 0
+    positive = float(selected.double().mean())
+    by_label = torch.bincount(2 * rows.labels + selected, minlength=4).view(2, 2).double().cpu().numpy()
     counts = decision_counts(margins, held_out.membership)
     found = {
         "auc": binary_auc(scores, rows.labels),
         "log_loss": float(binary_cross_entropy_with_logits(scores, rows.labels.to(scores.dtype))),
+        "f1": float(f1(by_label)),
         "decided_alike": max(positive, 1 - positive),
         "outcome_gap": rate_gap(*counts),
         "outcome_gap_limit": gap_limit(*counts),
         "soft_outcome_gap": float(rate_disparity(margins / RATE_TEMPERATURE, held_out.membership)),
         **held_out.explain(network),
     }
-    if settings.max_eo_gap is not None:  # only bounds need it, and it takes a pass over the training rows
-        found["outcome_gap_pooled"] = rate_gap(*held_out.pool(network, cut, margins))
+    if settings.constrains and held_out.is_held_out:  # others need no pass over training rows
+        found |= held_out.training_rates(network, cut, margins)
     return found
+
+
+def _soft_gap(measured: Mapping[str, float]) -> float:
+    """Return the gap of smoothed decisions that epochs are compared by.
+
+    The gap of the held-out rows alone is mostly noise in tables with a small group, and would often choose
+    the teacher or an early epoch; that of training rows alone would reward what they have by chance.
+    """
+    held_out = measured["soft_outcome_gap"]
+    return (held_out + measured.get("soft_outcome_gap_training", held_out)) / 2
 
 
 def decision_cut(scores: Tensor, labels: Tensor, settings: FairTraining) -> float:
@@ -380,8 +412,7 @@ class CheckpointSelector:
             )
             left["gcig"] = float(np.mean([found[kind] / max(plain[kind], 1e-12) for kind in kinds]))
         if settings.constrains:
-            gap = max(plain["soft_outcome_gap"], self.held_out.outcome_noise)
-            left["outcome"] = found["soft_outcome_gap"] / gap
+            left["outcome"] = _soft_gap(found) / max(_soft_gap(plain), self.held_out.outcome_noise)
         worse = {
             "reference_offset": found["reference_offset"] - plain["reference_offset"],
             "faithfulness": plain["faithfulness"] - found["faithfulness"],
