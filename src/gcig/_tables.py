@@ -23,6 +23,7 @@ MAX_NAME_LENGTH = 500  # characters of a column, group or class
 MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
 _MAX_DENSE_BYTES = 2**34  # of a sparse matrix that is made dense
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+_UNSAFE = re.compile(r"[^0-9A-Za-z_]")  # characters that libraries replace in the names of columns
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -398,6 +399,31 @@ def check_name_lengths(names: Iterable[str], subject: Subject) -> None:
 def numbered(prefix: str, size: int) -> list[str]:
     """Return names for columns that have none."""
     return [f"{prefix}{j}" for j in range(size)]
+
+
+def as_spelled(names: Iterable[str], given: Iterable[str]) -> list[str]:
+    """Return, for each name that a model records, the given column that it stands for; itself if none does.
+
+    LightGBM and exporters to ONNX replace characters of a name by underscores. A column stands for such a
+    name if it is the only one that looks like it then.
+
+    >>> as_spelled(["late_payments", "age", "pay_rate"], ["age", "late payments", "pay/rate", "pay rate"])
+    ['late payments', 'age', 'pay_rate']
+    """
+    wanted, columns = list(names), list(given)
+    plain = [_UNSAFE.sub("_", name) for name in columns]
+    found = []
+    for name in wanted:
+        alike = _UNSAFE.sub("_", name)
+        unique = name not in columns and plain.count(alike) == 1
+        column = columns[plain.index(alike)] if unique else name
+        found.append(name if column in wanted else column)
+    return found
+
+
+def rename_as(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return a table with the names that a model records for its columns; see `as_spelled`."""
+    return frame.rename(columns=dict(zip(as_spelled(names, frame.columns), names, strict=True)))
 
 
 def listed(values: Iterable[Any], limit: int = 10) -> str:

@@ -56,8 +56,12 @@ class TestLightGBM:
 
 
 def with_categories():
-    """Rows with a category as text, and labels that depend on it."""
-    rows = ROWS[["a", "b"]].assign(job=np.random.default_rng(1).choice(["x", "y", "z"], 200))
+    """Rows with a category as text and a name that LightGBM changes, and labels that depend on it."""
+    rows = (
+        ROWS[["a", "b"]]
+        .rename(columns={"b": "b in €"})
+        .assign(job=np.random.default_rng(1).choice(["x", "y", "z"], 200))
+    )
     return rows, ((rows["a"] > 0) & (rows["job"] != "z")).astype(int)
 
 
@@ -94,7 +98,7 @@ class TestNativeFiles:
         assert adapted.kind == "gradient boosted trees"
         np.testing.assert_allclose(adapted.predict_proba(rows)[:, 1], expected, atol=1e-6)
         # A few rows that lack some of the categories are encoded as in training.
-        few = rows[rows["job"] == "z"][::-1][["job", "a", "b"]]
+        few = rows[rows["job"] == "z"][::-1][["job", "a", "b in €"]]
         found = adapted.predict_proba(few[list(rows.columns)])[:, 1]
         np.testing.assert_allclose(found, expected[few.index], atol=1e-6)
         encoded = adapted.encode(rows)
@@ -125,7 +129,7 @@ class TestNativeFiles:
     def test_missing_columns_are_named(self, stored) -> None:
         path, rows, _ = stored
         with pytest.raises(InputError, match="- job"):
-            adapt(open_model(path), rows[["a", "b"]]).predict_proba(rows[["a", "b"]])
+            adapt(open_model(path), rows[["a", "b in €"]]).predict_proba(rows[["a", "b in €"]])
 
     def test_a_damaged_file_is_an_error(self, stored) -> None:
         path = stored[0]

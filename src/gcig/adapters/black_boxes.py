@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from gcig._tables import rename_as
 from gcig._validation import check_features, match_columns
 from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
@@ -137,11 +138,13 @@ class BlackBoxModel(AdaptedModel):
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     """Wrap a model that gives probabilities or scores; ``tables`` are the rows that it is applied to."""
+    predict = booster_prediction(model)
     if tables[0] is not None and (known := booster_columns(model)) is not None:
-        match_columns(check_features(tables[0]), known)  # the errors of the libraries name no column
+        frame = check_features(tables[0])  # the errors of the libraries name no column
+        match_columns(frame if predict is None else rename_as(frame, known), known)
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return _adapt_classifier(model, tables)
-    if (predict := booster_prediction(model)) is not None:
+    if predict is not None:
         return BlackBoxModel.wrap(
             model,
             tables,
@@ -150,6 +153,8 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
             categorical=_column_names(tables, booster_categories(model)),
         )
     if isinstance(model, OnnxClassifier):
+        if tables[0] is not None:
+            model.check(tables[0])
         return BlackBoxModel.wrap(
             model,
             tables,

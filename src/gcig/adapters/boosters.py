@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from pandas.api import types as pt
 
-from gcig._tables import listed
+from gcig._tables import listed, rename_as
 from gcig._validation import InputError, check_features, match_columns
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
@@ -129,7 +129,7 @@ def _prepared(X: Any, names: Sequence[str] | None, categories: Sequence[int]) ->
     if names is None and not hasattr(X, "columns"):
         return X
     frame = check_features(X)
-    frame = frame if names is None else match_columns(frame, names)
+    frame = frame if names is None else match_columns(rename_as(frame, names), names)
     marked = {frame.columns[position] for position in categories}
     texts = [name for name in frame if name in marked or not pt.is_numeric_dtype(frame[name].dtype)]
     return frame.astype(dict.fromkeys(texts, "category")) if texts else frame

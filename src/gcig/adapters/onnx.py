@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._tables import listed
+from gcig._tables import listed, rename_as
 from gcig._validation import InputError, check_features
 
 _TYPES: dict[str, Any] = {
@@ -97,6 +97,10 @@ class OnnxClassifier:
         labels = self._run(self.label, X)
         return np.asarray(labels).reshape(len(X))
 
+    def check(self, X: Any) -> None:
+        """Raise an error that names what the model does not take about a table, if anything."""
+        self._feed(X)
+
     def __getstate__(self) -> bytes:
         return self.content
 
@@ -134,8 +138,8 @@ class OnnxClassifier:
         return answer
 
     def _feed(self, X: Any) -> dict[str, NDArray[Any]]:
-        frame = check_features(X)
         inputs = self.session.get_inputs()
+        frame = rename_as(check_features(X), [each.name for each in inputs])
         if len(inputs) == 1 and (inputs[0].name not in frame.columns or frame.shape[1] > 1):
             self._check_width(inputs[0], frame)
             columns = [_entries(frame[name], self._type(inputs[0])) for name in frame.columns]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gcig._files import hash_file
-from gcig._tables import level_name
+from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning
-from gcig.adapters import adapt
+from gcig.adapters import OnnxClassifier, adapt
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.file_source import FileSource, Schema, SchemaGrew
 from gcig.auditing.findings import Options, run_audit
@@ -129,9 +129,9 @@ def audit_file(
         "keep_sensitive": keep_sensitive,
         "group_names": group_names,
     }
-    roles = also = assign_roles(stream, **named_roles, known=columns_of(model))
+    roles = also = assign_roles(stream, **named_roles, known=columns_of(model, stream.names))
     if other is not None:
-        also = assign_roles(stream, **named_roles, known=columns_of(other))
+        also = assign_roles(stream, **named_roles, known=columns_of(other, stream.names))
         if set(also.inputs) != set(roles.inputs):
             raise InputError(
                 "reads other columns than the audited model, so the two cannot be compared. Pass a model of "
@@ -199,10 +199,13 @@ def open_for_model(
     return replace(file, kinds={**as_trained, **file.kinds})
 
 
-def columns_of(model: Any) -> Sequence[Any] | None:
-    """Return the columns that a model says it takes."""
+def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
+    """Return the columns that a model says it takes, as they are spelled among the given ones."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
-    return booster_columns(model) if known is None else known
+    if known is not None and not isinstance(model, OnnxClassifier):
+        return known
+    recorded = booster_columns(model) if known is None else known
+    return None if recorded is None else as_spelled(recorded, given)
 
 
 def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:

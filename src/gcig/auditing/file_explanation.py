@@ -54,7 +54,7 @@ def explain_file(
     file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
     if (target is None) != (not sensitive):
         raise InputError("Name both the target and the protected attribute, or neither.")
-    known = columns_of(model)
+    known = columns_of(model, file.names)
     if target is not None:
         roles = assign_roles(
             file,
