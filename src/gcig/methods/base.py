@@ -2,7 +2,7 @@
 
 import copyreg
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from gcig.training.runtime import own_modes, resolve_device, seeded_generator
 
 IN_MEMORY_BYTES = 2**29  # a table of this size takes about four times as much while it is fitted
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
+TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], Outcome]
 
 
 class _Learned:
@@ -165,11 +166,19 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             If the loss is no longer finite. If an epoch was finished, the estimator keeps its network and
             predicts; otherwise, and after any other error, the estimator is as it was before.
         """
+        return self.fit_by(
+            self.train_network, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+        )
+
+    def fit_by(
+        self, train: TrainNetwork, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None
+    ) -> Self:
+        """Train on a table as `fit` does, with another function in place of `train_network`."""
         self.check_parameters()
         table = check_table(X, y, sensitive_features, sample_weight, self.class_weight)
         named = hasattr(X, "columns") or isinstance(X, Mapping)
         with _restored_on_error(self):
-            diverged = self._fit_checked(table, named=named)
+            diverged = self._fit_checked(train, table, named=named)
         if diverged is not None:
             raise diverged
         return self
@@ -298,9 +307,11 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self.n_features_in_ = len(rows.roles.inputs)
         self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
         self.baselines_ = sums.means.float().numpy()
-        return self._train(network, data, seed)
+        return self._train(self.train_network, network, data, seed)
 
-    def _fit_checked(self, table: CheckedTable, *, named: bool) -> DivergenceError | None:
+    def _fit_checked(
+        self, train: TrainNetwork, table: CheckedTable, *, named: bool
+    ) -> DivergenceError | None:
         """Fit, and return the error of a training that diverged after a usable epoch."""
         network = copy_to_continue(self, table.labels.classes) if self.warm_start else None
         if network is None:
@@ -324,9 +335,11 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.baselines_ = means.values.cpu().numpy()
-        return self._train(network, data, seed)
+        return self._train(train, network, data, seed)
 
-    def _train(self, network: nn.Module | None, data: TrainingData, seed: int) -> DivergenceError | None:
+    def _train(
+        self, train: TrainNetwork, network: nn.Module | None, data: TrainingData, seed: int
+    ) -> DivergenceError | None:
         """Train a network, or a new one, on encoded rows, and set what is learned from them."""
         rows, device = data.all, data.all.inputs.device
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
@@ -344,7 +357,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
                 network = self.make_network(rows.inputs.shape[1], generator)
             network = network.to(device)
             try:
-                outcome = self.train_network(network, data, generator)
+                outcome = train(network, data, generator)
             except DivergenceError as error:
                 usable = _network_suffices(type(self)) and error.epoch > 0
                 diverged = _describe_divergence(error, usable=usable)

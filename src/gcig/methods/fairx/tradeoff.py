@@ -181,7 +181,7 @@ def train_trade_off(
     fitted = estimator.__sklearn_clone__().set_params(max_gcig=None, max_eo_gap=None, warm_start=False)
     trained: list[tuple[Student, list[Candidate]]] = []
 
-    def train_network(network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+    def train_models(network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         settings = fitted.training_settings(len(data.training))
         settings = replace(
             settings,
@@ -207,9 +207,7 @@ def train_trade_off(
         trained.append((student, train_family(student, weights)))
         return trained[-1][1][-1].outcome
 
-    fitted.__dict__["train_network"] = train_network  # instead of the training of a single model
-    fitted.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    del fitted.__dict__["train_network"]
+    fitted.fit_by(train_models, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     ((student, candidates),) = trained
     models = make_models(fitted, student, candidates)
     return TradeOff(models, measure_family(models, student.held_out), student.held_out)
