@@ -281,14 +281,7 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train the network against the adversary."""
-        settings = Adversarial(
-            alpha=self.alpha,
-            warm_up=self.warm_up,
-            adversary_learning_rate=self.adversary_learning_rate,
-            adversary_steps=self.adversary_steps,
-            sharpness=self.sharpness,
-            **self._shared_settings(len(data.training)),
-        )
+        settings = self.make_settings(Adversarial, len(data.training))
         outcome = train_adversarially(network, data, settings, generator)
         self.record_rates(network, data)
         return outcome

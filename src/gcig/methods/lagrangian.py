@@ -259,14 +259,7 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train the network and the multipliers."""
-        settings = PrimalDual(
-            dual_learning_rate=self.dual_learning_rate,
-            damping=self.damping,
-            max_multiplier=self.max_multiplier,
-            sharpness=self.sharpness,
-            memory=self.memory,
-            **self._shared_settings(len(data.training)),
-        )
+        settings = self.make_settings(PrimalDual, len(data.training))
         outcome, multipliers = train_primal_dual(network, data, settings, generator)
         self.multipliers_ = multipliers.values.cpu().numpy()
         self.record_rates(network, data)

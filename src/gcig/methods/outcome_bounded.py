@@ -5,8 +5,8 @@ rate for label 1, the false positive rate for label 0. A model meets the bound i
 largest and the smallest rate differ by at most ``max_gap``.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -154,6 +154,9 @@ class BoundedTraining:
         )
 
 
+_Settings = TypeVar("_Settings", bound=BoundedTraining)
+
+
 class OutcomeBoundedClassifier(NetworkClassifier):
     """A network that shall meet a bound ``max_gap`` on the differences of TPR and of FPR between groups.
 
@@ -185,18 +188,17 @@ class OutcomeBoundedClassifier(NetworkClassifier):
         """The logit from which a row is predicted positive, as far as it is known before training."""
         return 0.0 if self.threshold == "f1" else logit_of(float(self.threshold))
 
-    def _shared_settings(self, n_rows: int) -> dict[str, Any]:
-        """Return the settings of every training of this kind, with ``"auto"`` resolved for this many rows."""
+    def make_settings(self, kind: type[_Settings], n_rows: int) -> _Settings:
+        """Return the settings of a training: the parameters of the same names, for this many rows."""
         loop = self.resolve_loop(n_rows)
-        return {
+        resolved: dict[str, Any] = {
             "loop": loop,
             "learning_rate": self.resolve_learning_rate(loop.batch_size),
-            "weight_decay": self.weight_decay,
-            "clip_norm": CLIP_NORM,
-            "max_gap": self.max_gap,
             "cut": self._cut,
             "progress": bool(self.verbose),
         }
+        own = {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}
+        return kind(**own | resolved)
 
     def record_rates(self, network: nn.Module, data: TrainingData) -> None:
         """Set `rates_` and `met_` to those of a trained network."""
