@@ -215,7 +215,8 @@ def test_changes_are_ratios_with_their_interval():
             for repeat in range(2)
         ]
     )
-    data = Evidence({"comparison": frame}, {}, 5, ("unconstrained", FAIRX))
+    request = Request(("german",), ("unconstrained", FAIRX))
+    data = Evidence(Collected(request, {"comparison": frame}, pd.DataFrame()))
     found = data.change("gcig_raw", data.folds("german", FAIRX), data.folds("german", "unconstrained"))
     assert (found.value, found.low, found.high) == pytest.approx((-0.75, -0.75, -0.75))
     difference = data.difference("german", FAIRX, "unconstrained", "gcig_raw")

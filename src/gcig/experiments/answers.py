@@ -22,7 +22,7 @@ _TERMS = {"prediction+eo": "the EO term alone", "prediction+gcig": "the GCIG ter
 
 def answer_rq1(found: Collected) -> str:
     """Describe what FairX does to explanations and utility on all datasets; empty without results."""
-    data, datasets, parts = Evidence.of(found), found.request.datasets, []
+    data, datasets, parts = Evidence(found), found.request.datasets, []
     for version in (PUBLISHED, FAIRX):
         changes, certain = [], []
         for metric, words in _MEASURES.items():
@@ -53,7 +53,7 @@ def answer_rq2(found: Collected) -> str:
     populations = correlation.populations(found.frames["comparison"])
     if correlation.POOLED not in populations:
         return ""
-    data = Evidence.of(found)
+    data = Evidence(found)
     version = PUBLISHED if PUBLISHED in found.request.methods else FAIRX
     pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
     within = correlation.associate(populations[correlation.WITHIN], draws=1000)["interval"]
@@ -71,7 +71,7 @@ def answer_rq2(found: Collected) -> str:
 
 def answer_rq3(found: Collected) -> str:
     """Describe what the terms, the weights and other choices of FairX change; empty without results."""
-    data, parts = Evidence.of(found), []
+    data, parts = Evidence(found), []
     for version in (PUBLISHED, FAIRX):
         changes = []
         for key, words in _TERMS.items():

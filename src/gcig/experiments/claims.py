@@ -83,7 +83,7 @@ class Judged:
 
 def judge_claims(found: Collected, claims: Iterable[Claim]) -> list[Judged]:
     """Judge the claims that the requested datasets, methods and experiments can test."""
-    evidence = Evidence.of(found)
+    evidence = Evidence(found)
     versions = [method for method in (PUBLISHED, FAIRX) if method in found.request.methods]
     measured = [name for name, rows in found.measured.items() if rows]
     judged = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,23 +29,15 @@ _NOTHING = pd.DataFrame(
 
 @dataclass(frozen=True)
 class Evidence:
-    """The results of a run, as claims look at them."""
+    """The collected results of a run, as claims look at them."""
 
-    frames: Mapping[str, pd.DataFrame]
-    measured: Mapping[str, Sequence[Mapping[str, Any]]]
-    n_folds: int
-    methods: tuple[str, ...]
-
-    @classmethod
-    def of(cls, found: Collected) -> Self:
-        """Return the evidence of a collected run."""
-        return cls(found.frames, found.measured, found.request.n_folds, found.request.methods)
+    found: Collected
 
     @cached_property
     def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
         """The fold means of every setting, by experiment, dataset, method and variant."""
         found = {}
-        for experiment, frame in self.frames.items():
+        for experiment, frame in self.found.frames.items():
             rows = finished(frame)
             rows = rows.assign(collapsed=rows["collapsed"].astype(float))
             for place, own in rows.groupby(["dataset", "method", "variant"]):
@@ -75,11 +67,15 @@ class Evidence:
 
     def interval(self, values: pd.Series[Any]) -> Interval:
         """Return a mean over folds with its interval; undefined with fewer than three folds."""
-        return UNDEFINED if len(values) < MIN_FOLDS else fold_test(values, n_folds=self.n_folds).difference
+        return (
+            UNDEFINED
+            if len(values) < MIN_FOLDS
+            else fold_test(values, n_folds=self.found.request.n_folds).difference
+        )
 
     def rivals(self, fairx: str, metric: str) -> list[str]:
         """Return the methods that a version of FairX is ranked against: all but the other version."""
-        ranked = [method for method in self.methods if is_ranked(method, metric)]
+        ranked = [method for method in self.found.request.methods if is_ranked(method, metric)]
         return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
 
     def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
@@ -93,7 +89,7 @@ class Evidence:
 
     def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
         """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
-        points = correlation.points(self.frames["comparison"], fairx).dropna()
+        points = correlation.points(self.found.frames["comparison"], fairx).dropna()
         points = points[points["dataset"].isin(datasets)]
         clusters = points.groupby(["dataset", *PLACE]).ngroup()
         if clusters.nunique() < MIN_FOLDS:

@@ -157,7 +157,7 @@ def _insensitive(data: Evidence, fairx: str) -> Finding:
 
 
 def _slower(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row for row in data.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row for row in data.found.measured.get("cost", ())}
     rows = [(steps, cost.get((rule_name(steps), GROUPS[0]))) for steps in paper()["cost"]["steps"]]
     known = [(steps, row) for steps, row in rows if row is not None]
     if not known:
@@ -168,7 +168,7 @@ def _slower(data: Evidence, _: str) -> Finding:
 
 
 def _independent_of_groups(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.found.measured.get("cost", ())}
     few, many = (cost.get((rule_name(16), groups), math.nan) for groups in GROUPS)
     if math.isnan(few + many):
         return Finding("-", None, "the cost was not measured")
