@@ -67,11 +67,9 @@ class Evidence:
 
     def interval(self, values: pd.Series[Any]) -> Interval:
         """Return a mean over folds with its interval; undefined with fewer than three folds."""
-        return (
-            UNDEFINED
-            if len(values) < MIN_FOLDS
-            else fold_test(values, n_folds=self.found.request.n_folds).difference
-        )
+        if len(values) < MIN_FOLDS:
+            return UNDEFINED
+        return fold_test(values, n_folds=self.found.request.n_folds).difference
 
     def rivals(self, fairx: str, metric: str) -> list[str]:
         """Return the methods that a version of FairX is ranked against: all but the other version."""
