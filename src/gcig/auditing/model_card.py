@@ -1,12 +1,12 @@
 """An audit as a section of a model card, in Markdown."""
 
-import re
 from collections.abc import Sequence
 
-from gcig.records.audit import AuditRecord, GroupAudit
+from gcig.records.audit import AuditRecord
 from gcig.records.base import Interval
-from gcig.records.formatting import limits, number
+from gcig.records.formatting import limits
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
+from gcig.report.tables import Table, Value, estimate, markdown_text, rows_entry, to_markdown
 
 _COLUMNS = 10
 
@@ -14,50 +14,51 @@ _COLUMNS = 10
 def model_card(record: AuditRecord) -> str:
     """Write headings, sentences and tables; names from the user's table are escaped."""
     subject, found, outcome = record.subject, record.procedural, record.outcome
-    few = f"fewer than {record.min_cell}"
+    figures = {
+        "GCIG": found.interval,
+        "GCIG with shuffled groups (noise floor)": found.noise_floor,
+        "GCIG beyond chance": found.excess,
+        "equalized odds gap": outcome.eo_gap,
+        "ratio of favourable decisions (four fifths)": outcome.selection_rate_ratio,
+        "AUC": outcome.auc,
+        "balanced accuracy": outcome.balanced_accuracy,
+        "F1": outcome.f1,
+    }
+    rates = ("base_rate", "favourable_rate", "tpr", "fpr", "ppv", "calibration")
     parts = [
         "## Fairness audit",
-        f"**{_text(record.verdict.status.capitalize())}.** {_text(record.verdict.headline)}",
-        "\n".join(f"- {_text(line)}" for line in record.verdict.findings),
+        f"**{markdown_text(record.verdict.status.capitalize())}.** {markdown_text(record.verdict.headline)}",
+        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.findings),
         "### Figures",
         _table(
             ("figure", "value", "95 % interval"),
-            [
-                ("GCIG", found.interval),
-                ("GCIG with shuffled groups (noise floor)", found.noise_floor),
-                ("GCIG beyond chance", found.excess),
-                ("equalized odds gap", outcome.eo_gap),
-                ("ratio of favourable decisions (four fifths)", outcome.selection_rate_ratio),
-                ("AUC", outcome.auc),
-                ("balanced accuracy", outcome.balanced_accuracy),
-                ("F1", outcome.f1),
-            ],
+            [(name, each.value, limits(each)) for name, each in figures.items()],
         ),
         "### Can GCIG be relied on?",
-        _rows(("number", "value", "how to read it"), trust_lines(record)),
+        _table(("number", "value", "how to read it"), trust_lines(record)),
         *_robustness(record),
         "### Groups",
-        _rows(
+        _table(
             ("group", "rows", "base rate", "favourable decisions", "TPR", "FPR", "PPV", "calibration"),
             [
                 (
-                    g.group,
-                    few if g.n_rows is None else str(g.n_rows),
-                    *(number(r.value) for r in _rates(g)),
+                    each.group,
+                    rows_entry(each.n_rows, record.min_cell),
+                    *(getattr(each, rate).value for rate in rates),
                 )
-                for g in record.groups
+                for each in record.groups
             ],
         ),
         "### Columns behind the difference in reasons",
-        _rows(
+        _table(
             ("column", "share", "most favourable compared with"),
-            [(c.column, number(c.share), c.towards) for c in found.columns[:_COLUMNS]],
+            [(each.column, each.share, each.towards) for each in found.columns[:_COLUMNS]],
         ),
         "### Cautions",
-        "\n".join(f"- {_text(line)}" for line in record.verdict.cautions),
+        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.cautions),
         "### Provenance",
         "\n".join(
-            f"- {name}: {_text(str(value))}"
+            f"- {name}: {markdown_text(str(value))}"
             for name, value in (
                 ("Model", f"{subject.model_name} ({subject.model_kind})"),
                 ("Model SHA-256", subject.model_sha256 or "unknown"),
@@ -89,31 +90,13 @@ def _robustness(record: AuditRecord) -> list[str]:
     found = record.robustness
     if found is None:
         return []
-    figures = [
-        (each.reference, *(f"{number(i.value)} {limits(i)}".strip() for i in (each.gcig, each.other)))
-        for each in found.figures
-    ]
+    figures = [(each.reference, estimate(each.gcig), estimate(each.other)) for each in found.figures]
     return [
         "### GCIG under other references",
-        _text(found.verdict),
-        _rows(("reference", "GCIG", "other model"), figures),
+        markdown_text(found.verdict),
+        _table(("reference", "GCIG", "other model"), figures),
     ]
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, Interval]]) -> str:
-    return _rows(header, [(name, number(each.value), limits(each)) for name, each in rows])
-
-
-def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *[tuple(map(_text, row)) for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _rates(group: GroupAudit) -> tuple[Interval, ...]:
-    return group.base_rate, group.favourable_rate, group.tpr, group.fpr, group.ppv, group.calibration
-
-
-def _text(text: str) -> str:
-    """Escape text for Markdown, and for HTML inside it."""
-    escaped = re.sub(r"([\\`*_\[\]|#])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
-    return " ".join(escaped.replace(">", "&gt;").split())
+def _table(header: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
+    return to_markdown(Table(header, rows))

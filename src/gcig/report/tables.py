@@ -144,11 +144,20 @@ def rows_entry(n_rows: int | None, min_cell: int) -> Value:
     return n_rows
 
 
+def markdown_text(text: str) -> str:
+    r"""Return text on one line, with the markup of Markdown and HTML escaped.
+
+    >>> print(markdown_text("a_b <i>"))
+    a\_b \<i\>
+    """
+    return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(text))
+
+
 def to_markdown(table: Table) -> str:
     """Return the table as a Markdown pipe table without its caption; notes follow as lines."""
 
     def text(value: Value, mark: str | None = None) -> str:
-        shown = re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", _one_line(entry_text(value, table.digits)))
+        shown = markdown_text(entry_text(value, table.digits))
         return f"**{shown}**" if mark == "best" else shown
 
     columns = range(len(table.header))
