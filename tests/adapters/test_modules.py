@@ -40,6 +40,17 @@ def test_a_transformer_maps_attributions_to_the_columns_of_the_table() -> None:
     assert found.auc == plain.auc
 
 
+def test_a_function_is_tried_to_find_the_columns_of_the_table() -> None:
+    encode = adapt(make_module(), TABLE, preprocess=lambda table: ENCODER.transform(table))
+    assert encode.original_names == ("pay", "age", "job")
+    assert encode.origin.tolist() == [2, 2, 2, 0, 1]
+    mixed = adapt(make_module(1), TABLE, preprocess=lambda table: table[["pay"]] + table[["age"]].to_numpy())
+    assert mixed.original_names == ("pay",)  # as the function names it
+    noise = np.random.default_rng(0)
+    random = adapt(make_module(1), TABLE, preprocess=lambda table: noise.normal(size=(len(table), 1)))
+    assert random.original_names == ("x0",)
+
+
 def test_a_function_gives_the_columns_that_it_returns() -> None:
     module = make_module(2)
     adapted = adapt(module, TABLE, preprocess=lambda table: table[["pay", "age"]] * 2)

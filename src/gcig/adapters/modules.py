@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from gcig._validation import InputError, check_features
 from gcig.adapters.base import DifferentiableModel, numeric_rows
 from gcig.adapters.explainers import Rows, first_parameter, to_tensor
-from gcig.adapters.origin import column_origin
+from gcig.adapters.origin import column_origin, probe_origin
 from gcig.core.modules import Score, evaluating
 
 Preprocess = Callable[[Any], Any]
@@ -57,7 +58,7 @@ class TorchModel(DifferentiableModel):
         if _check_output(nn.Sequential(*steps), flat[[0, -1]]) == 2:
             steps.append(nn.Flatten(0))
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
-        origin, originals = _original_columns(preprocess, X, names)
+        origin, originals = _original_columns(preprocess, X, rows.ndim, names)
         # A new Sequential does not change the mode of its parts.
         return cls(
             model=model,
@@ -101,15 +102,18 @@ def _prepared(X: Any, prepare: Preprocess | None) -> Any:
 
 
 def _original_columns(
-    preprocess: Any, X: Any, names: tuple[str, ...]
+    preprocess: Any, X: Any, ndim: int, names: tuple[str, ...]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the column of the table that each entry of a row came from, if the preprocessing tells."""
-    if preprocess is not None and hasattr(preprocess, "transform"):
+    origin, table = None, X
+    if hasattr(preprocess, "transform"):
         table = check_features(X)
         origin = column_origin(preprocess, table.shape[1])
-        if origin is not None and len(origin) == len(names):
-            return origin, tuple(map(str, table.columns))
-    return np.arange(len(names)), names
+    elif preprocess is not None and ndim == 2 and isinstance(X, pd.DataFrame):
+        origin = probe_origin(lambda few: np.asarray(_prepared(few, preprocess)), X)
+    if origin is None or len(origin) != len(names):
+        return np.arange(len(names)), names
+    return origin, tuple(map(str, table.columns))
 
 
 def _check_output(module: nn.Module, rows: Rows) -> int:
