@@ -1,6 +1,8 @@
 """Sphinx settings. Pages need no network: formulas are MathML, and the theme ships its fonts and scripts."""
 
 import re
+import tomllib
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
@@ -100,6 +102,14 @@ def _block_math(translator, node):
     raise nodes.SkipNode
 
 
+def _name_repository(_app, _name, source):
+    """Insert the home of the repository and the version, in code blocks as well."""
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    repository = settings["project"]["urls"]["Repository"].removeprefix("https://github.com/")
+    source[0] = source[0].replace("|repository|", repository).replace("v|release|", f"v{release}")
+
+
 def setup(app):
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas and the values that pages name."""
+    app.connect("source-read", _name_repository)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))

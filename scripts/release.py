@@ -16,6 +16,7 @@ import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _NOT_RELEASED = (".ci/", ".github/")
@@ -28,7 +29,7 @@ def read_version() -> str:
 
 
 def check_version(tag: str) -> None:
-    """Raise an error unless the tag, the package, the citation and the changelog name the same version."""
+    """Raise an error unless all files name the version of the tag, and one the home of the repository."""
     version = read_version()
     if tag != f"v{version}":
         raise SystemExit(f"The tag is {tag}, but the package has version {version}: correct one of them.")
@@ -39,11 +40,13 @@ def check_version(tag: str) -> None:
             f"CHANGELOG.md has no section '## [{version}] - YYYY-MM-DD': rename 'Unreleased', and add the "
             "date."
         )
-    if not _project().get("urls"):
-        raise SystemExit("pyproject.toml names no address of the repository: add it under [project.urls].")
+    if "OWNER" in _project()["urls"]["Repository"]:
+        raise SystemExit(
+            "pyproject.toml names no home of the repository, but OWNER: replace it under [project.urls]."
+        )
 
 
-def _project() -> dict[str, object]:
+def _project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 

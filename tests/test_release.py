@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from contextlib import nullcontext
 from email.parser import Parser
 from types import SimpleNamespace
 
@@ -50,6 +51,10 @@ def test_the_metadata_name_what_the_project_declares(archives):
     assert (found["Name"], found["Version"]) == ("gcig", RELEASE.read_version())
     assert found["License-Expression"] == "BSD-3-Clause"
     assert found["Description-Content-Type"] == "text/markdown"
+    home = f"{project['urls']['Repository']}/{{}}/v{found['Version']}/"
+    assert f"]({home.format('raw')}docs/_static/audit_page.png)" in found.get_payload()
+    assert f"]({home.format('blob')}docs/limits.rst)" in found.get_payload()
+    assert not re.search(r"\]\((?!https:)", found.get_payload())
     assert set(found.get_all("Classifier")) == set(project["classifiers"])
     assert set(found.get_all("Provides-Extra")) == set(project["optional-dependencies"])
     plain = {line for line in found.get_all("Requires-Dist") if "extra ==" not in line}
@@ -99,11 +104,16 @@ def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):
     with pytest.raises(SystemExit, match="rename 'Unreleased', and add the date"):
         check(f"v{version}")
     monkeypatch.setitem(check.__globals__, "_changelog", lambda: f"# C\n\n## [{version}] - 2026-11-16\n")
-    monkeypatch.setitem(check.__globals__, "_project", lambda: {"name": "gcig"})
-    with pytest.raises(SystemExit, match=r"no address of the repository: add it under \[project.urls\]"):
-        check(f"v{version}")
-    monkeypatch.setitem(check.__globals__, "_project", lambda: {"urls": {"Source": "https://example.org"}})
-    check(f"v{version}")
+    for home, refused in (("https://github.com/OWNER/gcig", True), ("https://example.org/gcig", False)):
+        monkeypatch.setitem(check.__globals__, "_project", lambda home=home: {"urls": {"Repository": home}})
+        with pytest.raises(SystemExit, match="OWNER: replace it") if refused else nullcontext():
+            check(f"v{version}")
+
+
+def test_one_place_names_the_home_of_the_repository():
+    command = ["git", "-C", str(ROOT), "grep", "-n", "-E", "OWNER/gcig|OWNER\\.github"]
+    found = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    assert [line.split(":")[0] for line in found if not line.startswith("tests/")] == ["pyproject.toml"]
 
 
 def test_files_that_a_first_release_needs_exist():
