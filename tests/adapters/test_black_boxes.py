@@ -169,22 +169,38 @@ class TestAnswers:
     def test_shapes_of_probabilities(self, answer) -> None:
         chance = RNG.random(300)
         adapted = adapt(lambda X: answer(chance[: len(X)]), TABLE)
-        np.testing.assert_allclose(adapted.predict_proba(TABLE)[:, 1], chance)
-        np.testing.assert_array_equal(adapted.predict(TABLE), chance >= 0.5)
+        np.testing.assert_allclose(adapted.scores(TABLE), chance)
+        np.testing.assert_array_equal(
+            adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, chance >= 0.5
+        )
+
+    def test_score_and_decision_take_one_call(self) -> None:
+        seen = []
+
+        def model(table):
+            seen.append(len(table))
+            return np.full(len(table), 0.6)
+
+        adapted = adapt(model, TABLE)
+        outputs = adapted.answer(TABLE, encoded=adapted.encode(TABLE))
+        assert seen == [len(TABLE)]
+        assert outputs.decisions.all()
 
     def test_other_outputs_are_refused(self) -> None:
         with pytest.raises(InputError, match=r"shape \(300, 3\)"):
-            adapt(lambda X: np.zeros((len(X), 3)), TABLE).predict_proba(TABLE)
+            adapt(lambda X: np.zeros((len(X), 3)), TABLE).scores(TABLE)
         with pytest.raises(InputError, match=r"300 of 300 outputs .* outside \[0, 1\]"):
-            adapt(lambda X: np.full(len(X), 7.0), TABLE).predict_proba(TABLE)
+            adapt(lambda X: np.full(len(X), 7.0), TABLE).scores(TABLE)
 
     def test_classes_and_decisions_of_a_classifier(self) -> None:
         model = make_pipeline(ENCODER, RandomForestClassifier(10, random_state=0)).fit(TABLE, Y)
         adapted = adapt(model, TABLE)
         assert adapted.kind == "scikit-learn pipeline with classifier"
         assert list(adapted.classes) == ["no", "yes"]
-        np.testing.assert_array_equal(adapted.predict(TABLE), model.predict(TABLE) == "yes")
-        np.testing.assert_allclose(adapted.predict_proba(TABLE), model.predict_proba(TABLE))
+        np.testing.assert_array_equal(
+            adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE) == "yes"
+        )
+        np.testing.assert_allclose(adapted.scores(TABLE), model.predict_proba(TABLE)[:, 1])
 
     def test_a_margin_is_explained_without_clipping(self) -> None:
         rows = TABLE[["age", "hours"]]

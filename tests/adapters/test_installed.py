@@ -39,13 +39,13 @@ class TestLightGBM:
         model = self.fitted(ROWS)
         adapted = adapt(model, ROWS)
         assert adapted.kind == "gradient boosted trees"
-        np.testing.assert_allclose(adapted.predict_proba(ROWS), model.predict_proba(ROWS))
+        np.testing.assert_allclose(adapted.scores(ROWS), model.predict_proba(ROWS)[:, 1])
         check_reasons(adapted, ROWS)
 
     def test_native_booster(self) -> None:
         model = self.fitted(ROWS)
         adapted = adapt(model.booster_, ROWS)
-        np.testing.assert_allclose(adapted.predict_proba(ROWS)[:, 1], model.predict_proba(ROWS)[:, 1])
+        np.testing.assert_allclose(adapted.scores(ROWS), model.predict_proba(ROWS)[:, 1])
 
     def test_lightgbm_categories_keep_their_type(self) -> None:
         rows = ROWS.assign(e=pd.Categorical(RNG.choice(["x", "y", "z"], 200)))
@@ -96,10 +96,10 @@ class TestNativeFiles:
         opened = open_model(path)
         adapted = adapt(opened, rows)
         assert adapted.kind == "gradient boosted trees"
-        np.testing.assert_allclose(adapted.predict_proba(rows)[:, 1], expected, atol=1e-6)
+        np.testing.assert_allclose(adapted.scores(rows), expected, atol=1e-6)
         # A few rows that lack some of the categories are encoded as in training.
         few = rows[rows["job"] == "z"][::-1][["job", "a", "b in €"]]
-        found = adapted.predict_proba(few[list(rows.columns)])[:, 1]
+        found = adapted.scores(few[list(rows.columns)])
         np.testing.assert_allclose(found, expected[few.index], atol=1e-6)
         encoded = adapted.encode(rows)
         reasons = adapted.explainer.attribute(encoded[:10], encoded.mean(axis=0, keepdims=True), Definition())
@@ -129,7 +129,7 @@ class TestNativeFiles:
     def test_missing_columns_are_named(self, stored) -> None:
         path, rows, _ = stored
         with pytest.raises(InputError, match="- job"):
-            adapt(open_model(path), rows[["a", "b in €"]]).predict_proba(rows[["a", "b in €"]])
+            adapt(open_model(path), rows[["a", "b in €"]]).scores(rows[["a", "b in €"]])
 
     def test_a_damaged_file_is_an_error(self, stored) -> None:
         path = stored[0]
@@ -186,13 +186,15 @@ class TestOnnx:
         expected = LogisticRegression().fit(ROWS.to_numpy(), Y).predict_proba(ROWS.to_numpy())
         adapted = adapt(OnnxClassifier(content), ROWS)
         assert adapted.kind == "ONNX model"
-        np.testing.assert_allclose(adapted.predict_proba(ROWS), expected, atol=1e-5)
+        np.testing.assert_allclose(adapted.scores(ROWS), expected[:, 1], atol=1e-5)
 
     def test_labels_of_the_model_are_its_decisions(self, content: bytes) -> None:
         session = OnnxClassifier(content)
         assert session.classes.tolist() == [0, 1]
         expected = LogisticRegression().fit(ROWS.to_numpy(), Y).predict(ROWS.to_numpy())
-        np.testing.assert_array_equal(adapt(session, ROWS).predict(ROWS), expected)
+        adapted = adapt(session, ROWS)
+        outputs = adapted.answer(ROWS, encoded=adapted.encode(ROWS))
+        np.testing.assert_array_equal(outputs.decisions, expected)
 
     def test_threshold_classes_and_text_of_an_exported_model(self, tmp_path) -> None:
         pytest.importorskip("onnx")
@@ -204,8 +206,10 @@ class TestOnnx:
         adapted = adapt(OnnxClassifier((tmp_path / "model.onnx").read_bytes()), rows)
         assert adapted.threshold == model.threshold_
         assert adapted.classes.tolist() == ["no", "yes"]
-        np.testing.assert_array_equal(adapted.predict(rows), model.predict(rows) == "yes")
-        np.testing.assert_allclose(adapted.predict_proba(rows), model.predict_proba(rows), atol=1e-6)
+        np.testing.assert_array_equal(
+            adapted.answer(rows, encoded=adapted.encode(rows)).decisions, model.predict(rows) == "yes"
+        )
+        np.testing.assert_allclose(adapted.scores(rows), model.predict_proba(rows)[:, 1], atol=1e-6)
 
     def test_damaged_content(self) -> None:
         with pytest.raises(InputError, match="cannot be read"):
@@ -223,7 +227,7 @@ class TestOnnx:
         session = OnnxClassifier(named.SerializeToString())
         assert session.feature_names_in_ == ("a", "b")
         expected = model.predict_proba(ROWS[["a", "b"]])[:, 1]
-        np.testing.assert_allclose(adapt(session, ROWS).predict_proba(ROWS)[:, 1], expected, atol=1e-5)
+        np.testing.assert_allclose(adapt(session, ROWS).scores(ROWS), expected, atol=1e-5)
         with pytest.raises(InputError, match="lacks columns that the ONNX model takes: 'b'"):
             session(ROWS[["a"]])
         with pytest.raises(InputError, match="Column 'b' of X holds text, but the ONNX model takes numbers"):

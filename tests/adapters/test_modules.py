@@ -56,9 +56,9 @@ def test_a_function_gives_the_columns_that_it_returns() -> None:
     adapted = adapt(module, TABLE, preprocess=lambda table: table[["pay", "age"]] * 2)
     assert adapted.columns == ("pay", "age")
     expected = torch.sigmoid(module(torch.tensor(TABLE[["pay", "age"]].to_numpy(np.float32) * 2)))
-    np.testing.assert_allclose(adapted.predict_proba(TABLE)[:, 1], expected.detach()[:, 0], atol=1e-6)
+    np.testing.assert_allclose(adapted.scores(TABLE), expected.detach()[:, 0], atol=1e-6)
     of_tensors = adapt(module, TABLE, preprocess=lambda t: torch.tensor(t[["pay", "age"]].to_numpy() * 2))
-    np.testing.assert_allclose(of_tensors.predict_proba(TABLE), adapted.predict_proba(TABLE), atol=1e-6)
+    np.testing.assert_allclose(of_tensors.scores(TABLE), adapted.scores(TABLE), atol=1e-6)
 
 
 def test_outputs_that_mix_columns_are_columns_of_their_own() -> None:

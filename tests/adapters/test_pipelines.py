@@ -87,7 +87,9 @@ def test_a_pipeline_with_a_gcig_estimator_uses_its_gradients_and_baselines() -> 
     cell = ((Y == 1) & (groups == "m")).to_numpy()
     np.testing.assert_allclose(adapted.baselines[1, 1], encoded[cell].mean(axis=0), atol=1e-5)
     np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE), rtol=1e-5)
-    np.testing.assert_array_equal(adapted.predict(TABLE), model.predict(TABLE))
+    np.testing.assert_array_equal(
+        adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
+    )
 
 
 def test_a_linear_pipeline_is_explained_exactly() -> None:
@@ -99,8 +101,10 @@ def test_a_linear_pipeline_is_explained_exactly() -> None:
     assert adapted.original_names == ("age", "job", "sex", "hours")
     assert len(adapted.columns) == encoded.shape[1] == 8
     np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE))
-    np.testing.assert_allclose(adapted.predict_proba(TABLE), model.predict_proba(TABLE))
-    np.testing.assert_array_equal(adapted.predict(TABLE), model.predict(TABLE))
+    np.testing.assert_allclose(adapted.scores(TABLE), model.predict_proba(TABLE)[:, 1])
+    np.testing.assert_array_equal(
+        adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
+    )
 
 
 def test_without_probabilities() -> None:

@@ -29,9 +29,8 @@ class TestTorch:
         adapted = adapt(model, X)
         with torch.no_grad():
             expected = torch.sigmoid(model(torch.from_numpy(X)))[:, 0].numpy()
-        np.testing.assert_allclose(adapted.predict_proba(X)[:, 1], expected, rtol=1e-5)
-        np.testing.assert_allclose(adapted.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
-        np.testing.assert_array_equal(adapted.predict(X), expected >= 0.5)
+        np.testing.assert_allclose(adapted.scores(X), expected, rtol=1e-5)
+        np.testing.assert_array_equal(adapted.answer(X, encoded=adapted.encode(X)).decisions, expected >= 0.5)
         assert adapted.module(torch.from_numpy(X)).shape == (50,)
         assert adapted.columns == ("x0", "x1", "x2", "x3")
         assert adapted.baselines is None
@@ -51,7 +50,7 @@ class TestTorch:
         before = modes(model)
         statistics = model[1].running_mean.clone()
         adapted = adapt(model, X)
-        np.testing.assert_array_equal(adapted.predict_proba(X), adapted.predict_proba(X))
+        np.testing.assert_array_equal(adapted.scores(X), adapted.scores(X))
         assert modes(model) == before
         assert torch.equal(model[1].running_mean, statistics)
 
@@ -73,7 +72,7 @@ class TestTorch:
         rows = torch.from_numpy(X).double()
         adapted = adapt(nn.Linear(4, 1, dtype=torch.float64), rows)
         assert adapted.encode(rows).dtype == np.float64
-        assert adapted.predict(rows).shape == (50,)
+        assert adapted.answer(rows, encoded=adapted.encode(rows)).decisions.shape == (50,)
 
     def test_several_outputs_need_a_score(self) -> None:
         model = nn.Linear(4, 2)
@@ -82,7 +81,7 @@ class TestTorch:
         adapted = adapt(model, X, score=lambda out: out[:, 1] - out[:, 0])
         with torch.no_grad():
             expected = torch.softmax(model(torch.from_numpy(X)), dim=1).numpy()
-        np.testing.assert_allclose(adapted.predict_proba(X), expected, rtol=1e-4)
+        np.testing.assert_allclose(adapted.scores(X), expected[:, 1], rtol=1e-4)
 
     def test_output_that_is_no_tensor_needs_a_score(self) -> None:
         class Pair(nn.Module):
@@ -91,7 +90,7 @@ class TestTorch:
 
         with pytest.raises(InputError, match="type tuple"):
             adapt(Pair(), X)
-        assert adapt(Pair(), X, score=lambda out: out[0]).predict(X).shape == (50,)
+        assert adapt(Pair(), X, score=lambda out: out[0]).scores(X).shape == (50,)
 
     @pytest.mark.parametrize(
         "forward", [lambda x: x.detach().sum(1), lambda x: torch.zeros(len(x), requires_grad=True)]
@@ -121,8 +120,10 @@ class TestLinear:
         adapted = adapt(model)
         np.testing.assert_array_equal(adapted.encode(rows), rows)
         np.testing.assert_allclose(adapted.logits(adapted.encode(rows)), model.decision_function(rows))
-        np.testing.assert_array_equal(adapted.predict_proba(X), model.predict_proba(X))
-        np.testing.assert_array_equal(adapted.predict(X), model.predict(X) == "yes")
+        np.testing.assert_array_equal(adapted.scores(X), model.predict_proba(X)[:, 1])
+        np.testing.assert_array_equal(
+            adapted.answer(X, encoded=adapted.encode(X)).decisions, model.predict(X) == "yes"
+        )
         assert adapted.columns == ("x0", "x1", "x2", "x3")
         assert list(adapted.classes) == ["no", "yes"]
 
@@ -186,9 +187,11 @@ class TestGcig:
     def test_groups_are_passed_to_methods_that_take_them(self) -> None:
         adapted = adapt(Estimator())
         groups = np.array(["f", "m"] * 25)
-        np.testing.assert_array_equal(adapted.predict(X, groups), [0, 1] * 25)
+        np.testing.assert_array_equal(
+            adapted.answer(X, groups, encoded=adapted.encode(X, groups)).decisions, [0, 1] * 25
+        )
         np.testing.assert_array_equal(adapted.encode(X, groups)[1::2], X[1::2] + 1)
-        assert adapted.predict_proba(X, groups).shape == (50, 2)
+        assert adapted.scores(X, groups).shape == (50,)
 
     def test_score_may_be_a_function(self) -> None:
         adapted = adapt(Estimator(score=lambda rows: rows.sum(1)))

@@ -51,7 +51,7 @@ class AdaptedModel(ABC):
     groups : names of the groups that the model was trained with, or None.
     baselines : (2, groups, p) means of the encoded training rows per label and group, or None.
     threshold : probability from which a row is predicted 1; NaN if the model decides by another rule.
-    probabilistic : whether ``predict_proba`` is defined.
+    probabilistic : whether scores are probabilities.
     kind : description of the model for reports.
     """
 
@@ -82,16 +82,24 @@ class AdaptedModel(ABC):
         """Return the rows in the form that the explainer takes, (n, p)."""
 
     @abstractmethod
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Return the decisions of the model's own rule as 0 and 1: positions in ``classes``."""
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return probabilities of label 1, (n,), or scores if the model gives no probabilities.
 
-    @abstractmethod
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Return the probabilities of the two classes, (n, 2)."""
+        ``encoded`` are the same rows encoded, if they are known.
+        """
 
-    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Return the probability that each row is predicted 1; 0 or 1 unless decisions are random."""
-        return self.predict(X, sensitive_features).astype(np.float64)
+    def decisions(
+        self,
+        X: Any,  # noqa: ARG002 (for models with a decision rule of their own)
+        sensitive_features: Any,  # noqa: ARG002
+        encoded: Rows,  # noqa: ARG002
+        scores: Rows,
+    ) -> NDArray[np.float64]:
+        """Return the model's own decisions, (n,): 0 or 1, or the probability of 1 if they are random.
+
+        By default a decision is positive if the score reaches the threshold.
+        """
+        return (scores >= self.threshold).astype(np.float64)
 
     @abstractmethod
     def logits(self, encoded: Rows) -> Rows:
@@ -129,22 +137,11 @@ class AdaptedModel(ABC):
                 f"threshold is a probability, but this {name} gives no probabilities. Leave threshold out; "
                 "the model's own decisions are used."
             )
-        scores = self._scores(X, sensitive_features, encoded)
+        scores = self.scores(X, sensitive_features, encoded)
         check_scores(scores, self.model)
         if threshold is not None:
             return Outputs(scores, (scores >= threshold).astype(np.float64))
-        return Outputs(scores, self._decisions(X, sensitive_features, encoded))
-
-    def _scores(self, X: Any, sensitive_features: Any, encoded: Rows) -> Rows:
-        return self.predict_proba(X, sensitive_features)[:, 1] if self.probabilistic else self.logits(encoded)
-
-    def _decisions(
-        self,
-        X: Any,
-        sensitive_features: Any,
-        encoded: Rows,  # noqa: ARG002 (for models that decide on encoded rows)
-    ) -> NDArray[np.float64]:
-        return self.expected_predictions(X, sensitive_features)
+        return Outputs(scores, self.decisions(X, sensitive_features, encoded, scores))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +161,11 @@ class DifferentiableModel(AdaptedModel):
         with evaluating(self.module), torch.no_grad():
             parts = [self.module(to_tensor(chunk, self.module)) for chunk in chunks]
         return torch.cat(parts).cpu().numpy()
+
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return the sigmoid of the logits."""
+        rows = self.encode(X, sensitive_features) if encoded is None else encoded
+        return torch.sigmoid(torch.as_tensor(self.logits(rows))).numpy()
 
 
 def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
@@ -207,10 +209,10 @@ def call_with_groups(method: Callable[..., Any], X: Any, sensitive_features: Any
     return method(X)
 
 
-def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.int64]:
+def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.float64]:
     """Return predicted classes as 0 and 1."""
     positive = 1 if classes is None else classes[1]
-    return np.asarray(np.asarray(predictions) == positive, dtype=np.int64)
+    return np.asarray(np.asarray(predictions) == positive, dtype=np.float64)
 
 
 def last_step(model: Any) -> Any:

@@ -107,17 +107,17 @@ class BlackBoxModel(AdaptedModel):
         """Return numbers as they are and one column per category."""
         return self.encoding.encode(X)
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Return the model's own decisions, or else whether the probability reaches the threshold."""
-        if self.decide is not None:
-            answer = call_model(self.decide, X, type(self.model).__name__)
-            return class_codes(answer, self.classes)
-        return (self.predict_proba(X, sensitive_features)[:, 1] >= self.threshold).astype(np.int64)
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return the model's probabilities, or its scores if it has none."""
+        if self.probabilistic:
+            return self.score(X)
+        return self.logits(self.encode(X, sensitive_features) if encoded is None else encoded)
 
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
-        """Return the model's probabilities of the two classes."""
-        positive = self.score(X)
-        return np.stack([1 - positive, positive], axis=1)
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:
+        """Return the model's own decisions, or else whether the probability reaches the threshold."""
+        if self.decide is None:
+            return super().decisions(X, sensitive_features, encoded, scores)
+        return class_codes(call_model(self.decide, X, type(self.model).__name__), self.classes)
 
     def logits(self, encoded: Rows) -> Rows:
         """Return the explained score of encoded rows."""

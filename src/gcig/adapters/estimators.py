@@ -49,31 +49,27 @@ class GcigModel(DifferentiableModel):
         """Return the rows as the estimator's network sees them."""
         return np.asarray(call_with_groups(self.model.encode, X, sensitive_features))
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Return the decisions of the estimator, passing the groups if it takes them."""
-        return class_codes(call_with_groups(self.model.predict, X, sensitive_features), self.classes)
-
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Return the probabilities of the estimator."""
-        return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))
-
-    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Return the decisions, or their probabilities if the estimator draws them at random."""
-        if not hasattr(self.model, "expected_predictions"):
-            return super().expected_predictions(X, sensitive_features)
-        chances = call_with_groups(self.model.expected_predictions, X, sensitive_features)
-        return np.asarray(chances, dtype=np.float64)
-
-    def _scores(self, X: Any, sensitive_features: Any, encoded: Rows) -> Rows:
-        if self._reuses_encoded("proba_from_encoded", "predict_proba"):
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return the probabilities of the estimator, from encoded rows if it can use them."""
+        if encoded is not None and self._reuses_encoded("proba_from_encoded", "predict_proba"):
             return np.asarray(self.model.proba_from_encoded(encoded))[:, 1]
-        return super()._scores(X, sensitive_features, encoded)
+        return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))[:, 1]
 
-    def _decisions(self, X: Any, sensitive_features: Any, encoded: Rows) -> NDArray[np.float64]:
+    def decisions(
+        self,
+        X: Any,
+        sensitive_features: Any,
+        encoded: Rows,
+        scores: Rows,  # noqa: ARG002 (the estimator has a rule of its own)
+    ) -> NDArray[np.float64]:
+        """Return the decisions, or their probabilities if the estimator draws them at random."""
         if self._reuses_encoded("expected_from_encoded", "predict", "predict_proba", "expected_predictions"):
             chances = self.model.expected_from_encoded(encoded, sensitive_features=sensitive_features)
-            return np.asarray(chances, dtype=np.float64)
-        return super()._decisions(X, sensitive_features, encoded)
+        elif hasattr(self.model, "expected_predictions"):
+            chances = call_with_groups(self.model.expected_predictions, X, sensitive_features)
+        else:
+            chances = class_codes(call_with_groups(self.model.predict, X, sensitive_features), self.classes)
+        return np.asarray(chances, dtype=np.float64)
 
     def _reuses_encoded(self, hook: str, *methods: str) -> bool:
         """Return whether ``hook`` exists and no subclass overrides one of ``methods`` without it."""

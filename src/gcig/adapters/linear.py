@@ -55,10 +55,12 @@ class LinearModel(DifferentiableModel):
         """Return the numbers as they are."""
         return numeric_rows(X, torch.float64)[0]
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:  # noqa: ARG002 (no group needed)
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return the probabilities of the classifier, or its decision function if it has none."""
+        if self.probabilistic:
+            return np.asarray(self.model.predict_proba(X))[:, 1]
+        return self.logits(self.encode(X, sensitive_features) if encoded is None else encoded)
+
+    def decisions(self, X: Any, *_: Any) -> NDArray[np.float64]:
         """Return the decisions of the classifier."""
         return class_codes(self.model.predict(X), self.classes)
-
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
-        """Return the probabilities of the classifier."""
-        return np.asarray(self.model.predict_proba(X))

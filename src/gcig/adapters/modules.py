@@ -74,15 +74,6 @@ class TorchModel(DifferentiableModel):
         rows, _ = numeric_rows(_prepared(X, self.preprocess), first_parameter(self.module).dtype)
         return rows.reshape(len(rows), -1)
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Return whether the probability reaches the threshold."""
-        return (self.predict_proba(X, sensitive_features)[:, 1] >= self.threshold).astype(np.int64)
-
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Return the sigmoid of the logit, for both classes."""
-        positive = torch.sigmoid(torch.as_tensor(self.logits(self.encode(X, sensitive_features)))).numpy()
-        return np.stack([1 - positive, positive], axis=1)
-
 
 def _prepared(X: Any, prepare: Preprocess | None) -> Any:
     """Return the rows that the module takes; errors of a user's function name what was asked of it."""

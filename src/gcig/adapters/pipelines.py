@@ -8,8 +8,6 @@ by integrated gradients on the transformed columns.
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from gcig._validation import check_features
@@ -72,17 +70,9 @@ class DifferentiablePipeline(DifferentiableModel):
         """Return the rows as the last step encodes them."""
         return self.last.encode(self._transform(X), sensitive_features)
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Return the decisions of the pipeline."""
-        return self.last.predict(self._transform(X), sensitive_features)
-
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Return the probabilities of the pipeline."""
-        return self.last.predict_proba(self._transform(X), sensitive_features)
-
-    def expected_predictions(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Return the decisions, or their probabilities if the last step draws them at random."""
-        return self.last.expected_predictions(self._transform(X), sensitive_features)
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """Return the probabilities of the last step, or its scores if it has none."""
+        return self.last.scores(self._transform(X), sensitive_features, encoded)
 
     def answer(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None

@@ -48,8 +48,8 @@ def adapt(
     --------
     >>> import numpy as np
     >>> adapted = adapt(nn.Linear(3, 1), np.zeros((2, 3), dtype="float32"))
-    >>> adapted.columns, adapted.predict_proba(np.zeros((4, 3))).shape
-    (('x0', 'x1', 'x2'), (4, 2))
+    >>> adapted.columns, adapted.scores(np.zeros((4, 3))).shape
+    (('x0', 'x1', 'x2'), (4,))
     >>> adapt(lambda rows: rows[:, 0], np.array([[0.2, 5], [0.7, 1]])).explainer.name
     'Shapley values'
     """

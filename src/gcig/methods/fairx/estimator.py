@@ -477,8 +477,7 @@ class FairXClassifier(NetworkClassifier):
                 f"teacher: it was trained on the classes {tuple(adapted.classes)}, but y has "
                 f"{tuple(self.classes_)}. Train it on the same labels."
             )
-        probabilities = adapted.predict_proba(table)[:, 1]
-        targets = torch.from_numpy(np.asarray(probabilities, dtype=np.float32))
+        targets = torch.from_numpy(np.asarray(adapted.scores(table), dtype=np.float32))
         return replace(data.rows, targets=targets.to(data.training.inputs.device))
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
