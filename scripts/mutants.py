@@ -13,7 +13,9 @@ to --results, and the same command continues after the last one.
 
 import argparse
 import ast
+import compileall
 import copy
+import importlib
 import json
 import os
 import random
@@ -33,7 +35,22 @@ ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
 _TEST_SECONDS = 60  # processor time of one test, after which a mutant counts as endless; a fast test takes 5
 _WAITING_SECONDS = 400  # of one test, for mutants that wait for ever
 _SECONDS = 900  # of all tests of a mutant, after which it counts as a survivor
-_USAGE_ERROR = 4  # pytest's exit code if a test does not exist
+_USAGE_ERROR, _NO_TESTS = 4, 5  # pytest's exit codes if a test does not exist, or all are deselected
+
+_OPTIONS = [
+    "-x",
+    "-q",
+    "--tb=no",
+    "--assert=plain",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "_hypothesis_pytestplugin",
+]
+_OPTIONS += ["--hypothesis-seed=0", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", "not slow"]
+# Imported once, and inherited by every fork.
+_LIBRARIES = ["torch", "pandas", "scipy.stats", "sklearn.pipeline", "sklearn.linear_model", "joblib", "click"]
+_LIBRARIES += ["fairlearn.reductions", "safetensors.torch", "narwhals", "jinja2", "hypothesis.extra.numpy"]
 
 _COMPARED = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
 _COMPARED |= {other: one for one, other in _COMPARED.items()}
@@ -174,16 +191,18 @@ def run_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int
     """Run pytest in a fork that imports gcig from `source`; return its exit code, None after the deadline."""
     child = os.fork()
     if not child:
-        os.setsid()
+        os.setpgid(0, 0)
         os.chdir(ROOT)
         with open(log, "w", encoding="utf-8") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        os.environ["PYTHONPATH"] = str(source)
+        os.environ |= {"PYTHONPATH": str(source), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         sys.path.insert(0, str(source))
         sys.dont_write_bytecode = True
-        fixed = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no"]
-        os._exit(int(pytest.main([*fixed, "-m", "not slow", *tests], plugins=[TimeLimit()])))
+        try:
+            os._exit(int(pytest.main([*_OPTIONS, *tests], plugins=[TimeLimit()])))
+        finally:  # pytest itself failed
+            os._exit(_USAGE_ERROR)
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -196,35 +215,39 @@ def run_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int
 
 def run_known_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int | None:
     """Run tests without those that no longer exist, by which pytest would stop."""
-    code = run_tests(source, tests, log, deadline)
-    if code != _USAGE_ERROR:
-        return code
-    unknown = [
-        line.split("not found: ")[1] for line in log.read_text("utf-8").splitlines() if "not found: " in line
-    ]
-    known = [name for name in tests if str(ROOT / name) not in unknown]
-    if not unknown:
-        sys.exit(f"pytest does not run these tests: {tests}")
-    return run_tests(source, known, log, deadline) if known else 0
+    while (code := run_tests(source, tests, log, deadline)) == _USAGE_ERROR:
+        lines = log.read_text("utf-8").splitlines()
+        unknown = tuple(line.split("not found: ")[1] for line in lines if "not found: " in line)
+        if not unknown:
+            sys.exit("\n".join(["pytest does not run:", *lines[-30:]]))
+        tests = [name for name in tests if not str(ROOT / name).startswith(unknown)]
+        if not tests:
+            return 0
+    return code
 
 
 def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path) -> str:
     """Return what became of a mutant, with the number of its tests."""
-    deadline = time.monotonic() + _SECONDS
     target, counted = source / mutant.path, f"({sum(map(len, stages))} tests)"
     original = target.read_text("utf-8")
     target.write_text(mutant.source(source), encoding="utf-8")
-    result = f"SURVIVED {counted}" if any(stages) else "NOT TESTED"
+    code = run_stages(stages, source, log)
+    target.write_text(original, encoding="utf-8")
+    if not any(stages):
+        return "NOT TESTED"
+    if code is None:
+        return f"SURVIVED, not all of {counted}"
+    return f"{'SURVIVED' if code == 0 else 'killed' if code > 0 else 'endless'} {counted}"
+
+
+def run_stages(stages: list[list[str]], source: Path, log: Path) -> int | None:
+    """Return the first exit code of pytest that is not 0, None if the tests take too long together."""
+    deadline = time.monotonic() + _SECONDS
     for tests in filter(None, stages):
         code = run_known_tests(source, tests, log, deadline)
-        if code is None:
-            result = f"SURVIVED (not all of {counted})"
-        elif code:
-            result = f"endless {counted}" if code < 0 else f"killed {counted}"
-        if code != 0:
-            break
-    target.write_text(original, encoding="utf-8")
-    return result
+        if code not in (0, _NO_TESTS):
+            return code
+    return 0
 
 
 def own_tests(path: Path) -> str:
@@ -274,14 +297,13 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="file to which each result is appended")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    import fairlearn.reductions  # noqa: F401  (imported here once, and inherited by every fork)
-    import hypothesis  # noqa: F401
-    import sklearn.metrics  # noqa: F401
-    import torch  # noqa: F401
-
+    for name in _LIBRARIES:
+        importlib.import_module(name)
     folder = Path(tempfile.mkdtemp())  # a context manager would also clean up in forks of forks
     source = folder / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(source, quiet=1)
+    compileall.compile_dir(ROOT / "tests", quiet=1)
     data = [CoverageData(name) for name in options.coverage]
     for each in data:
         each.read()
@@ -294,6 +316,8 @@ def main() -> int:
         f"{len(chosen)} of {len(every)} mutants, {sum(str(each) in known for each in chosen)} known",
         flush=True,
     )
+    if run_stages(find_tests(chosen[0], data, 0), source, folder / "log") != 0:
+        sys.exit(f"Tests fail without any change:\n{(folder / 'log').read_text('utf-8')[-2000:]}")
     survivors = 0
     for number, mutant in enumerate(chosen, 1):
         name = str(mutant)

@@ -60,11 +60,15 @@ def test_hostile_values_are_accepted_or_named(key):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ["unconstrained", "remover", pytest.param("fairx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "key",
+    ["unconstrained", "remover", *(pytest.param(k, marks=pytest.mark.slow) for k in ("lagrangian", "fairx"))],
+)
 def test_values_that_are_accepted_can_be_fitted(key):
     """The check is complete: what it accepts does not fail later with an error of a library."""
     estimator = ESTIMATORS[key]
-    inherited = set() if key != "fairx" else set(ESTIMATORS["unconstrained"]().get_params(deep=False))
+    own = key in ("unconstrained", "remover")
+    inherited = set() if own else set(ESTIMATORS["unconstrained"]().get_params(deep=False))
     long = {"max_epochs", "patience", "verbose"}
     quick = {} if key == "remover" else {**QUICK, "max_epochs": 1, "hidden_sizes": (2,)}
     labels = {} if key == "remover" else {"y": LOANS.y}

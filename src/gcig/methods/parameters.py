@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 
 from gcig._validation import InputError
 
+_LARGEST_FLOAT = torch.finfo(torch.float32).max
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
@@ -50,6 +51,7 @@ class Rule:
         if not self._accepts(value):
             close = difflib.get_close_matches(_shorten(value).strip("'").lower(), self.choices, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = " It is too large for float32." if _is_number(value) and not _fits(value) else hint
             raise InputError(f"{name} must be {self.text}, not {_shorten(value)}.{hint}")
 
     def _accepts(self, value: Any) -> bool:
@@ -73,15 +75,13 @@ def _is_number(value: Any) -> bool:
 
 def number(text: str, holds: Callable[[Any], bool]) -> Rule:
     """Accept real numbers for which ``holds`` is true."""
-    return Rule(text, lambda value: _is_number(value) and _fits_a_float(value) and bool(holds(value)))
+    return Rule(text, lambda value: _is_number(value) and _fits(value) and bool(holds(value)))
 
 
-def _fits_a_float(value: Any) -> bool:
-    try:
-        float(value)
-    except OverflowError:  # an integer of more than 300 digits
-        return False
-    return True
+def _fits(value: Any) -> bool:
+    """Return whether a network can compute with the number: torch has float32, and int64 for integers."""
+    largest = 2**63 - 1 if isinstance(value, int) else _LARGEST_FLOAT
+    return not largest < abs(value) < math.inf
 
 
 def _is_integer(value: Any, least: int, below: int) -> bool:
