@@ -149,6 +149,7 @@ def test_fault_41_escape_sequences_never_reach_the_terminal(shell, tmp_path):
     out = ["--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1"]
     outputs = [shell("train", path, *ROLE_FLAGS, *out)]
     outputs += [shell("audit", tmp_path / "m", path, *ROLE_FLAGS, "--max-gcig", "0.001")]
+    outputs += [shell("explain", tmp_path / "m", path, *ROLE_FLAGS, "--row", "1")]
     run = ["--methods", "unconstrained", "--folds", "2", "--jobs", "1", "--out", tmp_path / "run"]
     outputs += [shell("compare", path, *ROLE_FLAGS, *run)]
     for code, printed, err in outputs:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gcig.cli.frame import Command, check_writable, say, wrap_for_terminal
+from gcig.cli.frame import Command, check_writable, echo, say, wrap_for_terminal
 from gcig.cli.options import (
     PATH,
     IntRange,
@@ -86,10 +86,10 @@ def explain(
     if as_json:
         click.echo(found.to_json(), nl=False)
         return
-    click.echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
     for row in found.record.rows:
-        click.echo()
-        click.echo(_table(row))
+        echo()
+        echo(_table(row))
 
 
 def _table(row: Any) -> str:
