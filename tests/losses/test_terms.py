@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 from gcig.core.disparity import column_shares, effective_columns
-from gcig.losses.terms import MiniBatch, PredictionTerm, SelectionTerm, column_shortfall
+from gcig.core.references import GroupBaselines
+from gcig.losses.gcig import GCIGPenalty
+from gcig.losses.terms import ColumnTerm, MiniBatch, PredictionTerm, SelectionTerm, column_shortfall
 
 
 def make_attributions(groups=2, n=7, columns=5, seed=0):
@@ -84,6 +86,22 @@ def test_scale_of_a_row_does_not_matter():
     assert float(column_shortfall(attributions * 1e-6, 9.0)) == pytest.approx(float(value), rel=1e-12)
     along = (gradient * attributions).sum(-1)
     torch.testing.assert_close(along, torch.zeros_like(along), rtol=0, atol=1e-14)
+
+
+def test_row_at_the_reference_of_one_group_has_no_share_in_the_columns():
+    """Relative to the other group it rests on one column, but without two reasons it compares nothing."""
+    attributions = make_attributions()
+    attributions[0, 2], attributions[1, 2, 1:] = 0, 0
+    rest = torch.cat([attributions[:, :2], attributions[:, 3:]], dim=1)
+    penalty = GCIGPenalty(GroupBaselines(torch.zeros(2, 2, 5)))  # its attributions are known already
+    codes = torch.zeros(7, dtype=torch.int64)
+    found = [
+        ColumnTerm(penalty, 9.0)(
+            MiniBatch(nn.Linear(5, 1), torch.zeros(7, 5), codes, codes, codes, known={id(penalty): each})
+        )
+        for each in (attributions, rest)
+    ]
+    assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-12)
 
 
 class Given(nn.Module):
