@@ -8,7 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.references import CellSums, GroupBaselines, GroupMembers, cell_sums
+from gcig.core.references import (
+    CellSums,
+    GroupBaselines,
+    GroupMembers,
+    cell_sums,
+    modal_member,
+    typical_members,
+)
 
 
 def make_rows(n=40, groups=2, shape=(3,), seed=0, dtype=torch.float64):
@@ -304,3 +311,43 @@ def test_members_of_an_empty_cell_are_refused():
     x, y, g = make_rows()
     with pytest.raises(ValueError, match=r"no rows in the \(label, group\) cells \[\(1, 1\)\]"):
         GroupMembers(x, y, torch.where(y == 1, 0, g))
+
+
+# --- Typical members ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_typical_members_are_rows_of_their_cell_and_the_first_is_nearest_to_the_mean(shape):
+    x, y, groups = make_rows(60, shape=shape)
+    typical = typical_members(x, y, groups, n_groups=2)
+    assert typical.shape == (2, 2, 2)
+    for label in range(2):
+        for group in range(2):
+            own = ((y == label) & (groups == group)).nonzero().flatten()
+            assert set(typical[label, group].tolist()) <= set(own.tolist())
+            rows = x[own].flatten(1)
+            distances = [float((row - rows.mean(0)).square().sum()) for row in rows]
+            assert typical[label, group, 0] == own[distances.index(min(distances))]
+
+
+def test_the_modal_member_has_the_most_frequent_categories_and_numbers_near_the_median():
+    red, blue = [1.0, 0.0], [0.0, 1.0]
+    members = torch.tensor([[*blue, 0.0], [*red, 9.0], [*red, 0.2], [*red, -8.0], [*blue, 0.1]])
+    origin = torch.tensor([0, 0, 1])
+    assert modal_member(members, origin) == 2  # red, and nearly the median of the numbers, 0.1
+    assert modal_member(members[:1], origin) == 0
+    assert modal_member(torch.ones(3, 2)) == 0  # columns without spread
+
+
+def test_typical_members_come_first_in_every_draw():
+    x, y, groups = make_rows(60)
+    typical = typical_members(x, y, groups, n_groups=2)
+    members = GroupMembers(x, y, groups, n_members=4, typical=typical)
+    drawn = []
+    for _ in range(5):
+        assert torch.equal(members.values[:, :, :2], x[typical])
+        drawn.append(members.values[:, :, 2:].clone())
+        members.update(x, y, groups)
+    assert not all(torch.equal(drawn[0], other) for other in drawn[1:])
+    few = GroupMembers(x, y, groups, n_members=1, typical=typical)
+    assert torch.equal(few.values[:, :, 0], x[typical[..., 0]])

@@ -118,6 +118,7 @@ def audit(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> sex = rng.choice(["f", "m"], 300)

@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gcig.core.definition import EPS
 from gcig.core.modules import is_recording
 from gcig.core.processes import joined
 
+_USUAL_DISTANCE = 0.25  # from the median, in standard deviations: such a number is usual
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 
@@ -225,13 +227,15 @@ class GroupMembers(nn.Module):
         By default the largest code of a group plus one.
     n_members : int
         Members per cell and mini-batch.
+    typical : Tensor of integers, shape (labels, groups, k), optional
+        Positions of rows that are always the first k members of their cell, as from `typical_members`.
     random_state : int
         Seed of the draws.
 
     Attributes
     ----------
     values : Tensor of shape (labels, groups, members, ...)
-        The members drawn last.
+        The typical members, then those drawn last.
 
     Examples
     --------
@@ -250,11 +254,13 @@ class GroupMembers(nn.Module):
         *,
         n_groups: int | None = None,
         n_members: int = 8,
+        typical: Tensor | None = None,
         random_state: int = 0,
     ) -> None:
         super().__init__()
         self.n_groups = n_groups or int(groups.max()) + 1
         self.n_members, self._pool = n_members, inputs
+        self._typical = None if typical is None else typical[..., :n_members].flatten(0, 1)
         cells = labels * self.n_groups + groups
         # Positions of the rows sorted by cell, and where the rows of each cell begin.
         self._order = torch.argsort(cells, stable=True)
@@ -268,7 +274,7 @@ class GroupMembers(nn.Module):
         # The pool may be the whole training table, so copies share it; they draw what the original draws.
         copy = GroupMembers.__new__(GroupMembers)
         nn.Module.__init__(copy)
-        for name in ("n_groups", "n_members", "_pool", "_order", "_counts", "_first"):
+        for name in ("n_groups", "n_members", "_pool", "_typical", "_order", "_counts", "_first"):
             setattr(copy, name, getattr(self, name))
         copy._generator = torch.Generator(self._generator.device)
         copy._generator.set_state(self._generator.get_state())
@@ -291,5 +297,62 @@ class GroupMembers(nn.Module):
             shape, generator=self._generator, dtype=torch.float64, device=self._generator.device
         )
         positions = self._order[self._first.unsqueeze(1) + (within * self._counts.unsqueeze(1)).long()]
+        if self._typical is not None:
+            positions[:, : self._typical.shape[1]] = self._typical
         members = self._pool.index_select(0, positions.flatten())
         return members.view(2, self.n_groups, self.n_members, *self._pool.shape[1:])
+
+
+def typical_members(
+    inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, origin: Tensor | None = None
+) -> Tensor:
+    """Return the positions of the medoid and the modal member of every cell, shape (2, groups, 2).
+
+    Every cell must have at least one row; `origin` is the original column of each encoded column.
+
+    >>> x = torch.tensor([[0.0], [1.0], [5.0], [7.0]])
+    >>> typical_members(x, torch.tensor([0, 0, 0, 1]), torch.zeros(4, dtype=torch.int64), n_groups=1)
+    tensor([[[1, 1]],
+    <BLANKLINE>
+            [[3, 3]]])
+    """
+    rows, cells = inputs.detach().flatten(1), labels * n_groups + groups
+    positions = []
+    for cell in range(2 * n_groups):
+        own = (cells == cell).nonzero().flatten()
+        members = rows.index_select(0, own)
+        positions.append(own[torch.stack([medoid(members), modal_member(members, origin)])])
+    return torch.stack(positions).view(2, n_groups, 2)
+
+
+def medoid(members: Tensor) -> Tensor:
+    """Return the position of the member (of n, shape (n, p)) that is nearest to their mean.
+
+    >>> medoid(torch.tensor([[0.0], [1.0], [5.0]]))
+    tensor(1)
+    """
+    return (members - members.mean(0)).square().sum(1).argmin()
+
+
+def modal_member(members: Tensor, origin: Tensor | None = None) -> Tensor:
+    """Return the position of the member that has the usual value in most columns.
+
+    The usual value of a one-hot block is its most frequent category; a number within a quarter of a standard
+    deviation of the median is usual, and of equally usual members the one nearest to the medians is taken.
+
+    >>> members = torch.tensor([[1.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 1.0, 3.0]])
+    >>> modal_member(members, origin=torch.tensor([0, 0, 1]))
+    tensor(1)
+    """
+    n_columns = members.shape[1]
+    if origin is None or len(origin) != n_columns:
+        origin = torch.arange(n_columns, device=members.device)
+    sizes = torch.bincount(origin)
+    numbers = members[:, sizes[origin] == 1]
+    spread = (numbers - numbers.mean(0)).square().mean(0).sqrt()
+    distances = (numbers - numbers.median(0).values).abs() / spread.clamp_min(EPS)
+    usual = ((distances < _USUAL_DISTANCE).to(members.dtype) - 1e-3 * distances).sum(1)
+    for block in (sizes > 1).nonzero().flatten():
+        categories = members[:, origin == block]
+        usual += categories.argmax(1) == categories.mean(0).argmax()
+    return usual.argmax()

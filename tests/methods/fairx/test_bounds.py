@@ -192,7 +192,9 @@ def test_a_gap_is_not_closed_by_deciding_fewer_people_positive():
 
 
 def test_a_bound_below_what_can_be_shown_is_aimed_at_by_two_gaps():
-    """By that of the held-out rows, less what chance adds, and by that of all rows, half each."""
+    """The larger of the gap of the held-out rows, without what chance adds, and of the gap of all rows."""
     search = BoundSearch(KnownStudent(), {"outcome": 0.1}, fair_limit=0.2, noise=0.12)
     measured = {**PLAIN, "outcome_gap": 0.13, "outcome_gap_pooled": 0.15}
-    assert search._excess(measured, "outcome") == pytest.approx((0.05 + 0.15) / 2 / 0.1 / 1.05)
+    assert search._excess(measured, "outcome") == pytest.approx(1.1 * 0.15 / 0.1)
+    measured["outcome_gap"] = 0.2
+    assert search._excess(measured, "outcome") == pytest.approx(1.1 * 0.16 / 0.1)

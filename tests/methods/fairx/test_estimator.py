@@ -35,7 +35,11 @@ from tables import make_bar_exams, make_loans
 
 LOANS = make_loans()
 TEST = make_loans(seed=1)
-QUICK = SLOW | {"batch_size": 256, "max_epochs": 4}  # a student of two epochs, in half a second
+QUICK = SLOW | {
+    "batch_size": 256,
+    "max_epochs": 4,
+    "lambda_ig": 0.1,
+}  # a student of two epochs, in half a second
 
 
 def fitted(loans=LOANS, **parameters):

@@ -19,7 +19,7 @@ from gcig.methods.fairx.weights import (
     standard_error_of_auc,
 )
 
-LIMITS = Limits(auc_lost=0.03, columns=4.0, tolerated=0.025)
+LIMITS = Limits(auc_lost=0.03, columns=4.0, tolerated={"gcig": 0.025, "outcome": 0.025})
 SOME, NEAR = 0.02, 0.029  # losses of AUC: tolerable, nearly too much
 
 
@@ -51,31 +51,51 @@ def test_limits_are_of_the_auc_lost_and_of_the_columns():
     assert not LIMITS.hold(0.0, 3.9)
     assert LIMITS.negligible == pytest.approx(0.01)
     assert LIMITS.far == pytest.approx(0.06)
-    assert [LIMITS.are_near(lost) for lost in (0.0, SOME, NEAR)] == [False, False, True]
+    assert [LIMITS.exceeded(lost) for lost in (0.0, SOME, NEAR)] == [[], [], ["gcig", "outcome"]]
 
 
 def test_larger_weights_tolerate_a_larger_loss_up_to_the_limit():
-    rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.01}
-    usual, none = (Limits.for_weights(weights, **rest).tolerated for weights in (USUAL, {"gcig": 0.0}))
-    assert usual == none
-    larger = [Limits.for_weights({**USUAL, "outcome": 0.05 * k}, **rest).tolerated for k in (2, 4, 1000)]
+    def tolerated(auc_lost=0.015, noise=0.008, **weights):
+        limits = Limits.for_weights(weights, auc_lost=auc_lost, columns=4.0, noise=noise)
+        assert len(set(limits.tolerated.values())) == 1  # the same for every term without a bound
+        return limits.tolerated["gcig"]
+
+    usual = tolerated(**USUAL)
+    assert usual == tolerated(gcig=0.0) == pytest.approx(0.003 + 0.35 * 0.008)
+    larger = [tolerated(**{**USUAL, "outcome": 0.05 * k}) for k in (2, 4, 1000)]
     assert larger == pytest.approx([2**0.5 * usual, 2 * usual, 0.85 * 0.015])
-    noisier = Limits.for_weights(USUAL, **{**rest, "noise": 0.02}).tolerated
-    assert usual < noisier < 0.85 * 0.015
-    wider = Limits.for_weights(USUAL, **{**rest, "auc_lost": 0.03}).tolerated
-    assert wider == pytest.approx(2 * usual)
+    assert usual < tolerated(noise=0.02, **USUAL) < 0.85 * 0.015
+    assert tolerated(auc_lost=0.03, **USUAL) == pytest.approx(2 * usual)
+
+
+def test_a_term_with_a_bound_may_cost_more_and_leaves_less_to_the_others():
+    rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.008}
+    usual = Limits.for_weights(USUAL, **rest).tolerated["gcig"]
+    outcome_first = Limits.for_weights({"gcig": 0.2, "outcome": 5.0}, bounded=["outcome"], **rest).tolerated
+    assert outcome_first == pytest.approx({"gcig": 0.8 * usual, "outcome": 1.2 * usual})
+    reasons_first = Limits.for_weights(USUAL, bounded=["gcig"], **rest).tolerated
+    assert reasons_first == pytest.approx({"gcig": 0.85 * 0.015, "outcome": 0.8 * usual})
+
+
+def test_training_backs_off_only_from_terms_that_may_not_cost_as_much():
+    limits = Limits(auc_lost=0.03, tolerated={"gcig": 0.01, "outcome": 0.02})
+    weights = control(gcig=0.1, outcome=0.1, limits=limits)
+    weights.observe(1, measured(0.015, gcig=0.01))  # the outcome weighs more, but may cost this much
+    assert weights.values(2) == pytest.approx({"gcig": 0.07, "outcome": 0.1})
+    weights.observe(2, measured(0.025, gcig=0.01))
+    assert weights.values(3) == pytest.approx({"gcig": 0.07, "outcome": 0.07})
 
 
 def test_without_limits_everything_holds():
     none = Limits()
     assert none.hold(1.0, 0.0)
-    assert not none.are_near(1.0)
+    assert not none.exceeded(1.0)
     assert none.keeps_columns(0.0)
 
 
 def test_unknown_values_break_no_limit():
     assert LIMITS.hold(math.nan, math.nan)
-    assert not LIMITS.are_near(math.nan)
+    assert not LIMITS.exceeded(math.nan)
 
 
 # --- The ramp ----------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _FIGURES = {"gcig": "gcig", "outcome": "outcome_gap"}
 _STAGE_SHARE = 0.4  # epochs of a stage that starts at a neighbour, relative to a whole training
 _FACTOR = 2.0  # between the weights of two stages
 _LARGEST_WEIGHT = 10.0
-_NEAR_ENOUGH = 1.05  # of a bound that cannot be shown: a noisy figure is not worth the last hundredth of AUC
+_AIM_SCALE = 1.1  # of a bound that cannot be shown: gaps on new rows are larger than those seen in training
 _UNMET = 100.0  # more than any loss of AUC costs
 _AUC_PRICE = 150.0  # 0.001 of AUC is worth 15 % of the teacher's GCIG
 _F1_TOLERANCE, _F1_PRICE = 0.015, 50.0  # a further 0.02 of F1 is worth all of a bound
@@ -237,9 +237,9 @@ class BoundSearch:
             value = measured["gcig_limit"]
         elif bound >= self.fair_limit:
             value = measured["outcome_gap_limit"]
-        else:  # without what chance adds; the pooled gap is less noisy, but too optimistic
+        else:  # the pooled gap is less noisy than that of the held-out rows, but too optimistic
             unbiased = math.sqrt(max(0.0, measured["outcome_gap"] ** 2 - self.noise**2))
-            value = (unbiased + measured["outcome_gap_pooled"]) / 2 / _NEAR_ENOUGH
+            value = max(unbiased, measured["outcome_gap_pooled"]) * _AIM_SCALE
         return value / bound if bound > 0 else math.inf
 
     def _largest_excess(self, measured: Mapping[str, float]) -> float:

@@ -365,6 +365,7 @@ class CheckpointSelector:
     first: Mapping[str, float] = field(default_factory=dict)
     prefer: Preference | None = None
     recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
+    found: list[Mapping[str, float]] = field(default_factory=list, init=False)
 
     @torch.no_grad()
     def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
@@ -393,7 +394,8 @@ class CheckpointSelector:
         control.observe(epoch, measured)
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         metrics = {**{f"val_{name}": value for name, value in found.items()}, **weights}
-        return Validation(criterion, metrics, mature=early == 0)
+        # An early epoch that meets a bound does so by luck.
+        return Validation(criterion, metrics, eligible=self.prefer is None or not early, mature=not early)
 
     def start(self, control: WeightControl) -> float | None:
         """Return the score of the state from which the student starts."""
@@ -444,12 +446,22 @@ class CheckpointSelector:
         if not limits.hold(lost, columns):
             return _BEYOND_LIMITS + lost + max(0.0, limits.columns - columns)
         if self.prefer is not None and found is not None:
-            return self.prefer(found) + _EXCESS_PRICE * excess
+            return self.prefer(self._average(found)) + _EXCESS_PRICE * excess
         price = _EXCESS_PRICE * max(1.0, *units.values()) * excess
         return unfair + price + _AUC_PRICE * max(0.0, lost - limits.negligible)
+
+    @property
+    def _window(self) -> int:
+        return max(1, self.n_epochs // _SMOOTHED_PART)
 
     def _smooth(self, *values: float) -> list[float]:
         """Return means over the last epochs: one epoch's AUC on a few rows is mostly noise."""
         self.recent.append(values)
-        window = self.recent[-max(1, self.n_epochs // _SMOOTHED_PART) :]
+        window = self.recent[-self._window :]
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
+
+    def _average(self, found: Mapping[str, float]) -> dict[str, float]:
+        """Return the means of all measurements over the last epochs: decisions swing from epoch to epoch."""
+        self.found.append(found)
+        window = self.found[-self._window :]
+        return {name: sum(each[name] for each in window) / len(window) for name in found}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gcig.core.batch import TrainingRows
 from gcig.core.processes import joining
-from gcig.core.references import GroupBaselines, GroupMembers
+from gcig.core.references import GroupBaselines, GroupMembers, typical_members
 from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
@@ -409,6 +409,7 @@ class Student:
                 auc_lost=settings.max_auc_drop,
                 columns=_KEPT_COLUMNS * columns,
                 noise=self.teacher.error,
+                bounded=settings.bounds,
             )
         ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
         return WeightControl(
@@ -442,12 +443,12 @@ class Student:
             terms["attribute"] = AttributeTerm()
         if not settings.explains:
             return Objective(terms)
+        of_rows = (rows.inputs, rows.labels, rows.groups)
         members = GroupMembers(
-            rows.inputs,
-            rows.labels,
-            rows.groups,
+            *of_rows,
             n_groups=held_out.n_groups,
             n_members=settings.n_members,
+            typical=typical_members(*of_rows, n_groups=held_out.n_groups, origin=held_out.origin),
             random_state=int(torch.randint(2**31 - 1, (), generator=self.generator)),
         )
         options = {
