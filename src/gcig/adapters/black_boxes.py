@@ -15,11 +15,10 @@ from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, cl
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import Explainer, Rows
+from gcig.adapters.explainers import Explainer, Rows, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
 from gcig.adapters.remote import RemoteModel
-from gcig.adapters.shapley import ShapleyExplainer, clipped_logits
 
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
@@ -29,19 +28,11 @@ _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with cate
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlackBoxModel(AdaptedModel):
-    """A model that can only be called; it is explained on the original columns.
-
-    Attributes
-    ----------
-    encoding : encoding of the model's table.
-    score : table -> (n,) probability of label 1, or any score if the model is not ``probabilistic``.
-    decide : table -> classes, if the model has a decision rule of its own.
-    amount : the amount of explaining in a measurement.
-    """
+    """A model that can only be called; it is explained on the original columns."""
 
     encoding: TableEncoding
-    score: ScoreTable
-    decide: Callable[[Any], Any] | None = None
+    score: ScoreTable  # of a table: probabilities of label 1, or any score if not `probabilistic`
+    decide: Callable[[Any], Any] | None = None  # table -> classes, if the model has its own decision rule
     amount: Budget = SHAPLEY_BUDGET
 
     @classmethod

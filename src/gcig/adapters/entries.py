@@ -111,18 +111,11 @@ class CategoryColumn:
 
 @dataclass(frozen=True, eq=False)
 class TableEncoding:
-    """Encoding of a table, column by column.
-
-    Attributes
-    ----------
-    names : names of the columns.
-    columns : encoding of each column.
-    as_array : whether the model takes arrays rather than tables with column names.
-    """
+    """Encoding of a table, column by column."""
 
     names: tuple[str, ...]
     columns: tuple[NumberColumn | CategoryColumn, ...]
-    as_array: bool
+    as_array: bool  # whether the model takes arrays rather than tables with column names
 
     @classmethod
     def learn(cls, tables: Sequence[Any], categorical: Sequence[str] = ()) -> "TableEncoding":

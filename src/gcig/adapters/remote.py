@@ -22,13 +22,7 @@ _TEMPORARY = (408, 425, 429)  # client errors of HTTP that may pass; other codes
 
 
 class RemoteModelError(Exception):
-    """A remote model that did not answer.
-
-    Attributes
-    ----------
-    sent : rows that were answered before, which a cache keeps.
-    attempts : how often the last batch was tried.
-    """
+    """A remote model that did not answer; ``sent`` counts the rows that were answered before."""
 
     def __init__(self, message: str, *, sent: int, attempts: int) -> None:
         super().__init__(message)
@@ -128,13 +122,7 @@ class RemoteModel:
     def estimate(
         self, X: Any, *, sensitive_features: Any, audit: bool = True, robustness: bool = False
     ) -> dict[str, int]:
-        """Return the most rows that each part of a measurement sends, and as "calls" the most calls.
-
-        Parameters
-        ----------
-        audit : bool
-            Whether the measurement is an audit; otherwise an evaluation.
-        """
+        """Return the most rows that each part of an audit or evaluation sends, and the most "calls"."""
         groups, n_rows = sensitive_features, len(check_features(X))
         n_groups = len(check_groups(groups, n_rows=n_rows).names)
         encoding = TableEncoding.learn([X])

@@ -5,12 +5,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.memory import Chunks, compute_attributions, plan_chunks
-from gcig.core.modules import Score, evaluating, logits
+from gcig.core.modules import (
+    Probe,
+    Score,
+    evaluating,
+    logits,
+    probe,
+    require_second_derivative,
+    warn_of_kinks,
+)
 from gcig.core.paths import unexpanded
-from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
+from gcig.core.quadrature import Integration
 
 _CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
 _PROBE_ROWS = 128

@@ -71,22 +71,12 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with what their predictions are trained towards.
-
-    Attributes
-    ----------
-    rows : GroupedBatch
-    targets : Tensor of shape (n,)
-        Labels as floats, or a teacher's probabilities.
-    weights : Tensor of shape (n,), optional
-        The weight of each row in the terms of the loss.
-    stream : RowStream, optional
-        The rows that mini-batches are taken from, if they do not fit into memory; `rows` is then a sample.
-    """
+    """Rows with what their predictions are trained towards."""
 
     rows: GroupedBatch
-    targets: Tensor
-    weights: Tensor | None = None
+    targets: Tensor  # (n,) labels as floats, or a teacher's probabilities
+    weights: Tensor | None = None  # (n,) the weight of each row in the terms of the loss
+    # The source of mini-batches if the rows do not fit into memory; `rows` is then a sample of them.
     stream: RowStream | None = None
 
     @property

@@ -212,29 +212,12 @@ class GroupBaselines(nn.Module):
 
 
 class GroupMembers(nn.Module):
-    """Members of every (label, group) cell as references, drawn anew for each mini-batch.
+    """Members of every (label, group) cell as references, drawn anew (with replacement) for each mini-batch.
 
     Averaged over members, attributions are expected gradients: they compare a row with real rows instead of
-    the mean of a cell, a point that no row need be near.
+    the mean of a cell, a point that no row need be near. ``values`` (labels, groups, members, ...) are the
+    members drawn last; every cell must have at least one row.
 
-    Parameters
-    ----------
-    inputs, labels, groups : Tensor of shape (n, ...), (n,), (n,)
-        The rows to draw from, with replacement; every cell must have at least one.
-    n_groups : int, optional
-        By default the largest code of a group plus one.
-    n_members : int
-        Members per cell and mini-batch.
-    random_state : int
-        Seed of the draws.
-
-    Attributes
-    ----------
-    values : Tensor of shape (labels, groups, members, ...)
-        The members drawn last.
-
-    Examples
-    --------
     >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
     >>> GroupMembers(x, y, groups, n_members=3).values[1, 0, 0]  # the only member of this cell
     tensor([2., 3.])

@@ -16,8 +16,7 @@ from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.predictions import assess
 from gcig.metrics.rates import Floats
-from gcig.metrics.reason_sums import ReasonSums, label_means
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, ReasonSums, label_means
 from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
 from gcig.metrics.sample import (
     EncodedRows,
@@ -277,13 +276,9 @@ def sum_reasons(
 ) -> ReasonSums:
     """Explain rows against references (2, compared groups, p), and sum their disparities.
 
-    All rows are explained, or a random sample of as many as the explainer can afford.
-
-    Parameters
-    ----------
-    drawn : the rows in random order, if they were drawn before.
-    compared : codes of the compared groups; all groups by default.
-    pool : the members that rows are compared with, if the definition asks for members.
+    All rows are explained, or a random sample of as many as the explainer can afford: the first of ``drawn``,
+    the rows in random order. All groups are compared by default. ``pool`` holds the members that rows are
+    compared with, if the definition asks for members.
     """
     budget = adapted.explainer.budget
     if drawn is None:

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import Groups, InputError, check_groups, check_sample_weight
 from gcig.adapters import Outputs
-from gcig.metrics.noise_floor import noise_floor
 from gcig.metrics.outcome import check_decisions, rates_by_group
 from gcig.metrics.ranking import Ranking, ScoreCounts
 from gcig.metrics.rates import (
@@ -22,6 +21,7 @@ from gcig.metrics.rates import (
     f1,
     favourable_rates,
     gap,
+    noise_floor,
     quotient,
     ratio,
     selection_rates,
@@ -163,24 +163,14 @@ def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[n
 class OutcomeSums:
     """Sums over all rows, in memory that does not grow with their number.
 
-    Parameters
-    ----------
-    n_groups : int
-    probabilistic : bool
-        Whether scores are probabilities; otherwise log loss and calibration are NaN.
-
-    Attributes
-    ----------
-    confusion : Confusion
-    squared_errors : (groups,)
-        Weighted sum of ``(score - label)^2``.
+    Log loss and calibration are NaN unless scores are probabilities (``probabilistic``).
     """
 
     def __init__(self, n_groups: int, *, probabilistic: bool) -> None:
         self.n_groups, self.probabilistic = n_groups, probabilistic
         nothing = np.empty(0, dtype=np.int64)
         self.confusion = Confusion.count(nothing, nothing, nothing, n_groups)
-        self.squared_errors: Floats = np.zeros(n_groups)
+        self.squared_errors: Floats = np.zeros(n_groups)  # weighted sums of (score - label)^2
         self._scores = ScoreCounts(n_groups, probabilistic=probabilistic)
         self._bins: Floats = np.zeros((3, n_groups, _CALIBRATION_BINS))  # of scores, labels and weights
         self._loss = 0.0

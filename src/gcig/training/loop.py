@@ -33,43 +33,22 @@ class Rated(Protocol):
 
 @dataclass(frozen=True)
 class Validation:
-    """The measurements of an epoch on validation data.
+    """The measurements of an epoch on validation data."""
 
-    Parameters
-    ----------
-    criterion : float
-        The value that early stopping minimises.
-    metrics : mapping
-        Measurements for the history.
-    eligible : bool
-        Whether training may return to this epoch.
-    mature : bool
-        Whether an epoch without a better criterion uses up patience.
-    """
-
-    criterion: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    eligible: bool = True
-    mature: bool = True
+    criterion: float  # the value that early stopping minimises
+    metrics: Mapping[str, float] = field(default_factory=dict)  # measurements for the history
+    eligible: bool = True  # whether training may return to this epoch
+    mature: bool = True  # whether an epoch without a better criterion uses up patience
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The length of training, its mini-batches and its learning rate schedule.
-
-    Parameters
-    ----------
-    max_epochs, batch_size : int
-    patience : int or None
-        Epochs without a better criterion before training stops; None trains to the end.
-    schedule : {"cosine", "constant"}
-        ``"cosine"`` lowers the learning rate to a hundredth over all epochs.
-    """
+    """The length of training, its mini-batches and its learning rate schedule."""
 
     max_epochs: int
     batch_size: int
-    patience: int | None = None
-    schedule: str = "cosine"
+    patience: int | None = None  # epochs without a better criterion before training stops; None: to the end
+    schedule: str = "cosine"  # lowers the learning rate to a hundredth over all epochs; or "constant"
 
 
 @dataclass(frozen=True)

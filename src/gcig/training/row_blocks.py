@@ -23,25 +23,12 @@ EPOCH_ROWS = 2**18  # an epoch ends here even if the table has more rows; 40 of 
 
 
 class RowBlocks:
-    """Encoded rows in files; write them with `add` inside a ``with`` block, then read them by epochs.
+    """Encoded rows in files of an empty folder; write them with `add` in a ``with`` block, then read epochs.
 
-    Parameters
-    ----------
-    folder : Path
-        An empty folder.
-    n_rows, n_columns, n_groups : int
-        The rows expected, encoded columns, and groups.
-    class_weights : Tensor of shape (2,), optional
-        The weight of the rows of each label.
-    device : torch.device
-        The device that blocks are read to.
-    random_state : int
-        Seed of the deal and of the order of blocks.
-    block_bytes : int, optional
-        The approximate size of a block in memory.
+    ``n_rows`` is the number of rows expected, ``class_weights`` (2,) the weight of the rows of each label,
+    ``random_state`` the seed of the assignment to blocks and of their order, and ``block_bytes`` the
+    approximate size of a block in memory.
 
-    Examples
-    --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> blocks = RowBlocks(folder, n_rows=100, n_columns=2, n_groups=2, block_bytes=200)
