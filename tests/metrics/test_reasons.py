@@ -15,7 +15,7 @@ from gcig.core.definition import Definition
 from gcig.metrics import reasons
 from gcig.metrics.evaluation import sum_reasons
 from gcig.metrics.reasons import ReasonSums, combine_labels, label_means
-from gcig.metrics.sample import EncodedRows, RandomStreams
+from gcig.metrics.sample import EncodedRows, RandomStreams, draw_sample
 
 ORIGIN = np.array([0, 1, 1, 1, 2])
 RAW = Definition(columns="raw")
@@ -45,7 +45,20 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
     )
     n = len(case.inputs)
     rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)
-    return sum_reasons(adapted, rows, case.baselines, definition, n_groups=3, streams=RandomStreams.spawn(0))
+    streams = RandomStreams.spawn(0)
+    drawn = draw_sample(None, streams.sample)
+    drawn.add(rows)
+    compared = tuple(range(case.baselines.shape[1]))
+    return sum_reasons(
+        adapted,
+        rows,
+        case.baselines,
+        definition,
+        n_groups=3,
+        streams=streams,
+        drawn=drawn.rows,
+        compared=compared,
+    )
 
 
 def contributions(sums: ReasonSums) -> np.ndarray:

@@ -102,7 +102,7 @@ class AdaptedModel(ABC):
         """
         return self, {}
 
-    def answer(
+    def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
         """Return scores and decisions for the rows of ``X``, whose encoded form is ``encoded``.
@@ -199,7 +199,7 @@ def last_step(model: Any) -> Any:
 
 
 def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
-    """Return what a model of somebody else answers; an error of its own names the columns to look at."""
+    """Call a third-party model; if it fails, raise an error that names the columns with missing entries."""
     try:
         return method(X)
     except (InputError, MemoryError):
@@ -220,10 +220,10 @@ def _blanks(X: Any) -> str:
 
 
 def check_scores(scores: Rows, model: object) -> None:
-    """Raise an error if the scores of some rows are no numbers: every decision about them would be "no"."""
+    """Raise an error if scores are NaN: every decision about these rows would be "no"."""
     if missing := int(np.count_nonzero(np.isnan(scores))):
         raise InputError(
-            f"model: {missing} of {len(scores)} outputs of the {type(model).__name__} are no numbers, "
+            f"model: {missing} of {len(scores)} outputs of the {type(model).__name__} are NaN, "
             "because its weights or the entries of these rows are too large. Check both, and train the model "
             "again if its weights are wrong."
         )

@@ -33,7 +33,7 @@ class BlackBoxModel(AdaptedModel):
     encoding: TableEncoding
     score: ScoreTable  # of a table: probabilities of label 1, or any score if not `probabilistic`
     decide: Callable[[Any], Any] | None = None  # table -> classes, if the model has its own decision rule
-    amount: Budget = SHAPLEY_BUDGET
+    budget: Budget = SHAPLEY_BUDGET
 
     @classmethod
     def wrap(
@@ -75,7 +75,7 @@ class BlackBoxModel(AdaptedModel):
     @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, amount=self.amount)
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
 
     def within_budget(
         self,
@@ -90,9 +90,9 @@ class BlackBoxModel(AdaptedModel):
         if not isinstance(self.model, RemoteModel):
             return self, {}
         work = Workload.of(self.encoding, n_rows, n_groups, audit=audit, robustness=robustness)
-        amount = work.fit(self.model.row_budget, max_rows)
+        budget = work.fit(self.model.row_budget, max_rows)
         self.model.begin()
-        return replace(self, amount=amount), work.rows_sent(amount)
+        return replace(self, budget=budget), work.rows_sent(budget)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -180,13 +180,10 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     last = last_step(model)
     boosted = type(last).__name__.startswith(_BOOSTED_TREES)
     kind = "gradient boosted trees" if boosted else "classifier"
-    kind = (
-        f"scikit-learn pipeline with {kind}"
-        if last is not model
-        else kind
-        if boosted
-        else f"scikit-learn {kind}"
-    )
+    if last is not model:
+        kind = f"scikit-learn pipeline with {kind}"
+    elif not boosted:
+        kind = f"scikit-learn {kind}"
     return BlackBoxModel.wrap(
         model,
         tables,

@@ -1,4 +1,4 @@
-"""The amount of explaining in a measurement: by default, and within a limit on the rows sent to a model.
+"""The effort of a measurement: the default, and the most precise one within a limit on rows sent to a model.
 
 Shapley values need many evaluations of the model. `Workload` counts the rows that every part of a measurement
 sends at most, and `Workload.fit` chooses the most precise `Budget` within a limit.
@@ -11,12 +11,12 @@ from gcig.adapters.entries import TableEncoding
 from gcig.core.definition import Definition
 from gcig.core.shapley import ALWAYS_EXACT, count_points
 
-_SCALES = tuple(0.9**k for k in range(60))  # shares of the default amount, in decreasing order
+_SCALES = tuple(0.9**k for k in range(60))  # shares of the default effort, in decreasing order
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Default amount of explaining in an audit."""
+    """The effort of a measurement: numbers of rows, permutations and draws; by default that of an audit."""
 
     rows: int | None = None  # rows that are explained; None for all
     pairs: int = 16  # antithetic pairs of orders of a Shapley value
@@ -132,7 +132,7 @@ class Workload:
 
 
 def _scaled(scale: float) -> Budget:
-    """Return a share of the default amount of explaining, with a minimum for every part."""
+    """Return a share of the default effort, with a minimum for every part."""
     full = SHAPLEY_BUDGET
 
     def part(number: int | None, least: int) -> int:

@@ -59,7 +59,7 @@ class Explainer(ABC):
 
     @property
     def budget(self) -> Budget:
-        """The amount of explaining in a measurement."""
+        """How many rows, permutations and draws a measurement may use."""
         return Budget()
 
     @property
@@ -237,12 +237,7 @@ class ShapleyExplainer(Explainer):
     score: Callable[[Any], Floats]  # of a table: probabilities of label 1, or any score
     probabilistic: bool = True
     seed: int = 0  # of orders and draws; a row has the same ones under all references
-    amount: Budget = SHAPLEY_BUDGET
-
-    @property
-    def budget(self) -> Budget:
-        """The amount of explaining in a measurement."""
-        return self.amount
+    budget: Budget = SHAPLEY_BUDGET
 
     def attribute(
         self,
@@ -310,7 +305,7 @@ class ShapleyExplainer(Explainer):
         return value
 
     def _levels(self, means: Floats) -> list[Levels]:
-        """Return the categorical columns with the fewest levels, as far as the budget goes."""
+        """Return the categorical columns with the fewest levels, within the budget."""
         found, total = [], 0
         frequencies = self.encoding.frequencies(means)
         # A model may reject levels that never occur.

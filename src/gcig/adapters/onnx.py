@@ -88,7 +88,7 @@ class OnnxClassifier:
         return np.asarray(labels).reshape(len(X))
 
     def check(self, X: Any) -> None:
-        """Raise an error that names what the model does not take about a table, if anything."""
+        """Raise an error if the model cannot take a table, and name the columns that do not fit."""
         self._feed(X)
 
     def __getstate__(self) -> bytes:

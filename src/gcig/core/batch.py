@@ -10,12 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class GroupedBatch:
-    """Inputs of shape (n, ...) with binary labels and group codes of shape (n,).
-
-    >>> batch = GroupedBatch(torch.zeros(3, 2), torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    >>> len(batch), len(batch[:2]), batch.spread(2).groups
-    (3, 2, tensor([0, 0]))
-    """
+    """Inputs of shape (n, ...) with binary labels and group codes of shape (n,)."""
 
     inputs: Tensor
     labels: Tensor
@@ -71,7 +66,7 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with what their predictions are trained towards."""
+    """Training rows: inputs with labels and groups, and the targets of their predictions."""
 
     rows: GroupedBatch
     targets: Tensor  # (n,) labels as floats, or a teacher's probabilities

@@ -79,13 +79,6 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
     occurs in one set only. The sets are single groups if the column reveals the group, and the levels of one
     attribute if several are crossed. A category or a number with few distinct values is considered; columns
     with few rows per value are not.
-
-    >>> sex, race = torch.arange(80) % 2, torch.arange(80) // 2 % 2
-    >>> rows = torch.stack([1.0 - sex, sex, race, torch.arange(80) // 4 % 3], dim=1)
-    >>> for found in protected_attributes(rows, 2 * sex + race, torch.tensor([0, 0, 1, 2])):
-    ...     print(found.columns.tolist(), found.levels.tolist())
-    [0, 1] [0, 0, 1, 1]
-    [2] [0, 1, 0, 1]
     """
     chosen = _spread(len(inputs), _CHECKED_ROWS)
     first = chosen[_spread(len(chosen), _FIRST_ROWS)]
@@ -112,7 +105,7 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
 
 
 def _may_reveal(entries: Tensor, groups: Tensor) -> bool:
-    """Return whether a few rows of all groups leave the groups apart; if not, more rows merge them as well.
+    """Return whether a block may reveal the group, judged by a few rows of every group.
 
     The rows are too few to say whether a block is a category or begins with a number, so both must fail.
     """

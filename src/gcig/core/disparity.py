@@ -102,13 +102,7 @@ def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
 
 
 def block_matrix(origin: Tensor, n_columns: int) -> Tensor | None:
-    """Return the matrix (encoded columns, columns) whose product is `sum_blocks`; None if it is too large.
-
-    >>> block_matrix(torch.tensor([0, 1, 1]), 2)
-    tensor([[1., 0.],
-            [0., 1.],
-            [0., 1.]])
-    """
+    """Return the matrix (encoded columns, columns) whose product is `sum_blocks`; None if it is too large."""
     if len(origin) * n_columns > _LARGEST_PRODUCT:
         return None
     return (origin.unsqueeze(1) == torch.arange(n_columns, device=origin.device)).float()

@@ -145,9 +145,6 @@ def find_activation(module: nn.Module) -> Activation | None:
     """Return the activation that a torch module computes, or None if it is not a known elementwise one.
 
     Only exact types are recognised: a subclass may compute anything.
-
-    >>> find_activation(nn.SiLU()).smooth, find_activation(nn.ReLU()).smooth, find_activation(nn.GLU())
-    (True, False, None)
     """
     if type(module) is nn.SiLU:
         return Activation(_silu, kernels=_SILU)
@@ -194,13 +191,6 @@ class LayeredNetwork:
         ``Linear`` and known activations, ending in one output. Dropout is skipped, since attributions are
         those of evaluation mode; so is a final ``Flatten(0)``, which turns (n, 1) into (n,). A compiled
         module is unwrapped. A module with hooks, parametrisations or its own forward takes the general path.
-
-        >>> import torch
-        >>> net = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.1), nn.Linear(4, 1))
-        >>> LayeredNetwork.recognise(net).n_hidden
-        1
-        >>> LayeredNetwork.recognise(nn.Sequential(nn.Linear(5, 4), nn.SiLU())) is None
-        True
         """
         steps = sequential_steps(getattr(module, "_orig_mod", module))
         if steps is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,13 @@ from gcig.core.modules import Score
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
 from gcig.core.quadrature import Integration, quadrature
 
-_MODEST_BYTES = 1 << 28  # what any machine has to spare
+# Maps (inputs, references, create_graph=...) to attributions of these rows, or to a part of them.
+Computation = Callable[..., Tensor]
+_MODEST_BYTES = 1 << 28  # 256 MB, which any machine can spare
 
 
 class Chunks(NamedTuple):
-    """The division of the work."""
+    """Chunks of rows that are computed in turn, and parts of the path of a row."""
 
     rows: int  # rows per chunk
     parts: int = 1  # of the quadrature rule, computed in turn; more than one if a row is too large
@@ -68,14 +70,6 @@ def plan_chunks(
         return Chunks(max(1, rows))
     nodes_at_once = max(1, (budget - row_bytes) // max(1, node_bytes))
     return Chunks(1, -(-integration.n_nodes // nodes_at_once))
-
-
-class Computation(Protocol):
-    """A function that computes attributions of some rows, or a part of them."""
-
-    def __call__(self, inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor:
-        """Return the attributions of ``inputs`` relative to ``references``."""
-        ...
 
 
 def compute_attributions(

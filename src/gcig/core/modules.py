@@ -59,20 +59,28 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
     return stance
 
 
-def differentiable_attention(twice: bool) -> AbstractContextManager[None]:
-    """Compute attention by plain operations if it is differentiated `twice`.
+@contextmanager
+def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
+    """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
 
-    The fused kernels of `scaled_dot_product_attention` have a first derivative only.
+    If the gradients are differentiated as well (`twice`), attention is computed by plain operations: the
+    fused kernels of `scaled_dot_product_attention` have a first derivative only.
     """
-    plain: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH) if twice else nullcontext()
-    return plain
+    with (
+        evaluating(module, score),
+        running_eagerly(module),
+        sdpa_kernel(SDPBackend.MATH) if twice else nullcontext(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
 
 
 def is_recording() -> bool:
     """Return whether operations are recorded, to be repeated later with other values.
 
-    That is so under ``torch.compile`` and while a CUDA graph is captured: no value may then decide what is
-    done, nor be waited for.
+    That is the case under ``torch.compile`` and while a CUDA graph is captured: control flow must then not
+    depend on values, and values cannot be waited for.
     """
     return torch.compiler.is_compiling() or (
         torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -83,8 +91,8 @@ def untraced(function: Function) -> Function:
     """Return the function, excluded from tracing if `torch.compile` is tracing the caller."""
     if not torch.compiler.is_compiling():
         return function
-    left_alone: Function = torch.compiler.disable(function)
-    return left_alone
+    excluded: Function = torch.compiler.disable(function)
+    return excluded
 
 
 def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
@@ -135,11 +143,7 @@ class Probe(NamedTuple):
 
 
 def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Probe:
-    """Run a module on two points, and inspect what autograd keeps.
-
-    >>> probe(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(2, 3)).kinked
-    True
-    """
+    """Run a module on two points, and inspect what autograd keeps."""
     kept, twice = 0, True
     own = {tensor.data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
 
@@ -150,11 +154,7 @@ def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Prob
         return tensor
 
     with (
-        evaluating(module, score),
-        running_eagerly(module),
-        differentiable_attention(twice=True),
-        torch.inference_mode(False),
-        torch.enable_grad(),
+        differentiating(module, score, twice=True),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
     ):
         point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, one_hot
 
 from gcig.core.layered import Activation, LayeredNetwork
-from gcig.core.modules import Score, differentiable_attention, evaluating, logits, running_eagerly
+from gcig.core.modules import Score, differentiating, logits
 from gcig.core.numerics import average_slope, sharpness
 from gcig.core.quadrature import Quadrature
 
@@ -31,14 +31,7 @@ def general_attributions(
     slopes: bool = False,
 ) -> Tensor:
     """Compute attributions for any module, in evaluation mode: gradients at all path nodes in one batch."""
-    # Gradients are needed even if the caller wants none, and compiled code has no second derivatives.
-    with (
-        evaluating(module, score),
-        running_eagerly(module),
-        differentiable_attention(twice=create_graph),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
+    with differentiating(module, score, twice=create_graph):
         nodes, weights = rule.to(inputs)
         deltas = inputs.detach() - references.detach()
         shape = (len(nodes), *[1] * references.dim())

@@ -20,12 +20,7 @@ _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the one-hot matrix (n, codes) of integer codes; an error calls codes out of range by `name`.
-
-    >>> indicator(torch.tensor([1, 0]), 2, "labels")
-    tensor([[0., 1.],
-            [1., 0.]])
-    """
+    """Return the one-hot matrix (n, codes) of integer codes; an error message calls the codes `name`."""
     wrong = f"{name} must be int64 codes from 0 to {n_codes - 1}"
     if codes.dtype != torch.int64:
         raise ValueError(wrong)
@@ -217,10 +212,6 @@ class GroupMembers(nn.Module):
     Averaged over members, attributions are expected gradients: they compare a row with real rows instead of
     the mean of a cell, a point that no row need be near. ``values`` (labels, groups, members, ...) are the
     members drawn last; every cell must have at least one row.
-
-    >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
-    >>> GroupMembers(x, y, groups, n_members=3).values[1, 0, 0]  # the only member of this cell
-    tensor([2., 3.])
     """
 
     values: Tensor
@@ -260,7 +251,7 @@ class GroupMembers(nn.Module):
         return copy
 
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
-        """Draw new members; the mini-batch itself plays no part."""
+        """Draw new members; the mini-batch itself is not used."""
         self.values.copy_(self._draw())
 
     @property

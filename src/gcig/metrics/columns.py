@@ -24,7 +24,7 @@ from gcig.metrics.sample import EncodedRows, Rows
 
 @dataclass(frozen=True, eq=False)
 class ComparedColumns:
-    """The columns of a model, and how attributions are carried from encoded to original ones."""
+    """The columns of a model that are compared, and the sums that turn encoded into original columns."""
 
     names: tuple[str, ...]  # names of the original columns; dummy columns of one category are one column
     raw_names: tuple[str, ...]  # names of the attributed columns

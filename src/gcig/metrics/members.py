@@ -1,6 +1,6 @@
 r"""Members of (label, group) cells as references: attributions are averaged over them (expected gradients).
 
-The choice of members is random, and its noise would pass for disparity. The members of each cell are
+The choice of members is random, and its noise would be counted as disparity. The members of each cell are
 therefore split into two halves that share none, and the squared disparity is the product of the two halves'
 differences, in which the noise has mean zero (`gcig.core.disparity.independent_squares`). Products can be
 negative by chance; a row keeps the sign (`signed_root`), so that noise cancels in the mean over rows, and a

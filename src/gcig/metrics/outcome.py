@@ -38,7 +38,7 @@ def equalized_odds_gap(
     agg: Aggregate = "sum",
     min_cell: int = 1,
 ) -> float:
-    """Compute the difference of the error rates between groups: TPR difference and FPR difference.
+    """Compute the equalized odds gap: the differences in TPR and in FPR between the groups.
 
     For more than two groups each difference is the largest minus the smallest rate.
 
@@ -77,7 +77,7 @@ def eo_noise_floor(
     agg: Aggregate = "sum",
     min_cell: int = 1,
 ) -> float:
-    """Compute the equalized odds gap that an exactly fair model with the same rates and cell sizes expects.
+    """Compute the expected equalized odds gap of an exactly fair model with the same rates and cell sizes.
 
     Each (label, group) cell is binomial with the rate of its label pooled over the groups. "sum" is exact
     (`gcig.metrics.rates.expected_range`); "worst" is simulated with a fixed seed. With weights, the size of a

@@ -80,7 +80,7 @@ def evaluate_predictions(
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
-    return assess(
+    return evaluate_arrays(
         labels.codes,
         scores,
         decisions,
@@ -91,7 +91,7 @@ def evaluate_predictions(
     )
 
 
-def assess(
+def evaluate_arrays(
     labels: Codes,
     scores: NDArray[np.floating[Any]],
     predictions: Codes | Floats,
@@ -223,11 +223,7 @@ class OutcomeSums:
 
 
 def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
-    """Return the negative log likelihood of each row, with probabilities clipped by their machine precision.
-
-    >>> log_losses(np.array([0, 1]), np.array([0.2, 0.9])).round(4)
-    array([0.2231, 0.1054])
-    """
+    """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
     return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))

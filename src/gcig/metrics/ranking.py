@@ -22,11 +22,7 @@ _ROC_POINTS = 101
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Weight of the rows with label 0 and with label 1 at each distinct score, in ascending order.
-
-    >>> Ranking(np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])).area
-    0.625
-    """
+    """Weight of the rows with label 0 and with label 1 at each distinct score, in ascending order."""
 
     negative: Floats
     positive: Floats
@@ -89,10 +85,6 @@ def roc_auc(labels: NDArray[Any], scores: NDArray[np.floating[Any]], weights: Fl
 
     ``labels`` are 0 and 1, or the probability of label 1: the area is then the expected one, with both labels
     of a row counted by their probabilities. NaN if a label has no weight.
-
-    >>> scores = np.array([0.1, 0.4, 0.35, 0.8])
-    >>> roc_auc(np.array([0, 0, 1, 1]), scores), roc_auc(np.array([0.0, 0.0, 1.0, 1.0]), np.zeros(4))
-    (0.75, 0.5)
     """
     return Ranking.count(labels, scores, weights).area
 

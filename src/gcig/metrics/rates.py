@@ -58,30 +58,18 @@ def precisions(counts: Floats) -> Floats:
 
 
 def accuracy(counts: Floats) -> Floats:
-    """Return the share of rows predicted correctly.
-
-    >>> float(accuracy(np.array([[3.0, 1.0], [2.0, 4.0]])))
-    0.7
-    """
+    """Return the share of rows predicted correctly."""
     return quotient(counts[..., 0, 0] + counts[..., 1, 1], counts.sum(axis=(-2, -1)))
 
 
 def balanced_accuracy(counts: Floats) -> Floats:
-    """Return the mean of the true positive and the true negative rate; NaN if a class has no rows.
-
-    >>> round(float(balanced_accuracy(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
-    0.7083
-    """
+    """Return the mean of the true positive and the true negative rate; NaN if a class has no rows."""
     right = [quotient(counts[..., y, y], counts[..., y, :].sum(axis=-1)) for y in range(2)]
     return np.asarray((right[0] + right[1]) / 2)
 
 
 def f1(counts: Floats) -> Floats:
-    """Return F1 of label 1, ``2 TP / (2 TP + FP + FN)``; NaN if no row is positive or predicted positive.
-
-    >>> round(float(f1(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
-    0.7273
-    """
+    """Return F1 of label 1, ``2 TP / (2 TP + FP + FN)``; NaN if no row is positive or predicted positive."""
     twice = 2 * counts[..., 1, 1]
     return quotient(twice, twice + counts[..., 0, 1] + counts[..., 1, 0])
 
@@ -90,10 +78,6 @@ def gap(rates: Floats, kept: Mask | None = None) -> Floats:
     """Return the largest minus the smallest rate over the last dimension.
 
     NaN if one of the rates is NaN, or if fewer than two groups are kept.
-
-    >>> rates = np.array([0.2, 0.5, 0.9])
-    >>> float(gap(rates)), float(gap(rates, np.array([True, True, False])))
-    (0.7, 0.3)
     """
     chosen = _kept(rates, kept)
     return np.asarray(np.ptp(chosen, axis=-1))
@@ -138,12 +122,7 @@ class Confusion:
         n_groups: int,
         weights: Floats | None = None,
     ) -> "Confusion":
-        """Count rows; ``predictions`` are 0 and 1, or the probability of a decision for 1.
-
-        >>> one = np.zeros(2, dtype=int)
-        >>> Confusion.count(one, np.array([0.25, 0.5]), one, 1).counts[0, 0]
-        array([1.25, 0.75])
-        """
+        """Count rows; ``predictions`` are 0 and 1, or the probability of a decision for 1."""
         index = 2 * groups.astype(np.int64) + labels
 
         def total(values: Codes | Floats | None) -> Floats:
@@ -307,11 +286,6 @@ def expected_worst_range(sizes: Floats, rates: Floats, kept: Mask | None = None)
     """Estimate the expected larger of several ranges by simulation with a fixed seed.
 
     ``sizes`` (labels, groups) are rounded to whole rows; ``rates`` (labels,) are shared by the groups.
-
-    Four cells of one row: the larger range is 0 only if both labels agree, so 3/4 is expected.
-
-    >>> round(expected_worst_range(np.ones((2, 2)), np.array([0.5, 0.5])), 1)
-    0.8
     """
     rows = np.rint(sizes).astype(np.int64)
     used = np.ones(rows.shape, dtype=np.bool_) if kept is None else kept

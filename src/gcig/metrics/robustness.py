@@ -1,8 +1,8 @@
 """GCIG under several references, and whether they lead to the same conclusion.
 
 The references of a (label, group) cell are its mean, its medoid (the member nearest to the mean), its modal
-member (the one that is most usual in most columns), or its members themselves; the mean of the group without
-regard to the label; and, for all groups alike, the mean of the label. All figures of a model are measured on
+member (the one with the most common value in most columns), or its members themselves; the mean of the group
+over both labels; and, for all groups alike, the mean of the label. All figures of a model are measured on
 the same random rows.
 """
 
@@ -28,17 +28,7 @@ from gcig.records.base import UNDEFINED, Interval, Z
 from gcig.records.trust import REFERENCES, Robustness, RobustnessFigure
 
 _SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
-_NEAR = 0.25  # standard deviations from the median within which a number counts as usual
-_DESCRIPTIONS = {
-    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
-    "label-free": "The mean of all rows of a group, whatever their label.",
-    "medoid": "The member of a cell that is nearest to its mean.",
-    "modal member": "The member of a cell that has the most usual value in most columns.",
-    "members": "Members of a cell, one after the other; attributions are averaged over them.",
-    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
-    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
-    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
-}
+_NEAR = 0.25  # standard deviations from the median within which a number counts as common
 _OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
 
 
@@ -256,7 +246,7 @@ def _by_shapley_values(
 
 
 def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] | None = None) -> Robustness:
-    """Say whether the conclusion depends on the reference.
+    """Return the figures, and whether the conclusion depends on the reference.
 
     For two models the conclusion is which of them has the lower GCIG, if the 95 % interval of the difference
     does not contain zero. For one model it is whether GCIG exceeds its noise by 0.05 or more; values with
@@ -267,7 +257,7 @@ def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] 
             reference=kind,
             gcig=figure.interval,
             other=UNDEFINED if other is None else other[kind].interval,
-            description=_DESCRIPTIONS[kind],
+            description=REFERENCES[kind],
             noise=figure.noise,
         )
         for kind, figure in panel.items()

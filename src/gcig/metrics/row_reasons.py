@@ -18,13 +18,13 @@ from gcig.core.columns import protected_attributes
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
-from gcig.metrics.trust import decision_cut
+from gcig.metrics.trust import threshold_logit
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 
 @dataclass(frozen=True, eq=False)
 class RowDescriber:
-    """Describes explained rows in words and numbers."""
+    """Descriptions of explained rows in words and numbers."""
 
     comparison: Comparison
     groups: tuple[str, ...]  # names of the compared groups
@@ -59,7 +59,7 @@ class RowDescriber:
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = found.contributions.numpy() / disparity[:, None]
         logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
-        cut = decision_cut(self.comparison, self.threshold)
+        cut = threshold_logit(self.comparison, self.threshold)
         decisions = (outputs.decisions >= 0.5).astype(np.int64)
         entries = _entries(table, columns, n, self.hidden)
         return tuple(
@@ -141,11 +141,6 @@ def find_neighbours(
     The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
     95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns. Rows that
     are the same in every column are left out: one of them may be the row itself.
-
-    >>> people = pd.DataFrame({"pay": [1.0, 2.0, 9.0], "job": ["a", "b", "a"]})
-    >>> zeros = np.zeros(3, dtype=np.int64)
-    >>> find_neighbours(people[:1], people[1:], zeros[1:], np.array([1, 0]), [0])[0][0, 0][0]
-    1
     """
     total = np.zeros((len(table), len(others)))
     for name in others.columns:

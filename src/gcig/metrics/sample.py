@@ -46,7 +46,7 @@ class EncodedRows:
 
 
 class RandomStreams(NamedTuple):
-    """Independent generators: one quantity never depends on whether another is computed."""
+    """Independent generators: no quantity depends on whether another one is computed."""
 
     sample: np.random.Generator
     blocks: np.random.Generator
@@ -252,7 +252,7 @@ def check_favourable(favourable: Any, classes: tuple[Any, Any]) -> int:
     names = [level_name(each) for each in classes]
     if level_name(favourable) not in names:
         raise InputError(
-            f"is {favourable!r}, but the classes are {listed(names)}. Name the one that people wish for.",
+            f"is {favourable!r}, but the classes are {listed(names)}. Name the favourable one.",
             argument="favourable",
         )
     return names.index(level_name(favourable))

@@ -144,7 +144,7 @@ def _attribute_effect(
     comparison: Comparison, rows: EncodedRows, threshold: float
 ) -> tuple[Interval, str | None]:
     """Return the share of decisions that change with the protected columns, or why there is none."""
-    cut = decision_cut(comparison, threshold)
+    cut = threshold_logit(comparison, threshold)
     if math.isnan(cut):
         return UNDEFINED, "The model decides by a rule of its own, not by a threshold on its score."
     inputs, groups = torch.tensor(rows.inputs), torch.from_numpy(rows.groups.astype(np.int64))
@@ -159,7 +159,7 @@ def _attribute_effect(
     return Interval.of_rate(share, len(rows)), None
 
 
-def decision_cut(comparison: Comparison, threshold: float) -> float:
+def threshold_logit(comparison: Comparison, threshold: float) -> float:
     """Return the logit from which a row is decided positive; NaN if the model has a rule of its own."""
     adapted = comparison.adapted
     if not adapted.probabilistic:
@@ -181,10 +181,6 @@ def reference_offset(
     over the cells that have rows. From about 0.5 on, references are unlike the rows of their cells.
     ``scores``, ``cells`` and ``weights`` (n,) are the logits of rows, their cells, and how many rows each
     stands for.
-
-    >>> scores, cells = torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0, 0, 1, 1])
-    >>> reference_offset(torch.tensor([1.0, 5.0]), scores, cells)
-    0.0
     """
     counts = torch.bincount(cells, minlength=len(at_references))
     sums = torch.zeros_like(at_references).index_add_(0, cells, scores.to(at_references))
@@ -221,9 +217,6 @@ def faithfulness(shares: Tensor, importance: Tensor) -> float:
 
     NaN for fewer than three columns, or if one of the two is constant. Under about 0.6 the reasons that are
     compared are not what the model uses.
-
-    >>> faithfulness(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([2.0, 1.0, 0.1]))
-    1.0
     """
     if len(shares) < _MIN_COLUMNS or any(bool((each == each[0]).all()) for each in (shares, importance)):
         return math.nan
@@ -279,9 +272,6 @@ def attribute_effect(
 
     With ``after`` the logits of the versions of `exchange_attributes`, it is the effect of the protected
     attributes on decisions: of any one of them, or of all together.
-
-    >>> attribute_effect(torch.tensor([0.3, -0.2]), [torch.tensor([-0.1, -0.4])], cut=0.0)
-    0.5
     """
     changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
     return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())

@@ -112,11 +112,6 @@ def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, T
 
     Memory is allocated for the given weights, not for the sizes in the description, and no random number is
     drawn.
-
-    >>> mlp = make_mlp(3)
-    >>> twin = mlp_from_architecture(mlp.architecture(), mlp.state_dict())
-    >>> torch.equal(twin(torch.ones(1, 3)), mlp(torch.ones(1, 3)))
-    True
     """
     expected = {"n_inputs", "hidden_sizes", "activation", "dropout"}
     if architecture.keys() != expected:

@@ -271,13 +271,6 @@ def save_folder(
     key: an order that matters belongs in a list. NaN and infinity are refused, since JSON does not have them:
     put them into a tensor, or write None. Tensors come back on the CPU, bit for bit. `load_folder` can
     require a ``kind``.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "model")
-    >>> save_folder(path, {"threshold": 0.1}, {"weight": np.eye(2)}, kind="example")
-    >>> document, tensors = load_folder(path, kind="example")
-    >>> document, tensors["weight"].shape
-    ({'threshold': 0.1}, torch.Size([2, 2]))
     """
     files = with_manifest(_content(document, tensors), kind)
     for name, data in files.items():
@@ -330,10 +323,7 @@ def load_folder(
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise an error if `save_folder` would refuse this path; called before training starts.
-
-    >>> check_replaceable("no/such/folder")
-    """
+    """Raise an error if `save_folder` would refuse this path; called before training starts."""
     target = Path(os.path.abspath(path))
     if target.is_symlink():
         raise PersistenceError(f"{str(target)!r} is a link: pass the folder that it points to")

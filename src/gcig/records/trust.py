@@ -112,16 +112,17 @@ def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) ->
     ]
 
 
-REFERENCES = (
-    "mean",
-    "label-free",
-    "medoid",
-    "modal member",
-    "members",
-    "common",
-    "Shapley values",
-    "mean, l2",
-)
+# The kinds of reference under which GCIG is compared, in the order of tables and charts.
+REFERENCES = {
+    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
+    "label-free": "The mean of all rows of a group, whatever their label.",
+    "medoid": "The member of a cell that is nearest to its mean.",
+    "modal member": "The member of a cell that has the most common value in most columns.",
+    "members": "Members of a cell, one after the other; attributions are averaged over them.",
+    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
+    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
+    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +132,7 @@ class RobustnessFigure(Record):
     reference: str  # one of `REFERENCES`
     gcig: Interval
     other: Interval  # of the second model; undefined if there is none
-    description: str  # one sentence on the reference
+    description: str  # the reference in one sentence
     noise: float = (
         math.nan
     )  # GCIG relative to two halves of the same group; 0 if the estimate is free of noise

@@ -25,7 +25,7 @@ Blocks = Callable[[], Iterator[int]]
 _SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
 
 
-class Rated(Protocol):
+class ScheduledOptimizer(Protocol):
     """The part of an optimizer that the loop uses: learning rates that a schedule can change."""
 
     param_groups: list[dict[str, Any]]
@@ -113,10 +113,6 @@ def batches(
     """Yield the row numbers of the mini-batches of one epoch, in a new random order.
 
     Batches have nearly equal sizes: a small remainder would count as much as a full batch.
-
-    >>> from gcig.training.runtime import seeded_generator
-    >>> [len(rows) for rows in batches(10, 4, seeded_generator(0), torch.device("cpu"))]
-    [4, 3, 3]
     """
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
     yield from order.tensor_split(math.ceil(n_rows / batch_size))
@@ -125,7 +121,7 @@ def batches(
 def train(
     step: Step,
     state: nn.Module,
-    optimizer: Rated,
+    optimizer: ScheduledOptimizer,
     *,
     n_rows: int,
     loop: Loop,
@@ -215,7 +211,7 @@ def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float
     return {name: float(torch.stack(each).mean()) for name, each in values.items()}
 
 
-def _set_rates(optimizer: Rated, rates: list[float], loop: Loop, number: int) -> None:
+def _set_rates(optimizer: ScheduledOptimizer, rates: list[float], loop: Loop, number: int) -> None:
     share = 1.0
     if loop.schedule == "cosine":
         share = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (number - 1) / loop.max_epochs))
@@ -232,13 +228,11 @@ def _is_finite(state: nn.Module) -> bool:
     return all(bool(torch.isfinite(parameter).all()) for parameter in state.parameters())
 
 
-def _describe(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-
-
 def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
-    wrong = [name for name, value in terms.items() if not math.isfinite(value)]
-    what = f"the loss was not finite ({_describe(terms)})" if wrong else "the parameters were not finite"
+    what = "the parameters were not finite"
+    if not all(map(math.isfinite, terms.values())):
+        values = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
+        what = f"the loss was not finite ({values})"
     restored = f"of epoch {number - 1}" if number > 1 else "from before training"
     return (
         f"training diverged in epoch {number}: {what}. The network's parameters {restored} were restored. "

@@ -76,7 +76,7 @@ def seeded_generator(seed: int | None) -> torch.Generator:
 
 
 def generator_on(device: torch.device, generator: torch.Generator) -> torch.Generator:
-    """Return a generator of a device: the given one if it is there, else one that is seeded by it.
+    """Return a generator on a device: the given one if it is there, else a new one that it seeds.
 
     Numbers that are drawn on the device itself need not be copied to it.
     """
@@ -88,9 +88,9 @@ def generator_on(device: torch.device, generator: torch.Generator) -> torch.Gene
 
 @contextmanager
 def own_modes(device: torch.device) -> Iterator[None]:
-    """Turn gradients on and autocast off in this thread, whatever the caller has set torch to.
+    """Turn gradients on and autocast off in this thread, whatever the caller has set.
 
-    The process's default dtype is left alone, because other threads may rely on it: training states the type
+    The process's default dtype is not changed, because other threads may rely on it: training states the type
     of every tensor that it creates.
     """
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
@@ -101,8 +101,8 @@ def own_modes(device: torch.device) -> Iterator[None]:
 def one_thread(device: torch.device) -> Iterator[None]:
     """Use one CPU thread: fastest for small networks, and the same bits on machines of any size.
 
-    Torch keeps the number per thread, but a new thread starts with the number that any thread set last: one
-    that starts during a fit of another thread finds 1, and gets back the number of before that fit.
+    Torch keeps the number per thread, but a new thread starts with the number that any thread set last. A
+    thread that starts during a fit of another thread finds 1, and gets the number from before that fit back.
     """
     if device.type != "cpu":
         yield
