@@ -13,8 +13,8 @@ from benchmarks import adult
 from benchmarks.measurement import Row, Step, measure, report
 from gcig.core.attribution import Attribution, attributions
 from gcig.core.disparity import defined_rows, disparity
-from gcig.core.integration import training_integration
 from gcig.core.numerics import vector_norm
+from gcig.core.quadrature import training_integration
 
 ACCURACY_ROWS = 2000
 NETWORKS = [("64-32 SiLU", "silu", (64, 32)), ("64-32 ReLU", "relu", (64, 32)), ("64 SiLU", "silu", (64,))]

@@ -27,8 +27,8 @@ from sklearn.metrics import f1_score, roc_auc_score
 import gcig
 from gcig.data.splitting import k_folds
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.metrics.intervals import gap_limit, rate_gap
 from gcig.metrics.rates import Confusion
-from gcig.metrics.upper_limits import gap_limit, rate_gap
 
 LEAST_SHARE = 0.85  # of the bounds called met, those that must hold on test rows
 # table -> bounds that a fit could meet, neither trivial nor hopeless

@@ -88,7 +88,7 @@ def test_attributions(kind, dtype, n_steps):
         assert float(found.residual.mean()) < 1e-2
 
 
-@pytest.mark.filterwarnings("ignore::gcig.core.probe.KinkWarning")
+@pytest.mark.filterwarnings("ignore::gcig.core.modules.KinkWarning")
 @EVERY_TYPE
 @EVERY_PROBLEM
 @pytest.mark.parametrize("options", [{}, {"max_bytes": 20_000}], ids=["at once", "in chunks"])

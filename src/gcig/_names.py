@@ -16,10 +16,10 @@ _INVISIBLE = {0x034F, 0x115F, 0x1160, *range(0xFE00, 0xFE10), *range(0xE0100, 0x
 
 
 def look_alike(text: str, *, ignore_case: bool = False) -> str:
-    r"""Return what a reader sees of a text: texts that look alike give the same one.
+    r"""Return the text as a reader sees it: texts that look alike give the same result.
 
-    Accents are composed, characters of other widths are normalised, Greek and Cyrillic letters that look
-    Latin are replaced, and spaces around the text and characters without a width are removed.
+    Accents are composed, full-width characters are normalised, Greek and Cyrillic letters that look Latin are
+    replaced, and surrounding spaces and characters without a width are removed.
 
     >>> look_alike("Jose\u0301") == look_alike("\uff2aos\xe9\u200b ")
     True

@@ -9,12 +9,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """An entry point of another package that cannot be used; everything else works without it.
-
-    Attributes
-    ----------
-    group, name : the entry point, such as "gcig.methods" and "my-method".
-    """
+    """An entry point of another package that cannot be used; everything else works without it."""
 
     def __init__(self, group: str, name: str, reason: str) -> None:
         self.group = group
@@ -27,7 +22,7 @@ class PluginWarning(UserWarning):
 
 
 def load_plugins(group: str, taken: set[str], convert: Callable[[str, Any], T]) -> Iterator[tuple[str, T]]:
-    """Yield the name of every entry point of a group and what ``convert`` makes of its name and object.
+    """Yield the name of every entry point of a group, and the result of ``convert`` for its name and object.
 
     A name that is ``taken``, and an object that cannot be imported or converted, are left out with a
     `PluginWarning`: a broken package must not prevent the use of the others.

@@ -35,13 +35,10 @@ class Subject(TypedDict, total=False):
 
 
 class _InputMessage(Exception):
-    """A message whose subject is kept in fields, which lets Python and the shell spell it differently.
+    """A message whose subject is kept in fields, so that Python and the shell can spell it differently.
 
-    Attributes
-    ----------
-    message : the text; with a subject it is a predicate, such as "has only one class".
-    argument : name of the Python argument that the message is about, or None.
-    column : name of the column that the message is about, or None.
+    With a subject, the name of an argument or a column, ``message`` is a predicate such as "has only one
+    class".
     """
 
     def __init__(self, message: str, *, argument: str | None = None, column: str | None = None) -> None:

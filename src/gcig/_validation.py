@@ -80,8 +80,6 @@ def check_features(X: Any) -> pd.DataFrame:
     number. A column that mixes numbers and text is an error, since both readings are plausible; so are
     integers beyond 2**53, since float64 would merge neighbours.
 
-    Examples
-    --------
     >>> check_features([[30, "a"], [41, None]]).columns.to_list()
     ['x0', 'x1']
     """
@@ -154,8 +152,6 @@ def check_labels(
     column vector is flattened with a ``warning`` of the given category. In messages, ``name`` is the argument
     and ``paired_with`` the one that has ``n_rows``.
 
-    Examples
-    --------
     >>> labels = check_labels(["yes", "no", "yes"])
     >>> labels.codes.tolist(), labels.classes
     ([1, 0, 1], ('no', 'yes'))
@@ -217,8 +213,6 @@ def check_groups(
     fine, and a group outside them is an error. ``min_cell`` is the minimum number of rows per group;
     ``paired_with`` is the argument that has ``n_rows``, for messages.
 
-    Examples
-    --------
     >>> groups = check_groups(["Male", "Female", "Male"], n_rows=3)
     >>> groups.codes.tolist(), groups.names
     ([1, 0, 1], ('Female', 'Male'))

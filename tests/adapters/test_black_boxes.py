@@ -171,7 +171,7 @@ class TestAnswers:
         adapted = adapt(lambda X: answer(chance[: len(X)]), TABLE)
         np.testing.assert_allclose(adapted.scores(TABLE), chance)
         np.testing.assert_array_equal(
-            adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, chance >= 0.5
+            adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, chance >= 0.5
         )
 
     def test_score_and_decision_take_one_call(self) -> None:
@@ -182,7 +182,7 @@ class TestAnswers:
             return np.full(len(table), 0.6)
 
         adapted = adapt(model, TABLE)
-        outputs = adapted.answer(TABLE, encoded=adapted.encode(TABLE))
+        outputs = adapted.predict(TABLE, encoded=adapted.encode(TABLE))
         assert seen == [len(TABLE)]
         assert outputs.decisions.all()
 
@@ -198,7 +198,7 @@ class TestAnswers:
         assert adapted.kind == "scikit-learn pipeline with classifier"
         assert list(adapted.classes) == ["no", "yes"]
         np.testing.assert_array_equal(
-            adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE) == "yes"
+            adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE) == "yes"
         )
         np.testing.assert_allclose(adapted.scores(TABLE), model.predict_proba(TABLE)[:, 1])
 

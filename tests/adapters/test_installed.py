@@ -193,7 +193,7 @@ class TestOnnx:
         assert session.classes.tolist() == [0, 1]
         expected = LogisticRegression().fit(ROWS.to_numpy(), Y).predict(ROWS.to_numpy())
         adapted = adapt(session, ROWS)
-        outputs = adapted.answer(ROWS, encoded=adapted.encode(ROWS))
+        outputs = adapted.predict(ROWS, encoded=adapted.encode(ROWS))
         np.testing.assert_array_equal(outputs.decisions, expected)
 
     def test_threshold_classes_and_text_of_an_exported_model(self, tmp_path) -> None:
@@ -207,7 +207,7 @@ class TestOnnx:
         assert adapted.threshold == model.threshold_
         assert adapted.classes.tolist() == ["no", "yes"]
         np.testing.assert_array_equal(
-            adapted.answer(rows, encoded=adapted.encode(rows)).decisions, model.predict(rows) == "yes"
+            adapted.predict(rows, encoded=adapted.encode(rows)).decisions, model.predict(rows) == "yes"
         )
         np.testing.assert_allclose(adapted.scores(rows), model.predict_proba(rows)[:, 1], atol=1e-6)
 

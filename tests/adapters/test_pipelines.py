@@ -88,7 +88,7 @@ def test_a_pipeline_with_a_gcig_estimator_uses_its_gradients_and_baselines() -> 
     np.testing.assert_allclose(adapted.baselines[1, 1], encoded[cell].mean(axis=0), atol=1e-5)
     np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE), rtol=1e-5)
     np.testing.assert_array_equal(
-        adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
+        adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
     )
 
 
@@ -103,7 +103,7 @@ def test_a_linear_pipeline_is_explained_exactly() -> None:
     np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE))
     np.testing.assert_allclose(adapted.scores(TABLE), model.predict_proba(TABLE)[:, 1])
     np.testing.assert_array_equal(
-        adapted.answer(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
+        adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
     )
 
 

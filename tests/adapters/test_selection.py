@@ -30,7 +30,9 @@ class TestTorch:
         with torch.no_grad():
             expected = torch.sigmoid(model(torch.from_numpy(X)))[:, 0].numpy()
         np.testing.assert_allclose(adapted.scores(X), expected, rtol=1e-5)
-        np.testing.assert_array_equal(adapted.answer(X, encoded=adapted.encode(X)).decisions, expected >= 0.5)
+        np.testing.assert_array_equal(
+            adapted.predict(X, encoded=adapted.encode(X)).decisions, expected >= 0.5
+        )
         assert adapted.module(torch.from_numpy(X)).shape == (50,)
         assert adapted.columns == ("x0", "x1", "x2", "x3")
         assert adapted.baselines is None
@@ -72,7 +74,7 @@ class TestTorch:
         rows = torch.from_numpy(X).double()
         adapted = adapt(nn.Linear(4, 1, dtype=torch.float64), rows)
         assert adapted.encode(rows).dtype == np.float64
-        assert adapted.answer(rows, encoded=adapted.encode(rows)).decisions.shape == (50,)
+        assert adapted.predict(rows, encoded=adapted.encode(rows)).decisions.shape == (50,)
 
     def test_several_outputs_need_a_score(self) -> None:
         model = nn.Linear(4, 2)
@@ -122,7 +124,7 @@ class TestLinear:
         np.testing.assert_allclose(adapted.logits(adapted.encode(rows)), model.decision_function(rows))
         np.testing.assert_array_equal(adapted.scores(X), model.predict_proba(X)[:, 1])
         np.testing.assert_array_equal(
-            adapted.answer(X, encoded=adapted.encode(X)).decisions, model.predict(X) == "yes"
+            adapted.predict(X, encoded=adapted.encode(X)).decisions, model.predict(X) == "yes"
         )
         assert adapted.columns == ("x0", "x1", "x2", "x3")
         assert list(adapted.classes) == ["no", "yes"]
@@ -188,7 +190,7 @@ class TestGcig:
         adapted = adapt(Estimator())
         groups = np.array(["f", "m"] * 25)
         np.testing.assert_array_equal(
-            adapted.answer(X, groups, encoded=adapted.encode(X, groups)).decisions, [0, 1] * 25
+            adapted.predict(X, groups, encoded=adapted.encode(X, groups)).decisions, [0, 1] * 25
         )
         np.testing.assert_array_equal(adapted.encode(X, groups)[1::2], X[1::2] + 1)
         assert adapted.scores(X, groups).shape == (50,)
@@ -236,7 +238,7 @@ class TestEncodedRows:
 
     def test_scores_and_decisions_come_from_the_encoded_rows(self, fitted) -> None:
         adapted = adapt(fitted)
-        outputs = adapted.answer(None, encoded=adapted.encode(X))
+        outputs = adapted.predict(None, encoded=adapted.encode(X))
         np.testing.assert_array_equal(outputs.scores, fitted.predict_proba(X)[:, 1])
         np.testing.assert_array_equal(outputs.decisions, fitted.predict(X))
 
@@ -248,4 +250,4 @@ class TestEncodedRows:
         model = Strict()
         vars(model).update(vars(fitted))
         adapted = adapt(model)
-        assert adapted.answer(X, encoded=adapted.encode(X)).decisions.max() == 0
+        assert adapted.predict(X, encoded=adapted.encode(X)).decisions.max() == 0

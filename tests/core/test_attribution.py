@@ -10,8 +10,8 @@ from torch import nn
 
 from gcig.core import attribution
 from gcig.core.attribution import attributions, choose_integration
+from gcig.core.modules import KinkWarning
 from gcig.core.paths import general_attributions
-from gcig.core.probe import KinkWarning
 from gcig.core.quadrature import RULES, quadrature
 from gcig.core.references import GroupBaselines
 from gcig.models.mlp import ACTIVATIONS, make_mlp

@@ -1,10 +1,10 @@
-"""What is read as a layered network computes the same, and what may not be is left alone."""
+"""Layered networks and their activations."""
 
 import pytest
 import torch
 from torch import nn
 
-from gcig.core.layered import LayeredNetwork
+from gcig.core.layered import Buffers, LayeredNetwork, find_activation
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
 
@@ -107,3 +107,130 @@ def test_what_torch_compile_wrapped_is_looked_into():
     module = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1))
     network = LayeredNetwork.recognise(torch.compile(module, backend="eager"))
     assert network.weights[0] is module[0].weight
+
+
+KNOWN = [
+    nn.SiLU(),
+    nn.GELU(),
+    nn.Tanh(),
+    nn.Sigmoid(),
+    nn.Softplus(),
+    nn.Softplus(beta=2.5),
+    nn.ELU(),
+    nn.ELU(alpha=0.5),
+    nn.ReLU(),
+    nn.LeakyReLU(0.2),
+]
+
+
+def points() -> torch.Tensor:
+    grid = torch.linspace(
+        -6, 6, 60, dtype=torch.float64
+    )  # an even number: zero, where kinks are, is left out
+    return grid.reshape(6, 10)
+
+
+def elementwise_derivative(outputs: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    if not outputs.requires_grad:
+        return torch.zeros_like(inputs)
+    (found,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True, allow_unused=True)
+    return torch.zeros_like(inputs) if found is None else found
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_derivatives_are_those_of_the_module(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = points().requires_grad_()
+    expected = module(z)
+    slope = elementwise_derivative(expected, z)
+    curvature = elementwise_derivative(slope, z)
+    found = activation.derivatives(z.detach())
+    torch.testing.assert_close(found[0], expected.detach(), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(found[1], slope.detach(), rtol=1e-12, atol=1e-14)
+    assert (found[2] is not None) == activation.curved
+    second = torch.zeros_like(curvature) if found[2] is None else found[2]
+    torch.testing.assert_close(second, curvature.detach(), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_results_go_where_there_is_room_for_them(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = points()
+    room = Buffers(*torch.full((4, *z.shape), torch.nan, dtype=z.dtype))
+    before = z.clone()
+    found = activation.derivatives(z, room)
+    assert found[0] is room.value
+    assert found[1] is room.slope
+    assert found[2] is (room.curvature if activation.curved else None)
+    for part, expected in zip(found, activation.derivatives(z), strict=True):
+        torch.testing.assert_close(part, expected, rtol=0, atol=0)
+    torch.testing.assert_close(z, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_values_and_slopes_are_differentiable(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = points().requires_grad_()
+    value, slope, curvature = activation.derivatives(z)
+    torch.testing.assert_close(elementwise_derivative(value, z), slope, rtol=1e-10, atol=1e-13)
+    expected = torch.zeros_like(z) if curvature is None else curvature
+    torch.testing.assert_close(elementwise_derivative(slope, z), expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_far_out_nothing_overflows(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = torch.tensor([-1e4, -200.0, 0.0, 200.0, 1e4])
+    for part in activation.derivatives(z):
+        assert part is None or part.isfinite().all()
+
+
+def test_slope_of_kinks_at_zero_is_that_of_torch() -> None:
+    zero = torch.zeros(1, requires_grad=True)
+    for module in (nn.ReLU(), nn.LeakyReLU(0.2)):
+        activation = find_activation(module)
+        assert activation is not None
+        (expected,) = torch.autograd.grad(module(zero).sum(), zero)
+        assert activation.derivatives(zero.detach())[1] == expected
+        value, _, _ = activation.derivatives(zero)
+        (through,) = torch.autograd.grad(value.sum(), zero)
+        assert through == expected
+
+
+def test_what_is_not_certainly_known_is_not_recognised() -> None:
+    class Doubled(nn.SiLU):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(z)
+
+    for module in (Doubled(), nn.GLU(), nn.GELU(approximate="tanh"), nn.Softplus(threshold=5), nn.PReLU()):
+        assert find_activation(module) is None
+
+
+def test_kinds() -> None:
+    kinds = {str(module): find_activation(module) for module in KNOWN}
+    assert [name for name, kind in kinds.items() if kind and not kind.smooth] == [
+        "ELU(alpha=0.5)",
+        "ReLU()",
+        "LeakyReLU(negative_slope=0.2)",
+    ]
+    assert [name for name, kind in kinds.items() if kind and not kind.curved] == [
+        "ReLU()",
+        "LeakyReLU(negative_slope=0.2)",
+    ]
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_value_and_pull_are_forward_and_backward(module: nn.Module) -> None:
+    activation = find_activation(module)
+    assert activation is not None
+    z = points().requires_grad_()
+    d_value = torch.linspace(-1, 1, z.numel(), dtype=z.dtype).view_as(z)
+    expected = module(z)
+    (d_z,) = torch.autograd.grad(expected, z, d_value)
+    value = activation.value(z.detach())
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(activation.pull(d_value, z.detach(), value), d_z, rtol=1e-12, atol=1e-14)

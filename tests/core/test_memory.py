@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.memory import (
     Chunks,
@@ -19,6 +18,7 @@ from gcig.core.memory import (
     parameters_of,
     plan_chunks,
 )
+from gcig.core.quadrature import Integration
 from gcig.models.mlp import make_mlp
 
 WHOLE = Chunks(10**9)

@@ -1,10 +1,14 @@
-"""Evaluation mode and back, and one logit per row."""
+"""Modules in evaluation mode, and probes."""
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
-from gcig.core.modules import evaluating, logits, running_eagerly, untraced
+from gcig.core.layered import LayeredNetwork
+from gcig.core.modules import KinkWarning, evaluating, logits, probe, running_eagerly, untraced, warn_of_kinks
+from gcig.core.quadrature import Integration
+from gcig.models.mlp import make_mlp
 
 
 def test_every_part_goes_back_to_the_mode_it_was_in():
@@ -58,3 +62,86 @@ def test_plain_modules_and_functions_are_left_as_they_are():
     assert untraced(len) is len
     with running_eagerly(nn.Linear(2, 1)) as nothing:
         assert nothing is None
+
+
+class Applied(nn.Module):
+    """An activation as a function: no module says what it is."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.function = nn.Linear(6, 8), function
+
+    def forward(self, x):
+        return self.function(self.first(x)).square().sum(1)
+
+
+def max_pool(z):
+    return functional.max_pool1d(z.unsqueeze(1), 2).flatten(1)
+
+
+KINKED = [
+    torch.relu,
+    functional.leaky_relu,
+    functional.relu6,
+    functional.hardtanh,
+    functional.hardswish,
+    functional.hardsigmoid,
+    functional.hardshrink,
+    functional.softshrink,
+    functional.selu,
+    lambda z: functional.elu(z, alpha=0.5),
+    lambda z: functional.rrelu(z, training=False),
+    lambda z: functional.prelu(z, torch.tensor(0.1)),
+    lambda z: functional.threshold(z, 0.1, 0.0),
+    max_pool,
+]
+SMOOTH = [
+    functional.silu,
+    functional.gelu,
+    torch.tanh,
+    torch.sigmoid,
+    functional.softplus,
+    functional.elu,
+    lambda z: functional.celu(z, alpha=0.5),
+    lambda z: functional.layer_norm(z, (8,)),
+    lambda z: torch.softmax(z, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "kinked"), [*((f, True) for f in KINKED), *((f, False) for f in SMOOTH)]
+)
+def test_kinks(function, kinked):
+    assert probe(Applied(function), torch.randn(2, 6)).kinked is kinked
+
+
+def test_probing_leaves_no_trace():
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 1))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state = torch.get_rng_state()
+    probe(module, torch.zeros(5, 3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(part.training for part in module.modules())
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_memory_grows_with_the_module_not_with_its_parameters():
+    narrow, wide = make_mlp(10, (20, 20)), make_mlp(10, (2000, 20))
+    few, many = (probe(module, torch.zeros(2, 10)).n_bytes for module in (narrow, wide))
+    assert 40 * 4 <= few < 40 * 100
+    assert 2000 * 4 <= many < 2000 * 100
+
+
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+@pytest.mark.parametrize("rule", ["secant", "midpoint"])
+def test_layered_networks_are_judged_by_their_activations(activation, rule, recwarn):
+    method = Integration(LayeredNetwork.recognise(make_mlp(3, activation=activation)), rule)
+    warn_of_kinks(method, kinked=False)
+    warned = [warning for warning in recwarn if warning.category is KinkWarning]
+    assert len(warned) == (activation == "relu" and rule == "midpoint")
+
+
+def test_the_warning_says_what_to_do():
+    with pytest.warns(KinkWarning, match="'midpoint' does not converge.*Use a smooth activation .*'secant'"):
+        warn_of_kinks(Integration(None, "midpoint"), kinked=True)

@@ -82,10 +82,10 @@ def test_fault_33_weights_so_large_that_scores_are_no_numbers(folder, tmp_path, 
     assert main(["predict", str(tmp_path / "m"), str(tmp_path / "loans.csv")]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "are no numbers, because its weights or the entries" in captured.err
+    assert "are NaN, because its weights or the entries" in captured.err
     own = torch.nn.Linear(LOANS.numbers.shape[1], 1)
     torch.nn.init.constant_(own.bias, np.nan)
-    with pytest.raises(gcig.InputError, match="200 of 200 outputs of the Linear are no numbers"):
+    with pytest.raises(gcig.InputError, match="200 of 200 outputs of the Linear are NaN"):
         gcig.evaluate(own, LOANS.numbers, LOANS.y, **LOANS.groups)
 
 

@@ -16,8 +16,8 @@ from torch.func import functional_call
 
 from gcig.core.attribution import attributions
 from gcig.core.disparity import defined_rows, disparity, sum_blocks
+from gcig.core.modules import KinkWarning
 from gcig.core.numerics import vector_norm
-from gcig.core.probe import KinkWarning
 from gcig.core.quadrature import quadrature
 from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members

@@ -1,12 +1,23 @@
-"""Counts, rates and gaps against loops over rows."""
+"""Rates, gaps and the noise floor of gaps."""
 
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 from sklearn.exceptions import UndefinedMetricWarning
 
-from gcig.metrics.rates import Confusion, combine, gap, ratio
+from gcig.metrics.rates import (
+    Confusion,
+    combine,
+    expected_range,
+    expected_worst_range,
+    gap,
+    noise_floor,
+    ratio,
+)
 
 RNG = np.random.default_rng(0)
 N = 90
@@ -105,3 +116,68 @@ def test_empty_cells_and_too_few_groups_are_warned_of(recwarn):
         cells((0, 12), (12, 12)).warn_if_undefined("ab")
     with pytest.warns(UndefinedMetricWarning, match="Fewer than two groups have 11 rows with label 1: .*'b'"):
         cells((12, 12), (12, 10)).warn_if_undefined("ab", min_cell=11)
+
+
+def enumerated_range(n: int, m: int, rate: float) -> float:
+    """E|X/n - Y/m| by summing over all pairs of counts."""
+    x, y = np.arange(n + 1), np.arange(m + 1)
+    joint = np.outer(stats.binom.pmf(x, n, rate), stats.binom.pmf(y, m, rate))
+    return float((joint * np.abs(x[:, None] / n - y / m)).sum())
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.floats(1e-6, 1))
+def test_two_groups_match_enumeration(n: int, m: int, rate: float) -> None:
+    assert expected_range(np.array([n, m]), rate) == pytest.approx(enumerated_range(n, m, rate), abs=1e-12)
+
+
+def test_german_credit_fold() -> None:
+    """A test fold of 200 rows: 100 and 40 good, 38 and 22 bad credits."""
+    sizes, rates = np.array([[38, 22], [100, 40]]), np.array([0.5, 0.88])
+    floor = sum(expected_range(of_label, rate) for of_label, rate in zip(sizes, rates, strict=True))
+    assert floor == pytest.approx(0.156, abs=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [[5, 9, 30], [200, 3, 50, 50, 17, 80, 1000], [100_000, 60_000]])
+def test_many_groups_match_simulation(sizes: list[int]) -> None:
+    draws = np.random.default_rng(1).binomial(sizes, 0.3, size=(200_000, len(sizes))) / sizes
+    ranges = np.ptp(draws, axis=1)
+    error = ranges.std() / math.sqrt(len(ranges))
+    assert expected_range(np.array(sizes), 0.3) == pytest.approx(ranges.mean(), abs=5 * error)
+
+
+def test_worst_range_matches_an_independent_simulation() -> None:
+    sizes, rates = np.array([[38, 22], [100, 40]]), np.array([0.5, 0.88])
+    draws = np.random.default_rng(1).binomial(sizes, rates[:, None], size=(200_000, 2, 2)) / sizes
+    expected = np.ptp(draws, axis=2).max(axis=1).mean()
+    assert expected_worst_range(sizes, rates) == pytest.approx(expected, rel=0.03)
+
+
+def test_large_cells_leave_no_noise_and_equal_rates_none() -> None:
+    assert expected_range(np.array([10**7, 10**7]), 0.4) < 2e-4
+    assert expected_range(np.array([10, 20]), 0.0) == 0
+    assert expected_range(np.array([10, 20]), 1.0) == 0
+
+
+def test_missing_cell_or_rate_is_nan() -> None:
+    assert math.isnan(expected_range(np.array([10, 0]), 0.5))
+    assert math.isnan(expected_range(np.array([10, 10]), math.nan))
+    assert math.isnan(expected_worst_range(np.array([[10, 0], [5, 5]]), np.array([0.5, 0.5])))
+    assert math.isnan(expected_worst_range(np.array([[10, 1], [5, 5]]), np.array([math.nan, 0.5])))
+
+
+@pytest.mark.parametrize(("agg", "close"), [("sum", 1e-12), ("worst", 0.03)])
+def test_small_cells_are_left_out_of_the_floor_and_of_its_rates(agg: str, close: float) -> None:
+    rng = np.random.default_rng(0)
+    labels, groups = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
+    decided = rng.integers(0, 2, 300)
+    without = Confusion.count(labels, decided, groups, 2)
+    more = [
+        np.concatenate(each) for each in ((labels, [0] * 4 + [1] * 4), (decided, [1] * 8), (groups, [2] * 8))
+    ]
+    small = Confusion.count(*more, 3)
+    expected = noise_floor(without, agg)
+    assert noise_floor(small, agg, min_cell=5) == pytest.approx(expected, rel=close)
+    assert noise_floor(small, agg, min_cell=4) > 1.5 * expected
+    assert noise_floor(small, agg) == noise_floor(small, agg, min_cell=4)
+    assert math.isnan(noise_floor(without, agg, min_cell=100))
+    assert math.isnan(noise_floor(Confusion.count(labels, decided, 0 * groups, 2), agg))

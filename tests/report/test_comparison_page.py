@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.records.fold import UNRANKED_NOTE
+from gcig.records.evaluation import UNRANKED_NOTE
 from gcig.report.comparison_page import comparison_page, methods_table
 from gcig.report.summaries import group_sizes, pooled_rates, summarise
 from gcig.report.tables import entry_text

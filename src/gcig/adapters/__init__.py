@@ -2,11 +2,18 @@
 
 from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
 from gcig.adapters.budget import Budget
-from gcig.adapters.explainers import Advance, Explainer, GradientExplainer, Reasons, to_tensor
+from gcig.adapters.explainers import (
+    Advance,
+    Explainer,
+    GradientExplainer,
+    Reasons,
+    ShapleyExplainer,
+    block_shapley_values,
+    to_tensor,
+)
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.remote import RemoteModel, RemoteModelError
 from gcig.adapters.selection import adapt
-from gcig.adapters.shapley import ShapleyExplainer, block_shapley_values
 
 __all__ = [
     "AdaptedModel",

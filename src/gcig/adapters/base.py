@@ -23,49 +23,27 @@ _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of floa
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Scores and decisions of a model for some rows.
+    """Scores and decisions of a model for some rows."""
 
-    Attributes
-    ----------
-    scores : (m,) probabilities of label 1, or scores if the model gives no probabilities.
-    decisions : (m,) 0 or 1, or the probability of 1 if the model draws its decisions at random.
-    """
-
-    scores: Rows
-    decisions: NDArray[np.float64]
+    scores: Rows  # (m,) probabilities of label 1, or scores if the model gives no probabilities
+    decisions: NDArray[np.float64]  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdaptedModel(ABC):
-    """A model behind the one interface that evaluation and audits use.
-
-    Attributes
-    ----------
-    model : the model itself.
-    columns : names of the columns that attributions are given for.
-    origin : for each of ``columns``, the index into ``original_names`` of the column that it came from.
-    blocks : for each of ``columns``, the number of its original column, or of the block of dummy columns that
-        it is part of, as found in the training rows; None if the model does not know.
-    original_names : names of the columns of the user's table.
-    classes : the two class labels in order (the second is the positive one), or None if unknown.
-    groups : names of the groups that the model was trained with, or None.
-    baselines : (2, groups, p) means of the encoded training rows per label and group, or None.
-    threshold : probability from which a row is predicted 1; NaN if the model decides by another rule.
-    probabilistic : whether scores are probabilities.
-    kind : description of the model for reports.
-    """
+    """A model behind the one interface that evaluation and audits use."""
 
     model: Any
-    columns: tuple[str, ...]
-    origin: NDArray[np.int64]
-    original_names: tuple[str, ...]
-    classes: NDArray[Any] | None = None
-    groups: tuple[str, ...] | None = None
-    baselines: Rows | None = None
-    blocks: NDArray[np.int64] | None = None
-    threshold: float = 0.5
-    probabilistic: bool = True
-    kind: str = "model"
+    columns: tuple[str, ...]  # names of the columns that attributions are given for
+    origin: NDArray[np.int64]  # for each of them, the position in `original_names` of its original column
+    original_names: tuple[str, ...]  # names of the columns of the user's table
+    classes: NDArray[Any] | None = None  # the two classes, the second one positive; None if unknown
+    groups: tuple[str, ...] | None = None  # names of the groups in training
+    baselines: Rows | None = None  # (2, groups, p) means of the encoded training rows per label and group
+    blocks: NDArray[np.int64] | None = None  # for each column, its original column or dummy block in training
+    threshold: float = 0.5  # probability from which a row is predicted 1; NaN if decided by another rule
+    probabilistic: bool = True  # whether scores are probabilities
+    kind: str = "model"  # description for reports
 
     @property
     def input_origin(self) -> NDArray[np.int64]:
@@ -124,7 +102,7 @@ class AdaptedModel(ABC):
         """
         return self, {}
 
-    def answer(
+    def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
         """Return scores and decisions for the rows of ``X``, whose encoded form is ``encoded``.
@@ -221,7 +199,7 @@ def last_step(model: Any) -> Any:
 
 
 def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
-    """Return what a model of somebody else answers; an error of its own names the columns to look at."""
+    """Call a third-party model; if it fails, raise an error that names the columns with missing entries."""
     try:
         return method(X)
     except (InputError, MemoryError):
@@ -242,10 +220,10 @@ def _blanks(X: Any) -> str:
 
 
 def check_scores(scores: Rows, model: object) -> None:
-    """Raise an error if the scores of some rows are no numbers: every decision about them would be "no"."""
+    """Raise an error if scores are NaN: every decision about these rows would be "no"."""
     if missing := int(np.count_nonzero(np.isnan(scores))):
         raise InputError(
-            f"model: {missing} of {len(scores)} outputs of the {type(model).__name__} are no numbers, "
+            f"model: {missing} of {len(scores)} outputs of the {type(model).__name__} are NaN, "
             "because its weights or the entries of these rows are too large. Check both, and train the model "
             "again if its weights are wrong."
         )

@@ -15,11 +15,10 @@ from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, cl
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import Explainer, Rows
+from gcig.adapters.explainers import Explainer, Rows, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
 from gcig.adapters.remote import RemoteModel
-from gcig.adapters.shapley import ShapleyExplainer, clipped_logits
 
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
@@ -29,20 +28,12 @@ _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with cate
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlackBoxModel(AdaptedModel):
-    """A model that can only be called; it is explained on the original columns.
-
-    Attributes
-    ----------
-    encoding : encoding of the model's table.
-    score : table -> (n,) probability of label 1, or any score if the model is not ``probabilistic``.
-    decide : table -> classes, if the model has a decision rule of its own.
-    amount : the amount of explaining in a measurement.
-    """
+    """A model that can only be called; it is explained on the original columns."""
 
     encoding: TableEncoding
-    score: ScoreTable
-    decide: Callable[[Any], Any] | None = None
-    amount: Budget = SHAPLEY_BUDGET
+    score: ScoreTable  # of a table: probabilities of label 1, or any score if not `probabilistic`
+    decide: Callable[[Any], Any] | None = None  # table -> classes, if the model has its own decision rule
+    budget: Budget = SHAPLEY_BUDGET
 
     @classmethod
     def wrap(
@@ -84,7 +75,7 @@ class BlackBoxModel(AdaptedModel):
     @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, amount=self.amount)
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
 
     def within_budget(
         self,
@@ -99,9 +90,9 @@ class BlackBoxModel(AdaptedModel):
         if not isinstance(self.model, RemoteModel):
             return self, {}
         work = Workload.of(self.encoding, n_rows, n_groups, audit=audit, robustness=robustness)
-        amount = work.fit(self.model.row_budget, max_rows)
+        budget = work.fit(self.model.row_budget, max_rows)
         self.model.begin()
-        return replace(self, amount=amount), work.rows_sent(amount)
+        return replace(self, budget=budget), work.rows_sent(budget)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -189,13 +180,10 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     last = last_step(model)
     boosted = type(last).__name__.startswith(_BOOSTED_TREES)
     kind = "gradient boosted trees" if boosted else "classifier"
-    kind = (
-        f"scikit-learn pipeline with {kind}"
-        if last is not model
-        else kind
-        if boosted
-        else f"scikit-learn {kind}"
-    )
+    if last is not model:
+        kind = f"scikit-learn pipeline with {kind}"
+    elif not boosted:
+        kind = f"scikit-learn {kind}"
     return BlackBoxModel.wrap(
         model,
         tables,

@@ -1,4 +1,4 @@
-"""The amount of explaining in a measurement: by default, and within a limit on the rows sent to a model.
+"""The effort of a measurement: the default, and the most precise one within a limit on rows sent to a model.
 
 Shapley values need many evaluations of the model. `Workload` counts the rows that every part of a measurement
 sends at most, and `Workload.fit` chooses the most precise `Budget` within a limit.
@@ -11,48 +11,31 @@ from gcig.adapters.entries import TableEncoding
 from gcig.core.definition import Definition
 from gcig.core.shapley import ALWAYS_EXACT, count_points
 
-_SCALES = tuple(0.9**k for k in range(60))  # shares of the default amount, in decreasing order
+_SCALES = tuple(0.9**k for k in range(60))  # shares of the default effort, in decreasing order
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Default amount of explaining in an audit.
+    """The effort of a measurement: numbers of rows, permutations and draws; by default that of an audit."""
 
-    Attributes
-    ----------
-    rows : number of rows that are explained; None for all.
-    pairs : antithetic pairs of orders of a Shapley value.
-    probe_rows : number of rows that determine scales and bins.
-    stability_rows : number of rows on which other settings are tried.
-    shuffles : number of times that the groups are shuffled.
-    resamples : number of times that references are estimated again from resampled rows.
-    shuffled_rows : number of rows that are explained again for every shuffle.
-    shuffled_steps : steps of those explanations; None for as many as in the main explanation.
-    member_rows : number of rows that are explained relative to members.
-    members : number of members of each half of a cell; see `gcig.metrics.members`.
-    offset_rows : members of each cell whose scores are compared with that of its reference.
-    importance_rows, exchanged_rows : rows for faithfulness, and for the attribute effect.
-    described_rows : random rows that are described besides those with the largest disparity, if asked for.
-    exact_points : all coalitions are enumerated if that takes at most so many evaluations per row and group.
-    max_levels : levels, over all columns, that get a control variate: each costs an evaluation per row.
-    """
-
-    rows: int | None = None
-    pairs: int = 16
-    probe_rows: int = 2000
-    stability_rows: int = 2000
-    shuffles: int = 199
-    resamples: int = 100
-    shuffled_rows: int = 500
-    shuffled_steps: int | None = None
-    member_rows: int = 1000
-    members: int = 64
-    offset_rows: int = 2048
-    importance_rows: int = 512
-    exchanged_rows: int = 2048
-    described_rows: int = 50
-    exact_points: int = ALWAYS_EXACT
-    max_levels: int = 256
+    rows: int | None = None  # rows that are explained; None for all
+    pairs: int = 16  # antithetic pairs of orders of a Shapley value
+    probe_rows: int = 2000  # rows that determine scales and bins
+    stability_rows: int = 2000  # rows on which other settings are tried
+    shuffles: int = 199  # times that the groups are shuffled
+    resamples: int = 100  # times that references are estimated again from resampled rows
+    shuffled_rows: int = 500  # rows that are explained again for every shuffle
+    shuffled_steps: int | None = None  # steps of those explanations; None for as many as in the main one
+    member_rows: int = 1000  # rows that are explained relative to members
+    members: int = 64  # members of each half of a cell; see `gcig.metrics.members`
+    offset_rows: int = 2048  # members of each cell whose scores are compared with that of its reference
+    importance_rows: int = 512  # rows for faithfulness
+    exchanged_rows: int = 2048  # rows for the attribute effect
+    described_rows: int = 50  # random rows that are described in addition to those with the largest disparity
+    exact_points: int = (
+        ALWAYS_EXACT  # evaluations per row and group up to which all coalitions are enumerated
+    )
+    max_levels: int = 256  # levels of all columns with a control variate, which costs an evaluation per row
 
     def coarsen(self, definition: Definition) -> Definition:
         """Return the definition with the number of steps that shuffles use."""
@@ -74,24 +57,15 @@ SHAPLEY_BUDGET = Budget(
 
 @dataclass(frozen=True)
 class Workload:
-    """The size of a measurement by Shapley values.
-
-    Attributes
-    ----------
-    n_rows, n_columns, n_groups : of the table.
-    n_levels : levels of all columns of categories.
-    random : whether references are drawn: a column is categorical or has missing values.
-    audit : whether GCIG is compared with chance and under other settings, as an audit does.
-    robustness : whether GCIG is measured under several references.
-    """
+    """The size of a measurement by Shapley values."""
 
     n_rows: int
     n_columns: int
     n_groups: int
-    n_levels: int
-    random: bool
-    audit: bool = True
-    robustness: bool = False
+    n_levels: int  # of all columns of categories
+    random: bool  # whether references are drawn: a column is categorical or has missing values
+    audit: bool = True  # whether GCIG is compared with chance and under other settings, as an audit does
+    robustness: bool = False  # whether GCIG is measured under several references
 
     @classmethod
     def of(
@@ -158,7 +132,7 @@ class Workload:
 
 
 def _scaled(scale: float) -> Budget:
-    """Return a share of the default amount of explaining, with a minimum for every part."""
+    """Return a share of the default effort, with a minimum for every part."""
     full = SHAPLEY_BUDGET
 
     def part(number: int | None, least: int) -> int:

@@ -1,9 +1,9 @@
 """Entries of a table as numbers, and back, for models that are explained column by column.
 
-Rows are *encoded* in such a way that the mean of a (label, group) cell describes a typical row: a number is
-itself (with an indicator if the column has missing values), and a category becomes one column per level,
-whose mean is the level's frequency. The *entries* of a row are one number per column: the number itself, NaN
-if it is missing, or the position of the level.
+Rows are *encoded* so that the mean of a (label, group) cell describes a typical row: a number is itself (with
+an indicator if the column has missing values), and a category becomes one column per level, whose mean is the
+level's frequency. The *entries* of a row are one number per column: the number itself, NaN if it is missing,
+or the position of the level.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,18 +111,11 @@ class CategoryColumn:
 
 @dataclass(frozen=True, eq=False)
 class TableEncoding:
-    """Encoding of a table, column by column.
-
-    Attributes
-    ----------
-    names : names of the columns.
-    columns : encoding of each column.
-    as_array : whether the model takes arrays rather than tables with column names.
-    """
+    """Encoding of a table, column by column."""
 
     names: tuple[str, ...]
     columns: tuple[NumberColumn | CategoryColumn, ...]
-    as_array: bool
+    as_array: bool  # whether the model takes arrays rather than tables with column names
 
     @classmethod
     def learn(cls, tables: Sequence[Any], categorical: Sequence[str] = ()) -> "TableEncoding":

@@ -2,7 +2,8 @@
 
 An explainer takes encoded rows and, for one label, one reference per group in the same encoding. A reference
 is a cell mean, so the block of a categorical column holds the frequencies of the cell; or several members of
-the cell, over which attributions are averaged.
+the cell, over which attributions are averaged. Models with gradients are explained by integrated gradients of
+the encoded columns, all others by Shapley values of the logit on the original columns.
 """
 
 import math
@@ -16,12 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig.adapters.budget import Budget
+from gcig.adapters.budget import SHAPLEY_BUDGET, Budget
+from gcig.adapters.entries import TableEncoding
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
-from gcig.core.integration import Integration, training_integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
+from gcig.core.quadrature import Integration, training_integration
+from gcig.core.shapley import MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
@@ -40,26 +43,13 @@ def first_parameter(module: nn.Module) -> Tensor:
 
 
 class Reasons(NamedTuple):
-    """Attributions of rows under every group's reference.
+    """Attributions of rows under every group's reference."""
 
-    Attributes
-    ----------
-    values : Tensor of shape (groups, n, columns)
-    residual : Tensor of shape (groups, n)
-        ``|sum of the attributions - (f(x) - f(b))|``.
-    replicates : Tensor of shape (replicates, groups, n, columns), optional
-        Independent estimates whose mean is ``values``, if these were sampled.
-    clipped : float
-        Share of the probabilities that were clipped before the logit; NaN if the score is no probability.
-    slopes : Tensor of shape (groups, n, columns), optional
-        Average gradients along the paths, if they were asked for and the explainer has any.
-    """
-
-    values: Tensor
-    residual: Tensor
-    replicates: Tensor | None = None
-    clipped: float = math.nan
-    slopes: Tensor | None = None
+    values: Tensor  # (groups, n, columns)
+    residual: Tensor  # (groups, n): |sum of the attributions - (f(x) - f(b))|
+    replicates: Tensor | None = None  # (replicates, groups, n, columns): independent estimates, if sampled
+    clipped: float = math.nan  # share of the probabilities clipped before the logit; NaN for other scores
+    slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if asked for
 
 
 class Explainer(ABC):
@@ -69,7 +59,7 @@ class Explainer(ABC):
 
     @property
     def budget(self) -> Budget:
-        """The amount of explaining in a measurement."""
+        """How many rows, permutations and draws a measurement may use."""
         return Budget()
 
     @property
@@ -102,18 +92,10 @@ class Explainer(ABC):
         seed: int,
         centre: Callable[[Tensor], Tensor] | None = None,
     ) -> Reasons:
-        """Explain encoded rows (n, p) against several members (sets, members, p), averaged over the members.
+        """Explain encoded rows (n, p) relative to members (sets, members, p), averaged over the members.
 
-        Parameters
-        ----------
-        seed : seed of what is drawn at random; results with different seeds are independent.
-        centre : function of the average gradients (..., columns) that is applied before attributions are
-            formed; ignored by explainers without gradients.
-
-        Returns
-        -------
-        Reasons
-            With values of shape (sets, n, columns).
+        Results with different seeds are independent. ``centre`` is applied to the average gradients (...,
+        columns) before attributions are formed; explainers without gradients ignore it.
         """
 
     @abstractmethod
@@ -229,3 +211,195 @@ class GradientExplainer(Explainer):
             return None
         integration = Integration.of(LayeredNetwork.recognise(self.module), definition.rule)
         return None if integration.exact else replace(definition, n_steps=2 * definition.n_steps)
+
+
+Floats = NDArray[np.float64]
+CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
+_ROUNDING = 1e-12  # attributions below this share of the largest score are rounding errors
+
+
+def clipped_logits(probabilities: Floats) -> Floats:
+    """Return the logits of probabilities that are clipped to [0.001, 0.999].
+
+    >>> clipped_logits(np.array([0.5, 1.0])).round(3)
+    array([0.   , 6.907])
+    """
+    inside = np.clip(probabilities, CLIP, 1 - CLIP)
+    return np.asarray(np.log(inside) - np.log1p(-inside))
+
+
+@dataclass(frozen=True, eq=False)
+class ShapleyExplainer(Explainer):
+    """Shapley values of a score that is a function of a table."""
+
+    name: ClassVar[str] = "Shapley values"
+    encoding: TableEncoding
+    score: Callable[[Any], Floats]  # of a table: probabilities of label 1, or any score
+    probabilistic: bool = True
+    seed: int = 0  # of orders and draws; a row has the same ones under all references
+    budget: Budget = SHAPLEY_BUDGET
+
+    def attribute(
+        self,
+        rows: Rows,
+        references: Rows,
+        definition: Definition,
+        *,
+        advance: Advance | None = None,
+        slopes: bool = False,  # noqa: ARG002 (there are none)
+    ) -> Reasons:
+        """Return one value per original column; ``n_steps`` is the number of antithetic pairs."""
+        tally = _ScoreTally()
+        means = np.asarray(references, dtype=np.float64)
+        found = shapley_values(
+            self._counting(tally),
+            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+            lambda uniforms: self.encoding.draw(means, uniforms),
+            n_pairs=self._pairs(definition),
+            random=self.encoding.random,
+            levels=self._levels(means),
+            rng=np.random.default_rng(self.seed),
+            max_points=MAX_POINTS,
+            advance=advance,
+            always=self.budget.exact_points,
+        )
+        return tally.reasons(found)
+
+    def attribute_members(
+        self,
+        rows: Rows,
+        members: Rows,
+        *,
+        seed: int,
+        centre: Callable[[Tensor], Tensor] | None = None,  # noqa: ARG002 (there are no gradients)
+    ) -> Reasons:
+        """Return one value per original column: each member is the reference of one pair of orders."""
+        tally = _ScoreTally()
+        sets, count, p = members.shape
+        flat = self.encoding.entries(np.asarray(members, dtype=np.float64).reshape(-1, p))
+        entries = flat.reshape(sets, count, -1)
+        found = shapley_values(
+            self._counting(tally),
+            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+            lambda uniforms: entries[:, (uniforms[..., 0] * count).astype(np.int64)],
+            n_pairs=count,
+            random=True,
+            rng=np.random.default_rng([self.seed, seed]),
+            max_points=MAX_POINTS,
+            always=self.budget.exact_points,
+        )
+        return tally.reasons(found._replace(replicates=None))
+
+    def _counting(self, tally: "_ScoreTally") -> Callable[[Floats], Floats]:
+        """Return the explained score as a function of entries; ``tally`` counts what it returns."""
+
+        def value(points: Floats) -> Floats:
+            scores = np.asarray(self.score(self.encoding.decode(points)), dtype=np.float64)
+            if self.probabilistic:
+                tally.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+                tally.n_probabilities += len(scores)
+                scores = clipped_logits(scores)
+            tally.largest = max(tally.largest, float(np.abs(scores).max()))
+            return scores
+
+        return value
+
+    def _levels(self, means: Floats) -> list[Levels]:
+        """Return the categorical columns with the fewest levels, within the budget."""
+        found, total = [], 0
+        frequencies = self.encoding.frequencies(means)
+        # A model may reject levels that never occur.
+        occurring = {column: np.flatnonzero(each.any(axis=0)) for column, each in frequencies.items()}
+        for column in sorted(occurring, key=lambda column: len(occurring[column])):
+            places = occurring[column]
+            total += len(places)
+            if total > self.budget.max_levels:
+                break
+            found.append(Levels(column, places.astype(np.float64), frequencies[column][:, places]))
+        return found
+
+    def resolve(
+        self,
+        rows: Rows,  # noqa: ARG002 (one interface for all explainers)
+        labels: NDArray[Any],  # noqa: ARG002
+        baselines: Rows,  # noqa: ARG002
+        definition: Definition,
+    ) -> Definition:
+        """Fix the number of pairs; attributions are always on original columns."""
+        return replace(definition, n_steps=self._pairs(definition), columns="original")
+
+    def refine(self, definition: Definition) -> Definition | None:
+        """Double the pairs, unless all coalitions are enumerated."""
+        pairs = self._pairs(definition)
+        exact = (
+            is_exact(len(self.encoding.names), pairs, random=False, always=self.budget.exact_points)
+            and not self.encoding.random
+        )
+        return None if exact else replace(definition, n_steps=2 * pairs)
+
+    def _pairs(self, definition: Definition) -> int:
+        return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
+
+    def describe(self, definition: Definition) -> dict[str, Any]:
+        """Return the definition with the way of sampling in place of a rule of integration."""
+        exact = is_exact(
+            len(self.encoding.names),
+            self._pairs(definition),
+            random=self.encoding.random,
+            always=self.budget.exact_points,
+        )
+        return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
+
+
+def block_shapley_values(
+    score: Callable[[Rows], Rows],
+    rows: Rows,
+    references: Rows,
+    blocks: NDArray[np.int64],
+    *,
+    n_pairs: int = SHAPLEY_BUDGET.pairs,
+) -> Tensor:
+    """Return Shapley values (groups, n, blocks) of a score of encoded rows, whose players are column blocks.
+
+    ``references`` (groups, p) are encoded rows as well; ``blocks`` (p,) is the block of each encoded column.
+    """
+    n, groups, n_blocks = len(rows), len(references), int(blocks.max()) + 1
+    points = np.concatenate([rows, references.astype(rows.dtype)])
+
+    def value(choices: Floats) -> Floats:
+        """Evaluate points given, per block, as the position of the row or reference that it is taken from."""
+        taken = points[choices.astype(np.int64)[:, blocks], np.arange(len(blocks))]
+        return np.asarray(score(taken), dtype=np.float64)
+
+    found = shapley_values(
+        value,
+        np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1),
+        lambda uniforms: np.broadcast_to(
+            n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim),
+            (groups, *uniforms.shape),
+        ),
+        n_pairs=n_pairs,
+        random=False,
+        rng=np.random.default_rng(0),
+    )
+    return torch.from_numpy(found.values)
+
+
+@dataclass
+class _ScoreTally:
+    """Counts and sizes of the scores of one explanation."""
+
+    n_clipped: int = 0
+    n_probabilities: int = 0
+    largest: float = 0.0
+
+    def reasons(self, found: ShapleyValues) -> Reasons:
+        """Return Shapley values of these scores as reasons."""
+        residual = torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change))
+        replicates = None if found.replicates is None else self._without_rounding(found.replicates)
+        clipped = self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
+        return Reasons(self._without_rounding(found.values), residual, replicates, clipped)
+
+    def _without_rounding(self, values: Floats) -> Tensor:
+        """Set rounding errors to zero, or rows without any attribution would count as explained."""
+        return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))

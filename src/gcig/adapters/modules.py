@@ -76,7 +76,7 @@ class TorchModel(DifferentiableModel):
 
 
 def _prepared(X: Any, prepare: Preprocess | None) -> Any:
-    """Return the rows that the module takes; errors of a user's function name what was asked of it."""
+    """Apply the preprocessing, and check that it returns one row of numbers per row."""
     if prepare is None:
         return X
     found = prepare(X)
@@ -95,7 +95,7 @@ def _prepared(X: Any, prepare: Preprocess | None) -> Any:
 def _original_columns(
     preprocess: Any, X: Any, ndim: int, names: tuple[str, ...]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the column of the table that each entry of a row came from, if the preprocessing tells."""
+    """Return the column of the table that each entry of a row came from, if that can be determined."""
     origin, table = None, X
     if hasattr(preprocess, "transform"):
         table = check_features(X)

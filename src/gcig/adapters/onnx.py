@@ -40,23 +40,13 @@ def _bounded_options() -> Any:
 
 
 class OnnxClassifier:
-    """An ONNX session that returns probabilities.
+    """An ONNX session that returns probabilities, from the content of an ``.onnx`` file.
 
     The model has either one input that takes all columns, or one input per column, named after it. The
-    probabilities are the output with "prob" in its name, or the only floating-point output: (n,), (n, 1),
-    (n, 2), or a mapping from class to probability per row. If the model also returns labels and its classes
-    are known, the labels are its decisions.
-
-    Parameters
-    ----------
-    content : bytes
-        Content of the ``.onnx`` file.
-
-    Attributes
-    ----------
-    classes : array of the two classes in order, or None if the file does not name them.
-    feature_names_in_ : names of the columns; None if one input takes all of them, without names.
-    threshold : probability from which the model decides for the second class; NaN if the file does not say.
+    probabilities are the output with "prob" in its name, or the only floating-point output: (n,), (n, 1), (n,
+    2), or a mapping from class to probability per row. If the model also returns labels and its classes are
+    known, the labels are its decisions. ``feature_names_in_`` is None if one input takes all columns,
+    ``classes`` if the file does not name the two classes; ``threshold`` is NaN if the file has none.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -98,7 +88,7 @@ class OnnxClassifier:
         return np.asarray(labels).reshape(len(X))
 
     def check(self, X: Any) -> None:
-        """Raise an error that names what the model does not take about a table, if anything."""
+        """Raise an error if the model cannot take a table, and name the columns that do not fit."""
         self._feed(X)
 
     def __getstate__(self) -> bytes:

@@ -74,11 +74,11 @@ class DifferentiablePipeline(DifferentiableModel):
         """Return the probabilities of the last step, or its scores if it has none."""
         return self.last.scores(self._transform(X), sensitive_features, encoded)
 
-    def answer(
+    def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
         """Return scores and decisions of the last step; the steps before it are applied once."""
-        return self.last.answer(self._transform(X), sensitive_features, encoded=encoded, threshold=threshold)
+        return self.last.predict(self._transform(X), sensitive_features, encoded=encoded, threshold=threshold)
 
 
 def _encoded_names(model: Pipeline, names: tuple[str, ...], origin: Origin) -> tuple[str, ...]:

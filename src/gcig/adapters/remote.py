@@ -1,4 +1,4 @@
-"""Models that are expensive to call, such as a service: repeated rows are asked for once, failures again."""
+"""Models that are expensive to call, such as a service: each distinct row is sent once, failures again."""
 
 import random
 import sqlite3
@@ -22,13 +22,7 @@ _TEMPORARY = (408, 425, 429)  # client errors of HTTP that may pass; other codes
 
 
 class RemoteModelError(Exception):
-    """A remote model that did not answer.
-
-    Attributes
-    ----------
-    sent : rows that were answered before, which a cache keeps.
-    attempts : how often the last batch was tried.
-    """
+    """A remote model that did not answer; ``sent`` counts the rows that were answered before."""
 
     def __init__(self, message: str, *, sent: int, attempts: int) -> None:
         super().__init__(message)
@@ -37,7 +31,7 @@ class RemoteModelError(Exception):
 
 
 class RemoteModel:
-    """A function from rows to probabilities that is expensive to call, for `gcig.audit` and the others.
+    """A function from rows to probabilities that is expensive to call, for `gcig.audit` and `gcig.evaluate`.
 
     Rows are sent in batches, each distinct row once. A batch that fails for a temporary reason is sent again
     after a pause that doubles with every attempt. The measurement sends at most ``row_budget`` rows, at the
@@ -128,13 +122,7 @@ class RemoteModel:
     def estimate(
         self, X: Any, *, sensitive_features: Any, audit: bool = True, robustness: bool = False
     ) -> dict[str, int]:
-        """Return the most rows that each part of a measurement sends, and as "calls" the most calls.
-
-        Parameters
-        ----------
-        audit : bool
-            Whether the measurement is an audit; otherwise an evaluation.
-        """
+        """Return the most rows that each part of an audit or evaluation sends, and the most "calls"."""
         groups, n_rows = sensitive_features, len(check_features(X))
         n_groups = len(check_groups(groups, n_rows=n_rows).names)
         encoding = TableEncoding.learn([X])
@@ -143,7 +131,7 @@ class RemoteModel:
         return {**work.rows_sent(budget), "calls": work.calls(budget, self.batch_rows)}
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Return the probabilities of the rows, asking for those that are not known."""
+        """Return the probabilities of the rows; only rows whose score is not known yet are sent."""
         keys = _row_keys(X)
         first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self._known}
         places = sorted(first.values())
@@ -172,7 +160,7 @@ class RemoteModel:
                 connection.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
 
     def _ask(self, rows: Any) -> ArrayLike:
-        """Call the function; wait and try again if it fails for a reason that may pass."""
+        """Call the function; retry after a pause if the failure may be temporary."""
         for attempt in range(self.retries + 1):
             try:
                 return self.predict(rows)
@@ -218,7 +206,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _pause(error: Exception, wait: float) -> float:
-    """Return how long to wait, in seconds: what the service asks for, or ``wait``, a little varied."""
+    """Return how long to wait, in seconds: as the service asks, or about ``wait``."""
     headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None)
     asked = headers.get("Retry-After") if headers is not None else None
     with suppress(ValueError):  # of a date

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from gcig.adapters import Advance
 from gcig.metrics.rates import Floats
-from gcig.metrics.reason_sums import ReasonSums, combine_labels
-from gcig.metrics.reasons import KINDS, Comparison, compare_attributions
+from gcig.metrics.reasons import KINDS, Comparison, ReasonSums, combine_labels, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import StabilityCheck
 

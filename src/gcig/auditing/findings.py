@@ -24,8 +24,7 @@ from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws
 from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.rates import Codes
-from gcig.metrics.reason_sums import ReasonSums
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, ReasonSums
 from gcig.metrics.robustness import conclude, measure_panel
 from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcig.auditing.alternatives import NullDistribution
-from gcig.metrics.intervals import Draws, Z, interval
+from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.rates import Codes, Floats, quotient
-from gcig.metrics.reason_sums import ReasonSums, label_means
+from gcig.metrics.reasons import ReasonSums, label_means
 from gcig.records.audit import MATERIAL, ColumnAudit, GcigAudit, LabelAudit, PairAudit
-from gcig.records.base import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval, Z
 
 ALPHA = 0.05  # level of the test against shuffled groups
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gcig.metrics.intervals import Z, interval
-from gcig.metrics.noise_floor import noise_floor
+from gcig.metrics.intervals import interval
 from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.rates import (
     Confusion,
@@ -25,12 +24,13 @@ from gcig.metrics.rates import (
     favourable_rates,
     gap,
     label_rates,
+    noise_floor,
     precisions,
     ratio,
     selection_rates,
 )
 from gcig.records.audit import GroupAudit, OutcomeAudit
-from gcig.records.base import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval, Z
 from gcig.records.evaluation import decides_alike, has_collapsed
 
 

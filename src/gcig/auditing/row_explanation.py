@@ -123,7 +123,7 @@ def explain(
         model.begin()
     known = _References.of(adapted, reference, min_cell, random_state)
     inputs = adapted.encode(rows, sensitive_features)
-    outputs = adapted.answer(rows, sensitive_features, encoded=inputs, threshold=threshold)
+    outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=threshold)
     if y is None:
         codes, source = (outputs.decisions >= 0.5).astype(np.int64), "predicted"
     else:

@@ -63,7 +63,7 @@ class Batch:
 
     def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
         """Return scores and decisions; ``threshold`` overrides the model's own rule."""
-        return adapted.answer(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
+        return adapted.predict(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
 
 
 class Source(Protocol):

@@ -22,7 +22,7 @@ from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
-from gcig.records.fold import is_ranked
+from gcig.records.evaluation import is_ranked
 from gcig.records.formatting import html_table, shown, text_table
 from gcig.report.charts.svg import Picture, standalone
 from gcig.report.charts.trade_off import TradeOff, pareto

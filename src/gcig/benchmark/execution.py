@@ -156,7 +156,7 @@ def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float,
     """Return each row's position in the table, label, group, score and decision (or its probability)."""
     X, y, groups = table.rows(rows)
     adapted = adapt(model, X)
-    outputs = adapted.answer(X, groups, encoded=adapted.encode(X, groups))
+    outputs = adapted.predict(X, groups, encoded=adapted.encode(X, groups))
     columns = {
         "position": rows,
         "label": y.to_numpy(),

@@ -12,7 +12,7 @@ from gcig._tables import guard_formula
 from gcig._validation import Groups
 from gcig.benchmark.trials import canonical_json
 from gcig.methods.registry import METHODS
-from gcig.metrics.predictions import assess
+from gcig.metrics.predictions import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
 
 MEASURES = (
@@ -137,7 +137,7 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
 
     groups = column("group").astype(np.int64)
     names = tuple(map(str, range(int(groups.max()) + 1)))
-    return assess(
+    return evaluate_arrays(
         column("label").astype(np.int64),
         column("score"),
         column("prediction"),

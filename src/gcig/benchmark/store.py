@@ -27,7 +27,7 @@ from gcig.records import FoldResult
 # The parts of the package that can change the result of a trial; reports and commands cannot.
 _RESULT_CODE = (
     *("_tables", "_validation", "adapters", "core", "data", "engine", "losses", "methods", "metrics"),
-    *("models", "records/base", "records/evaluation", "records/fold", "training"),
+    *("models", "records/base", "records/evaluation", "training"),
     *("benchmark/execution", "benchmark/trials"),
 )
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "fairlearn")

@@ -133,7 +133,7 @@ def _table_name(file: Path) -> str:
 def comparison_table(found: ComparisonResult) -> str:
     """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
     from gcig.methods.registry import METHODS
-    from gcig.records.fold import UNRANKED_NOTE, is_ranked
+    from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
     from gcig.records.formatting import number, spread, text_table
 
     best = set(found.pareto()["method"])

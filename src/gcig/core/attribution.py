@@ -5,17 +5,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gcig.core.integration import Integration
 from gcig.core.layered import LayeredNetwork
 from gcig.core.memory import Chunks, compute_attributions, plan_chunks
-from gcig.core.modules import Score, evaluating, logits
+from gcig.core.modules import (
+    Probe,
+    Score,
+    evaluating,
+    logits,
+    probe,
+    require_second_derivative,
+    warn_of_kinks,
+)
 from gcig.core.paths import unexpanded
-from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
+from gcig.core.quadrature import Integration
 
 _CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
 _PROBE_ROWS = 128
-_LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-_DOUBLING = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_STEPS_TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_POWERS_OF_TWO = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Attribution(NamedTuple):
@@ -166,7 +173,7 @@ def choose_integration(
     step = max(1, len(inputs) // _PROBE_ROWS)
     rows, starts = inputs[::step], references[:, ::step]
     before, fewer = None, 0
-    for count in _DOUBLING if integration.rule == "romberg" else _LADDER:
+    for count in _POWERS_OF_TWO if integration.rule == "romberg" else _STEPS_TRIED:
         candidate = integration.with_steps(count)
         chunks = plan_chunks(candidate, starts, len(rows), max_bytes, point_bytes)
         after = compute_attributions(module, rows, starts, candidate, chunks, False, score)

@@ -10,12 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class GroupedBatch:
-    """Inputs of shape (n, ...) with binary labels and group codes of shape (n,).
-
-    >>> batch = GroupedBatch(torch.zeros(3, 2), torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    >>> len(batch), len(batch[:2]), batch.spread(2).groups
-    (3, 2, tensor([0, 0]))
-    """
+    """Inputs of shape (n, ...) with binary labels and group codes of shape (n,)."""
 
     inputs: Tensor
     labels: Tensor
@@ -71,22 +66,12 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with what their predictions are trained towards.
-
-    Attributes
-    ----------
-    rows : GroupedBatch
-    targets : Tensor of shape (n,)
-        Labels as floats, or a teacher's probabilities.
-    weights : Tensor of shape (n,), optional
-        The weight of each row in the terms of the loss.
-    stream : RowStream, optional
-        The rows that mini-batches are taken from, if they do not fit into memory; `rows` is then a sample.
-    """
+    """Training rows: inputs with labels and groups, and the targets of their predictions."""
 
     rows: GroupedBatch
-    targets: Tensor
-    weights: Tensor | None = None
+    targets: Tensor  # (n,) labels as floats, or a teacher's probabilities
+    weights: Tensor | None = None  # (n,) the weight of each row in the terms of the loss
+    # The source of mini-batches if the rows do not fit into memory; `rows` is then a sample of them.
     stream: RowStream | None = None
 
     @property

@@ -15,22 +15,10 @@ _MIN_ROWS_PER_VALUE = 10  # with fewer rows, most values occur in a single group
 def find_blocks(inputs: Tensor, origin: Tensor) -> Tensor:
     """Return the block of each encoded column: its original column, or the dummy block that it is part of.
 
-    Dummy columns in a table of numbers are recognised: neighbouring columns with two values each, exactly
-    one of which is at its higher value in every row, are one category, however they were encoded.
+    ``origin`` (columns,) is the original column of each. Dummy columns in a table of numbers are recognised:
+    neighbouring columns with two values each, exactly one of which is at its higher value in every row, are
+    one category, however they were encoded. Blocks are numbered from 0, in the order of the original columns.
 
-    Parameters
-    ----------
-    inputs : Tensor of shape (n, columns)
-    origin : Tensor of shape (columns,)
-        The original column of each.
-
-    Returns
-    -------
-    Tensor of shape (columns,)
-        Block numbers from 0, in the order of the original columns.
-
-    Examples
-    --------
     >>> rows = torch.tensor([[1.0, 0.0, 0.3], [0.0, 1.0, -0.2], [1.0, 0.0, 0.5]])
     >>> find_blocks(rows, torch.arange(3))
     tensor([0, 0, 1])
@@ -78,43 +66,19 @@ def _end_of_block(candidates: dict[int, Tensor | None], start: int) -> int:
 
 
 class AttributeColumns(NamedTuple):
-    """Columns that reveal the group, or one of the attributes that are crossed in it.
+    """Columns that reveal the group, or one of the attributes that are crossed in it."""
 
-    Attributes
-    ----------
-    columns : Tensor
-        Positions of encoded columns that tell the same groups apart.
-    levels : Tensor of shape (groups,)
-        The level of the attribute that each group has; -1 for a group without rows.
-    """
-
-    columns: Tensor
-    levels: Tensor
+    columns: Tensor  # positions of encoded columns that tell the same groups apart
+    levels: Tensor  # (groups,) the level of the attribute that each group has; -1 for a group without rows
 
 
 def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list[AttributeColumns]:
-    """Return the protected attributes among the encoded columns.
+    """Return the protected attributes among the encoded columns; ``origin`` is the block of each column.
 
     A column is protected if the groups fall into two or more sets, its levels, such that each of its values
     occurs in one set only. The sets are single groups if the column reveals the group, and the levels of one
     attribute if several are crossed. A category or a number with few distinct values is considered; columns
     with few rows per value are not.
-
-    Parameters
-    ----------
-    inputs : Tensor of shape (n, columns)
-    groups : Tensor of shape (n,)
-    origin : Tensor of shape (columns,)
-        The block of each column; see `find_blocks`.
-
-    Examples
-    --------
-    >>> sex, race = torch.arange(80) % 2, torch.arange(80) // 2 % 2
-    >>> rows = torch.stack([1.0 - sex, sex, race, torch.arange(80) // 4 % 3], dim=1)
-    >>> for found in protected_attributes(rows, 2 * sex + race, torch.tensor([0, 0, 1, 2])):
-    ...     print(found.columns.tolist(), found.levels.tolist())
-    [0, 1] [0, 0, 1, 1]
-    [2] [0, 1, 0, 1]
     """
     chosen = _spread(len(inputs), _CHECKED_ROWS)
     first = chosen[_spread(len(chosen), _FIRST_ROWS)]
@@ -141,7 +105,7 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
 
 
 def _may_reveal(entries: Tensor, groups: Tensor) -> bool:
-    """Return whether a few rows of all groups leave the groups apart; if not, more rows join them too.
+    """Return whether a block may reveal the group, judged by a few rows of every group.
 
     The rows are too few to say whether a block is a category or begins with a number, so both must fail.
     """

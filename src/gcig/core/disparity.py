@@ -45,19 +45,11 @@ def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS
 
 
 def independent_squares(first: Tensor, second: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
-    r"""Estimate the squares of `column_disparity` from two independent estimates of the attributions.
+    r"""Estimate the squares of `column_disparity` from two independent estimates (..., groups, n, columns).
 
     The noise of an estimate adds to every distance, and its square to every squared distance. In the product
-    of two independent differences, :math:`\tfrac{2}{G-1} \sum_g (u_g - \bar u)_j (u'_g - \bar u')_j`, it
-    has mean zero instead. The result can be negative; see `signed_root`.
-
-    Parameters
-    ----------
-    first, second : Tensor of shape (..., groups, n, columns)
-
-    Returns
-    -------
-    Tensor of shape (..., n, columns)
+    of two independent differences, :math:`\tfrac{2}{G-1} \sum_g (u_g - \bar u)_j (u'_g - \bar u')_j`, it has
+    mean zero instead. The result can be negative; see `signed_root`.
     """
     units = (normalise(each, norm=norm, eps=eps) for each in (first, second))
     one, other = (unit - unit.mean(-3, keepdim=True) for unit in units)
@@ -67,7 +59,7 @@ def independent_squares(first: Tensor, second: Tensor, *, norm: str = "l1", eps:
 def signed_root(squares: Tensor) -> Tensor:
     """Return the root of estimated squares; the root of a negative one is negative.
 
-    Noise around zero then cancels in a mean over rows, and does not pass for disparity.
+    Noise around zero then cancels in a mean over rows instead of adding to the disparity.
 
     >>> signed_root(torch.tensor([0.04, -0.04]))
     tensor([ 0.2000, -0.2000])
@@ -76,17 +68,11 @@ def signed_root(squares: Tensor) -> Tensor:
 
 
 def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:
-    """Return which rows have a defined disparity, shape (n,), from the norms of their attributions.
+    """Return which rows have a defined disparity, (n,), from the l1 norms of their attributions, (groups, n).
 
-    A row is undefined if one of its attributions vanishes, that is, if its l1 norm is under 1e-8 of the
-    median: such a row has no reasons that could differ, and must not count as fair.
-
-    Parameters
-    ----------
-    norms : Tensor of shape (groups, n)
-        The l1 norms.
-    scale : float, optional
-        The median to compare with, if it is known from more rows than these.
+    A row is undefined if one of its attributions vanishes, that is, if its norm is under 1e-8 of the median
+    (``scale``, if it is known from more rows): such a row has no reasons that could differ, and must not
+    count as fair.
     """
     return (norms > _UNDEFINED_BELOW * (norms.median() if scale is None else scale)).all(0)
 
@@ -101,15 +87,7 @@ def all_defined(norms: Tensor) -> bool:
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
-    """Sum, with their signs, the encoded columns that came from one original column.
-
-    Parameters
-    ----------
-    attributions : Tensor of shape (..., encoded columns)
-    origin : Tensor of shape (encoded columns,)
-        The index of the original column of each.
-    n_columns : int
-        The number of original columns.
+    """Sum, with their signs, the encoded columns that came from one original column, given by ``origin``.
 
     >>> sum_blocks(torch.tensor([1.0, 2.0, -5.0]), torch.tensor([0, 1, 1]), 2)
     tensor([ 1., -3.])
@@ -124,13 +102,7 @@ def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
 
 
 def block_matrix(origin: Tensor, n_columns: int) -> Tensor | None:
-    """Return the matrix (encoded columns, columns) whose product is `sum_blocks`; None if it is too large.
-
-    >>> block_matrix(torch.tensor([0, 1, 1]), 2)
-    tensor([[1., 0.],
-            [0., 1.],
-            [0., 1.]])
-    """
+    """Return the matrix (encoded columns, columns) whose product is `sum_blocks`; None if it is too large."""
     if len(origin) * n_columns > _LARGEST_PRODUCT:
         return None
     return (origin.unsqueeze(1) == torch.arange(n_columns, device=origin.device)).float()

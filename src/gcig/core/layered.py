@@ -1,29 +1,177 @@
-"""Layered networks: Linear, activation, ..., Linear, which have fast attributions."""
+"""Layered networks (Linear, activation, ..., Linear) and the derivatives of their activations."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from gcig.core.activations import Activation, find_activation
+Derivatives = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Buffers(NamedTuple):
+    """Output arrays of an activation, of the shape of z; None allocates. `work` is overwritten."""
+
+    value: Tensor | None = None
+    slope: Tensor | None = None
+    curvature: Tensor | None = None
+    work: Tensor | None = None
+
+
+_NEW = Buffers()
+
+
+class Kernels(NamedTuple):
+    """torch's own forward and backward pass of an activation: one operation each.
+
+    `value` maps z to s(z). `pull` maps the gradient of s(z), z and s(z) to the gradient of z.
+    """
+
+    value: Callable[[Tensor], Tensor]
+    pull: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise function s with its first two derivatives."""
+
+    # Maps z to (s(z), s'(z), s''(z)), written into the given buffers.
+    evaluate: Callable[[Tensor, Buffers], Derivatives]
+    # Whether s' is continuous. If it jumps, the jumps move along the path with the parameters, and quadrature
+    # at fixed nodes loses the gradient that they carry.
+    smooth: bool = True
+    curved: bool = True  # whether s'' is nonzero; if not, `evaluate` returns None for it
+    kernels: Kernels | None = None  # faster operations for s and its pullback alone
+
+    def value(self, z: Tensor) -> Tensor:
+        """Return the activation at z."""
+        return self.evaluate(z, _NEW)[0] if self.kernels is None else self.kernels.value(z)
+
+    def pull(self, d_value: Tensor, z: Tensor, value: Tensor) -> Tensor:
+        """Return the gradient of z from that of the value."""
+        if self.kernels is None:
+            return d_value * self.evaluate(z, _NEW)[1]
+        return self.kernels.pull(d_value, z, value)
+
+    def derivatives(self, z: Tensor, out: Buffers = _NEW) -> Derivatives:
+        """Return s, s' and s'' at z."""
+        return self.evaluate(z, out)
+
+
+def _silu(z: Tensor, out: Buffers) -> Derivatives:
+    # With r = sigma (1 - s): s' = s + r and s'' = (s' + r)(1 - sigma), all in fused operations.
+    sigmoid = torch.sigmoid(z, out=out.work)
+    value = torch.mul(z, sigmoid, out=out.value)
+    rest = torch.addcmul(sigmoid, value, sigmoid, value=-1, out=out.curvature)
+    slope = torch.add(value, rest, out=out.slope)
+    total = rest.add_(slope)
+    return value, slope, torch.addcmul(total, total, sigmoid, value=-1, out=out.curvature)
+
+
+def _gelu(z: Tensor, out: Buffers) -> Derivatives:
+    cumulative = torch.erf(z * math.sqrt(0.5), out=out.work).add_(1).mul_(0.5)
+    value = torch.mul(z, cumulative, out=out.value)
+    square = z * z
+    density = torch.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
+    slope = torch.addcmul(cumulative, z, density, out=out.slope)
+    return value, slope, torch.mul(density, 2 - square, out=out.curvature)
+
+
+def _tanh(z: Tensor, out: Buffers) -> Derivatives:
+    value = torch.tanh(z, out=out.value)
+    slope = torch.addcmul(z.new_full((), 1.0), value, value, value=-1, out=out.slope)
+    return value, slope, torch.mul(value, slope, out=out.curvature).mul_(-2)
+
+
+def _sigmoid(z: Tensor, out: Buffers) -> Derivatives:
+    value = torch.sigmoid(z, out=out.value)
+    slope = torch.addcmul(value, value, value, value=-1, out=out.slope)
+    return value, slope, torch.addcmul(slope, slope, value, value=-2, out=out.curvature)
+
+
+def _softplus(beta: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
+        scaled = beta * z
+        slope = torch.sigmoid(scaled, out=out.slope)
+        value = torch.div(torch.logaddexp(scaled, z.new_zeros(())), beta, out=out.value)
+        return value, slope, torch.addcmul(slope, slope, slope, value=-1, out=out.curvature).mul_(beta)
+
+    return evaluate
+
+
+def _relu(z: Tensor, out: Buffers) -> Derivatives:
+    value = torch.relu(z) if out.value is None else torch.clamp_min(z, 0, out=out.value)
+    # The sign of the rectified value is the mask; much faster on CPU than comparing and casting.
+    return value, torch.sign(value, out=out.slope), None
+
+
+def _leaky_relu(negative: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
+        rectified = torch.relu(z)
+        value = torch.lerp(rectified, z, negative, out=out.value)
+        return value, torch.sign(rectified, out=out.slope).mul_(1 - negative).add_(negative), None
+
+    return evaluate
+
+
+def _elu(alpha: float) -> Callable[[Tensor, Buffers], Derivatives]:
+    def evaluate(z: Tensor, out: Buffers) -> Derivatives:
+        rectified = torch.relu(z)
+        above = torch.sign(rectified)
+        below = torch.expm1(z - rectified) * alpha
+        # alpha exp(z) below zero; above zero it is alpha, which the mask removes.
+        powers = below + alpha
+        curvature = torch.addcmul(powers, powers, above, value=-1, out=out.curvature)
+        return (
+            torch.add(rectified, below, out=out.value),
+            torch.add(curvature, above, out=out.slope),
+            curvature,
+        )
+
+    return evaluate
+
+
+_aten = torch.ops.aten
+_SILU = Kernels(nn.functional.silu, lambda d, z, _: _aten.silu_backward(d, z))
+_GELU = Kernels(nn.functional.gelu, lambda d, z, _: _aten.gelu_backward(d, z))
+_TANH = Kernels(torch.tanh, lambda d, _, value: _aten.tanh_backward(d, value))
+_SIGMOID = Kernels(torch.sigmoid, lambda d, _, value: _aten.sigmoid_backward(d, value))
+_RELU = Kernels(torch.relu, lambda d, _, value: _aten.threshold_backward(d, value, 0))
+
+
+def find_activation(module: nn.Module) -> Activation | None:
+    """Return the activation that a torch module computes, or None if it is not a known elementwise one.
+
+    Only exact types are recognised: a subclass may compute anything.
+    """
+    if type(module) is nn.SiLU:
+        return Activation(_silu, kernels=_SILU)
+    if type(module) is nn.GELU and module.approximate == "none":
+        return Activation(_gelu, kernels=_GELU)
+    if type(module) is nn.Tanh:
+        return Activation(_tanh, kernels=_TANH)
+    if type(module) is nn.Sigmoid:
+        return Activation(_sigmoid, kernels=_SIGMOID)
+    if type(module) is nn.Softplus and module.threshold >= 20:
+        return Activation(_softplus(float(module.beta)))
+    if type(module) is nn.ReLU:
+        return Activation(_relu, smooth=False, curved=False, kernels=_RELU)
+    if type(module) is nn.LeakyReLU:
+        return Activation(_leaky_relu(float(module.negative_slope)), smooth=False, curved=False)
+    if type(module) is nn.ELU:
+        return Activation(_elu(float(module.alpha)), smooth=module.alpha == 1)
+    return None
 
 
 @dataclass(frozen=True)
 class LayeredNetwork:
-    """The weights of ``x -> W_L s(... s(W_1 x + c_1) ...) + c_L`` with one output, and its activations.
+    """The weights of ``x -> W_L s(... s(W_1 x + c_1) ...) + c_L`` with one output, and its activations."""
 
-    Attributes
-    ----------
-    weights : tuple of Tensor
-        One (outputs, inputs) matrix per layer; the last has one row.
-    biases : tuple of Tensor or None
-        One vector per layer, or None.
-    activations : tuple of Activation
-        One fewer than there are layers.
-    """
-
-    weights: tuple[Tensor, ...]
-    biases: tuple[Tensor | None, ...]
-    activations: tuple[Activation, ...]
+    weights: tuple[Tensor, ...]  # one (outputs, inputs) matrix per layer; the last has one row
+    biases: tuple[Tensor | None, ...]  # one vector per layer, or None
+    activations: tuple[Activation, ...]  # one fewer than there are layers
 
     @property
     def n_hidden(self) -> int:
@@ -43,13 +191,6 @@ class LayeredNetwork:
         ``Linear`` and known activations, ending in one output. Dropout is skipped, since attributions are
         those of evaluation mode; so is a final ``Flatten(0)``, which turns (n, 1) into (n,). A compiled
         module is unwrapped. A module with hooks, parametrisations or its own forward takes the general path.
-
-        >>> import torch
-        >>> net = nn.Sequential(nn.Linear(5, 4), nn.SiLU(), nn.Dropout(0.1), nn.Linear(4, 1))
-        >>> LayeredNetwork.recognise(net).n_hidden
-        1
-        >>> LayeredNetwork.recognise(nn.Sequential(nn.Linear(5, 4), nn.SiLU())) is None
-        True
         """
         steps = sequential_steps(getattr(module, "_orig_mod", module))
         if steps is None:

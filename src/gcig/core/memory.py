@@ -2,33 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gcig.core.integration import Integration
 from gcig.core.modules import Score
 from gcig.core.paths import general_attributions, node_attributions, secant_attributions
-from gcig.core.quadrature import quadrature
+from gcig.core.quadrature import Integration, quadrature
 
-_MODEST_BYTES = 1 << 28  # what any machine has to spare
+# Maps (inputs, references, create_graph=...) to attributions of these rows, or to a part of them.
+Computation = Callable[..., Tensor]
+_MODEST_BYTES = 1 << 28  # 256 MB, which any machine can spare
 
 
 class Chunks(NamedTuple):
-    """The division of the work.
+    """Chunks of rows that are computed in turn, and parts of the path of a row."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows per chunk.
-    parts : int
-        Parts of the quadrature rule, computed one after the other; more than one if a row is too large.
-    """
-
-    rows: int
-    parts: int = 1
+    rows: int  # rows per chunk
+    parts: int = 1  # of the quadrature rule, computed in turn; more than one if a row is too large
 
     def slices(self, n: int) -> list[slice]:
         """Return the rows of each chunk."""
@@ -36,15 +29,10 @@ class Chunks(NamedTuple):
 
 
 def memory_budget(device: torch.device, needed: int, max_bytes: int | None = None) -> int:
-    """Return the bytes that a computation may take on a device.
+    """Return the bytes that a computation may take on a device: the user's bound if there is one.
 
-    Parameters
-    ----------
-    needed : int
-        Bytes that would do for all of it at once; a GPU is asked for its free memory only if they are many.
-    max_bytes : int, optional
-        A bound of the user's, which is returned as it is. Without one, half of a GPU's free memory, or 256 MB
-        on a CPU.
+    Without one, half of a GPU's free memory, or 256 MB on a CPU. A GPU is asked for its free memory only if
+    ``needed``, the bytes of the whole computation at once, are many.
     """
     if max_bytes is not None:
         return max_bytes
@@ -64,15 +52,8 @@ def plan_chunks(
 ) -> Chunks:
     """Return the largest chunks whose forward and backward pass fit into the memory; see `memory_budget`.
 
-    Parameters
-    ----------
-    references : Tensor of shape (groups, rows, ...)
-        Only its type, its device, and the shape without the rows matter.
-    n_rows : int
-        The number of rows to explain.
-    max_bytes : int, optional
-    point_bytes : int
-        Memory of one point in the module, as found by `probe`; not needed on fast paths.
+    The rows of ``references`` (groups, rows, ...) do not matter. ``point_bytes`` is the memory of one point
+    in the module, as found by `probe`; fast paths do not need it.
     """
     groups, per_item = len(references), references.element_size()
     # Paths, attributions, their normalised form, and as much again for gradients.
@@ -89,14 +70,6 @@ def plan_chunks(
         return Chunks(max(1, rows))
     nodes_at_once = max(1, (budget - row_bytes) // max(1, node_bytes))
     return Chunks(1, -(-integration.n_nodes // nodes_at_once))
-
-
-class Computation(Protocol):
-    """A function that computes attributions of some rows, or a part of them."""
-
-    def __call__(self, inputs: Tensor, references: Tensor, *, create_graph: bool) -> Tensor:
-        """Return the attributions of ``inputs`` relative to ``references``."""
-        ...
 
 
 def compute_attributions(
@@ -211,18 +184,8 @@ def accumulate(
 ) -> tuple[Tensor, Tensor]:
     """Sum over chunks of rows, and compute the gradient of the sum chunk by chunk.
 
-    Parameters
-    ----------
-    compute : callable
-        Maps some rows to their share of the sum, a differentiable scalar, and to values of shape (..., rows)
-        that are returned as they are.
-    parameters : sequence of Tensor
-        The variables of the gradient.
-
-    Returns
-    -------
-    total : Tensor of shape ()
-    kept : Tensor of shape (..., n)
+    ``compute`` maps some rows to their share of the sum, a differentiable scalar, and to values (..., rows)
+    that are returned as they are. Return the total, and these values of all rows.
     """
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
     if not torch.is_grad_enabled():

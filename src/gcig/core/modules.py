@@ -1,14 +1,17 @@
-"""Modules in evaluation mode, with one logit per row."""
+"""Modules in evaluation mode with one logit per row, and what a forward pass shows about them."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gcig._warnings import warn_caller
+from gcig.core.quadrature import Integration
 
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
@@ -56,20 +59,28 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
     return stance
 
 
-def differentiable_attention(twice: bool) -> AbstractContextManager[None]:
-    """Compute attention by plain operations if it is differentiated `twice`.
+@contextmanager
+def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
+    """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
 
-    The fused kernels of `scaled_dot_product_attention` have a first derivative only.
+    If the gradients are differentiated as well (`twice`), attention is computed by plain operations: the
+    fused kernels of `scaled_dot_product_attention` have a first derivative only.
     """
-    plain: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH) if twice else nullcontext()
-    return plain
+    with (
+        evaluating(module, score),
+        running_eagerly(module),
+        sdpa_kernel(SDPBackend.MATH) if twice else nullcontext(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
 
 
 def is_recording() -> bool:
     """Return whether operations are recorded, to be repeated later with other values.
 
-    That is so under ``torch.compile`` and while a CUDA graph is captured: no value may then decide what is
-    done, nor be waited for.
+    That is the case under ``torch.compile`` and while a CUDA graph is captured: control flow must then not
+    depend on values, and values cannot be waited for.
     """
     return torch.compiler.is_compiling() or (
         torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -80,8 +91,8 @@ def untraced(function: Function) -> Function:
     """Return the function, excluded from tracing if `torch.compile` is tracing the caller."""
     if not torch.compiler.is_compiling():
         return function
-    left_alone: Function = torch.compiler.disable(function)
-    return left_alone
+    excluded: Function = torch.compiler.disable(function)
+    return excluded
 
 
 def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
@@ -97,3 +108,111 @@ def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Ten
             f"{tuple(outputs.shape)}; pass score=, for two outputs score=lambda out: out[:, 1] - out[:, 0]"
         )
     return outputs
+
+
+# Autograd names of operations whose derivative jumps at a place that depends on the parameters.
+_KINKED = (
+    "Relu",
+    "LeakyRelu",
+    "Prelu",
+    "Rrelu",
+    "Hardtanh",
+    "Hardswish",
+    "Hardsigmoid",
+    "Hardshrink",
+    "Softshrink",
+    "Threshold",
+    "MaxPool",
+    "AdaptiveMaxPool",
+)
+
+# ... and of gradients that cannot be differentiated again.
+_UNDEFINED = ("torch::autograd::Error", "torch::autograd::NotImplemented")
+
+
+class KinkWarning(UserWarning):
+    """The penalty's gradient is wrong because an activation's derivative jumps."""
+
+
+class Probe(NamedTuple):
+    """Properties of a module found by one forward pass."""
+
+    n_bytes: int  # approximate memory of one point in the forward pass, its gradient, and the backward pass
+    kinked: bool  # whether the output's derivative has jumps
+    twice: bool = True  # whether the output can be differentiated twice
+
+
+def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Probe:
+    """Run a module on two points, and inspect what autograd keeps."""
+    kept, twice = 0, True
+    own = {tensor.data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
+
+    def pack(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        if tensor.data_ptr() not in own:
+            kept += tensor.nbytes
+        return tensor
+
+    with (
+        differentiating(module, score, twice=True),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])
+        two = point.expand(2, *points.shape[1:]).clone().requires_grad_()
+        outputs = logits(module, two, score)
+        kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
+        if outputs.requires_grad:
+            # A weight that requires a gradient makes once_differentiable functions show.
+            (gradient,) = torch.autograd.grad(
+                outputs,
+                two,
+                torch.ones_like(outputs, requires_grad=True),
+                create_graph=True,
+                allow_unused=True,
+            )
+            if gradient is not None:
+                twice = not any(node.name() in _UNDEFINED for node in _graph(gradient.grad_fn))
+    # The tensors kept for two points estimate one: temporaries and gradients take as much again.
+    return Probe(max(2 * two.nbytes, kept), kinked, twice)
+
+
+def require_second_derivative(found: Probe) -> None:
+    """Raise an error that says what to do if a module cannot be trained on its attributions."""
+    if not found.twice:
+        raise RuntimeError(
+            "the module cannot be trained on its attributions, since one of its operations has no second "
+            "derivative. Fused attention kernels that are called directly, and autograd functions marked as "
+            "once_differentiable, are such operations: use plain operations instead, or torch.nn.functional."
+            "scaled_dot_product_attention, of which a version with a second derivative is selected."
+        )
+
+
+def warn_of_kinks(integration: Integration, kinked: bool) -> None:
+    """Warn if quadrature at fixed nodes loses part of the parameter gradient."""
+    if integration.network is not None:
+        kinked = not (integration.by_secants or integration.network.smooth)
+    if kinked:
+        warn_caller(
+            f"the parameter gradient of attributions by the rule {integration.rule!r} does not converge for "
+            "activations with kinks (such as ReLU), whatever the number of steps: it misses the movement of "
+            "the kinks. Use a smooth activation (SiLU, GELU), or rule='secant' for layered networks.",
+            KinkWarning,
+        )
+
+
+def _graph(root: Any) -> Iterator[Any]:
+    """Iterate over all nodes of an autograd graph."""
+    seen, ahead = {root}, [root] if root is not None else []
+    while ahead:
+        node = ahead.pop()
+        yield node
+        fresh = [other for other, _ in node.next_functions if other is not None and other not in seen]
+        seen.update(fresh)
+        ahead.extend(fresh)
+
+
+def _is_kink(node: Any) -> bool:
+    name = str(node.name())
+    if name.startswith("EluBackward"):  # SELU as well; smooth if both sides have the slope `scale`
+        return float(node._saved_alpha) * float(node._saved_input_scale) != 1
+    return name.startswith(_KINKED)

@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:
-    """Return the l1 or l2 norm over the last dimension; its gradient at zero is zero.
-
-    >>> vector_norm(torch.tensor([[3.0, -4.0]]), "l1"), vector_norm(torch.tensor([[3.0, -4.0]]), "l2")
-    (tensor([7.]), tensor([5.]))
-    """
+    """Return the l1 or l2 norm over the last dimension; its gradient at zero is zero."""
     if norm == "l1":
         # Several times faster on CPU than `torch.linalg.vector_norm(ord=1)`.
         return vectors.abs().sum(-1)
@@ -22,19 +18,10 @@ def vector_norm(vectors: Tensor, norm: str) -> Tensor:
 
 
 def root_mean_square_distance(points: Tensor) -> Tensor:
-    r"""Return the root mean square Euclidean distance over all pairs of the first dimension.
+    r"""Return the root mean square Euclidean distance (n,) over all pairs of points (groups, n, columns).
 
     For G points this is :math:`\sqrt{\frac{2}{G-1} \sum_g \|u_g - \bar u\|^2}`; for two it is their distance.
     The gradient is zero, not NaN, if all points coincide.
-
-    Parameters
-    ----------
-    points : Tensor of shape (groups, n, columns)
-        At least two groups.
-
-    Returns
-    -------
-    Tensor of shape (n,)
     """
     groups = len(points)
     if groups == 2:
@@ -51,19 +38,10 @@ def average_slope(run: Tensor, rise: Tensor, slope_sum: Tensor, sharpness: float
     The quotient rise / run loses its digits if the run is tiny, and is 0/0 if it is zero. It is therefore
     blended with the mean of the slopes at both ends, which is correct to second order there:
 
-    .. math:: \frac{h \cdot \text{rise} \cdot \text{run} + s'(z) + s'(z')}{h \cdot \text{run}^2 + 2}.
+    .. math:: \frac{h \cdot \text{rise} \cdot \text{run} + s'(z) + s'(z')}{h \cdot \text{run}^2 + 2},
 
-    No branch is needed (masks are many times slower than arithmetic on CPU), the error stays near 1 / h for
-    any run, and the gradient is correct at a run of zero: each end gets s''/2.
-
-    Parameters
-    ----------
-    run, rise : Tensor
-        Differences of the argument and of the value.
-    slope_sum : Tensor
-        The sum of the derivatives at both ends.
-    sharpness : float
-        h; see `sharpness`.
+    with h the `sharpness`. No branch is needed (masks are many times slower than arithmetic on CPU), the
+    error stays near 1 / h for any run, and the gradient is correct at a run of zero: each end gets s''/2.
 
     >>> run, rise = torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0])
     >>> average_slope(run, rise, torch.tensor([1.0, 0.5]), 1e4)

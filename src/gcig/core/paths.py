@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, one_hot
 
-from gcig.core.activations import Activation
-from gcig.core.layered import LayeredNetwork
-from gcig.core.modules import Score, differentiable_attention, evaluating, logits, running_eagerly
+from gcig.core.layered import Activation, LayeredNetwork
+from gcig.core.modules import Score, differentiating, logits
 from gcig.core.numerics import average_slope, sharpness
 from gcig.core.quadrature import Quadrature
 
@@ -32,14 +31,7 @@ def general_attributions(
     slopes: bool = False,
 ) -> Tensor:
     """Compute attributions for any module, in evaluation mode: gradients at all path nodes in one batch."""
-    # Gradients are needed even if the caller wants none, and compiled code has no second derivatives.
-    with (
-        evaluating(module, score),
-        running_eagerly(module),
-        differentiable_attention(twice=create_graph),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
+    with differentiating(module, score, twice=create_graph):
         nodes, weights = rule.to(inputs)
         deltas = inputs.detach() - references.detach()
         shape = (len(nodes), *[1] * references.dim())
@@ -208,11 +200,7 @@ def _sharpness_of_values(dtype: torch.dtype, *, smooth: bool) -> float:
 def _segments(start: Tensor, inner: Tensor, stop: Tensor, strides: Sequence[int], sign: int) -> Tensor:
     """Return stop plus `sign` times start of the segments of every stride, one stride after the other.
 
-    Parameters
-    ----------
-    start : Tensor of shape (groups, n or 1, units)
-    inner : Tensor of shape (segments - 1, groups, n, units)
-    stop : Tensor of shape (n, units)
+    Shapes: start (groups, n or 1, units), inner (segments - 1, groups, n, units), stop (n, units).
     """
     begin, end = start.unsqueeze(0), stop.expand(1, *inner.shape[1:])
     if strides == [1] and not len(inner):

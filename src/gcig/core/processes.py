@@ -1,8 +1,8 @@
-"""Several processes that train one network: sums over all of them, with the gradient of one's own part.
+"""Several processes that train one network: sums over all processes, differentiated in the local rows only.
 
 Every process computes the loss of the joined mini-batch from joined sums (rows, rates, baselines), but
 differentiates only the part of its own rows. The gradients of all processes then add up to the gradient of
-one process that has all rows. Without several processes, each function returns its argument.
+one process that has all rows. In a single process, each function returns its argument.
 """
 
 from collections.abc import Iterator
@@ -69,11 +69,7 @@ def anywhere(condition: bool, like: Tensor) -> bool:
 
 
 def joined_mean(values: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
-    """Return the mean of values over all processes; see `joined`.
-
-    >>> joined_mean(torch.tensor([1.0, 3.0]))
-    tensor(2.)
-    """
+    """Return the mean of values over all processes; see `joined`."""
     if joined_group() is None:
         return values.mean() if dim is None else values.mean(dim)
     total = joined(values.sum() if dim is None else values.sum(dim))

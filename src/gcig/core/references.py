@@ -22,12 +22,7 @@ _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
 
 
 def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the one-hot matrix (n, codes) of integer codes; an error calls codes out of range by `name`.
-
-    >>> indicator(torch.tensor([1, 0]), 2, "labels")
-    tensor([[0., 1.],
-            [1., 0.]])
-    """
+    """Return the one-hot matrix (n, codes) of integer codes; an error message calls the codes `name`."""
     wrong = f"{name} must be int64 codes from 0 to {n_codes - 1}"
     if codes.dtype != torch.int64:
         raise ValueError(wrong)
@@ -214,34 +209,12 @@ class GroupBaselines(nn.Module):
 
 
 class GroupMembers(nn.Module):
-    """Members of every (label, group) cell as references, drawn anew for each mini-batch.
+    """Members of every (label, group) cell as references, drawn anew (with replacement) for each mini-batch.
 
     Averaged over members, attributions are expected gradients: they compare a row with real rows instead of
-    the mean of a cell, a point that no row need be near.
-
-    Parameters
-    ----------
-    inputs, labels, groups : Tensor of shape (n, ...), (n,), (n,)
-        The rows to draw from, with replacement; every cell must have at least one.
-    n_groups : int, optional
-        By default the largest code of a group plus one.
-    n_members : int
-        Members per cell and mini-batch.
-    typical : Tensor of integers, shape (labels, groups, k), optional
-        Positions of rows that are always the first k members of their cell, as from `typical_members`.
-    random_state : int
-        Seed of the draws.
-
-    Attributes
-    ----------
-    values : Tensor of shape (labels, groups, members, ...)
-        The typical members, then those drawn last.
-
-    Examples
-    --------
-    >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
-    >>> GroupMembers(x, y, groups, n_members=3).values[1, 0, 0]  # the only member of this cell
-    tensor([2., 3.])
+    the mean of a cell, a point that no row need be near. ``values`` (labels, groups, members, ...) are the
+    members drawn last; every cell must have at least one row. The rows at the positions `typical` (labels,
+    groups, k), as from `typical_members`, are always the first k members of their cell.
     """
 
     values: Tensor
@@ -283,7 +256,7 @@ class GroupMembers(nn.Module):
         return copy
 
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
-        """Draw new members; the mini-batch itself plays no part."""
+        """Draw new members; the mini-batch itself is not used."""
         self.values.copy_(self._draw())
 
     @property

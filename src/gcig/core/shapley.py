@@ -32,60 +32,32 @@ _MIN_DRAWS = 8  # draws of categories if all coalitions are enumerated
 
 
 class Levels(NamedTuple):
-    """The levels of a column that is drawn.
-
-    Attributes
-    ----------
-    column : int
-    values : array of shape (levels,)
-        The possible entries, ascending.
-    frequencies : array of shape (groups, levels)
-    """
+    """The levels of a column that is drawn."""
 
     column: int
-    values: Floats
-    frequencies: Floats
+    values: Floats  # (levels,) the possible entries, ascending
+    frequencies: Floats  # (groups, levels)
 
 
 class ShapleyValues(NamedTuple):
-    """Estimates for rows under every group's reference.
+    """Estimates for rows under every group's reference."""
 
-    Attributes
-    ----------
-    values : array of shape (groups, n, columns)
-        For each row and group they add up to `change`.
-    standard_error : array of shape (groups, n, columns)
-        The standard error of the values, from the spread of the replicates; zero if nothing was sampled.
-    replicates : array of shape (replicates, groups, n, columns) or None
-        The estimates from single pairs or draws, of which the values are the mean.
-    change : array of shape (groups, n)
-        ``f(x)`` minus the mean of ``f`` over draws of the reference.
-    """
-
-    values: Floats
-    standard_error: Floats
-    replicates: Floats | None
-    change: Floats
+    values: Floats  # (groups, n, columns); the values of a row add up to its `change`
+    replicates: Floats | None  # (replicates, groups, n, columns): estimates from single pairs or draws
+    change: Floats  # (groups, n): f(x) minus the mean of f over draws of the reference
 
 
 def is_exact(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> bool:
     """Return whether all coalitions are enumerated: sampling would evaluate at least as many points.
 
     Up to ``always`` points are evaluated in any case.
-
-    >>> is_exact(8, 20, random=False), is_exact(14, 20, random=False)
-    (True, False)
     """
     points: int = 2**n_columns * (_MIN_DRAWS if random else 1)
     return points <= max(always, n_pairs * (2 * n_columns - 1))
 
 
 def count_points(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> int:
-    """Return the number of evaluations per row and reference.
-
-    >>> count_points(14, 16, random=False)
-    432
-    """
+    """Return the number of evaluations per row and reference."""
     if is_exact(n_columns, n_pairs, random=random, always=always):
         coalitions: int = 2**n_columns
         return _count_draws(n_columns, n_pairs, random=random) * coalitions
@@ -110,38 +82,15 @@ def shapley_values(
     advance: Advance | None = None,
     always: int = ALWAYS_EXACT,
 ) -> ShapleyValues:
-    """Compute the Shapley values of many rows at once.
+    """Compute the Shapley values of rows (n, columns) under every group's reference.
 
-    Parameters
-    ----------
-    value : callable
-        Maps points (m, columns) to the model's scores (m,); called with at most `max_points` points.
-    rows : array of shape (n, columns)
-    draw : callable
-        Maps uniforms (..., columns) in [0, 1) to references (groups, ..., columns).
-    n_pairs : int
-        Antithetic pairs of orders. All coalitions are enumerated instead if that takes no more evaluations.
-    random : bool
-        Whether `draw` depends on its uniforms.
-    rng : Generator
-        Draws depend only on `rng` and the shape of `rows`.
-    levels : sequence of Levels
-        Columns whose draws are controlled for; each level costs one evaluation per row.
-    max_points : int
-        The most points per call of `value`.
-    advance : callable, optional
-        Called repeatedly with the number of rows finished since the last call, which may be fractional: each
-        of d draws of a row counts 1/d.
-    always : int
-        See `is_exact`.
-
-    Examples
-    --------
-    >>> found = shapley_values(lambda x: x[:, 0] * x[:, 1], np.array([[2.0, 3.0]]),
-    ...                        lambda u: np.zeros((1, *u.shape)), n_pairs=4, random=False,
-    ...                        rng=np.random.default_rng(0))
-    >>> found.values[0]
-    array([[3., 3.]])
+    ``value`` maps points (m, columns) to scores (m,), with at most ``max_points`` points per call. ``draw``
+    maps uniforms (..., columns) in [0, 1) to references (groups, ..., columns); ``random`` says whether they
+    depend on the uniforms. Draws depend only on ``rng`` and the shape of the rows. With ``n_pairs``
+    antithetic pairs of orders, all coalitions are enumerated instead if that takes no more evaluations, or at
+    most ``always``. The draws of columns in ``levels`` are controlled for, at the cost of one evaluation per
+    row and level. ``advance`` is called with the number of rows finished since its last call; each of d draws
+    of a row counts 1/d.
     """
     n, c = rows.shape
     if not (n and c):
@@ -170,10 +119,7 @@ def shapley_values(
     replicates = np.stack(parts)
     change = at_end - np.mean(starts, axis=0)
     mean = replicates.mean(axis=0)
-    if len(parts) == 1:
-        return ShapleyValues(mean, np.zeros_like(mean), None, change)
-    error = replicates.std(axis=0, ddof=1) / np.sqrt(len(parts))
-    return ShapleyValues(mean, error, replicates, change)
+    return ShapleyValues(mean, None if len(parts) == 1 else replicates, change)
 
 
 def _by_chunks(

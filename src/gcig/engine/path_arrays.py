@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gcig.core.activations import Buffers
+from gcig.core.layered import Buffers
 from gcig.engine.comparison import ComparisonArrays
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers

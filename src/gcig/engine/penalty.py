@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gcig.core.activations import Activation
-from gcig.core.layered import LayeredNetwork
+from gcig.core.layered import Activation, LayeredNetwork
 from gcig.core.memory import memory_budget
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule

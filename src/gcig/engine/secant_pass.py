@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gcig.core.activations import Activation
-from gcig.core.layered import LayeredNetwork
+from gcig.core.layered import Activation, LayeredNetwork
 from gcig.core.numerics import sharpness
 from gcig.engine.comparison import Comparison, compare, pull_compare
 from gcig.engine.path_arrays import LayerArrays, PathArrays, PathShape, add_up

@@ -16,7 +16,7 @@ from gcig.experiments.evidence import MIN_FOLDS, Evidence
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import method_label
 from gcig.records import Interval
-from gcig.records.fold import UNRANKED_NOTE
+from gcig.records.evaluation import UNRANKED_NOTE
 from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 

@@ -25,8 +25,7 @@ from gcig.experiments.settings import (
     spread,
 )
 from gcig.records import formatting
-from gcig.records.evaluation import measure_range
-from gcig.records.fold import UNRANKED_NOTE, is_ranked
+from gcig.records.evaluation import UNRANKED_NOTE, is_ranked, measure_range
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Mark, Table, Value, estimate
 

@@ -18,7 +18,7 @@ from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import HIGHER_IS_BETTER, PLACE, finished, fold_test
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
-from gcig.records.fold import is_ranked
+from gcig.records.evaluation import is_ranked
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")

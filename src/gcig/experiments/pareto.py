@@ -10,7 +10,7 @@ import pandas as pd
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.settings import LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
-from gcig.records.fold import is_ranked
+from gcig.records.evaluation import is_ranked
 from gcig.records.trade_off import pareto_front
 from gcig.report.charts import Series, TradeOff
 

@@ -26,7 +26,7 @@ from gcig.experiments.settings import (
 )
 from gcig.metrics.intervals import holm
 from gcig.records import formatting
-from gcig.records.fold import UNRANKED_NOTE, is_ranked
+from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
 from gcig.report.tables import Entry, Table, Value
 
 COUNTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's table of wins

@@ -16,14 +16,20 @@ from torch.nn.functional import one_hot
 
 from gcig.core import disparity
 from gcig.core.definition import EPS, Definition
-from gcig.core.integration import Integration, training_integration
 from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
-from gcig.core.modules import Score, is_recording, untraced
+from gcig.core.modules import (
+    Probe,
+    Score,
+    is_recording,
+    probe,
+    require_second_derivative,
+    untraced,
+    warn_of_kinks,
+)
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
-from gcig.core.probe import Probe, probe, require_second_derivative, warn_of_kinks
 from gcig.core.processes import anywhere, joined
-from gcig.core.quadrature import quadrature
+from gcig.core.quadrature import Integration, quadrature, training_integration
 from gcig.core.references import GroupBaselines, GroupMembers, indicator
 from gcig.engine.node_pass import is_piecewise_linear, node_attributions
 from gcig.engine.scratch import Scratch

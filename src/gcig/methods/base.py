@@ -38,8 +38,7 @@ from gcig.methods.training_data import CheckedTable, TrainingData, check_table, 
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
-from gcig.training.random_layers import own_random_numbers
-from gcig.training.runtime import own_modes, resolve_device, seeded_generator
+from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
 IN_MEMORY_BYTES = 2**29  # a table of this size takes about four times as much while it is fitted
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without

@@ -24,24 +24,14 @@ from gcig.metrics.sample import EncodedRows, Rows
 
 @dataclass(frozen=True, eq=False)
 class ComparedColumns:
-    """The columns of a model, and how attributions are carried from encoded to original ones.
+    """The columns of a model that are compared, and the sums that turn encoded into original columns."""
 
-    Attributes
-    ----------
-    names : names of the original columns; dummy columns of one category are one column.
-    raw_names : names of the attributed columns.
-    blocks : (attributed columns,) the original column of each.
-    input_blocks : (p,) the original column of each column of encoded rows.
-    frequencies : (attributed columns,) frequency of each category; 0 outside one-hot blocks.
-    ranges : (attributed columns,) distance between the two values of a one-hot column; otherwise 1.
-    """
-
-    names: tuple[str, ...]
-    raw_names: tuple[str, ...]
-    blocks: Tensor
-    input_blocks: Codes
-    frequencies: Tensor
-    ranges: Tensor
+    names: tuple[str, ...]  # names of the original columns; dummy columns of one category are one column
+    raw_names: tuple[str, ...]  # names of the attributed columns
+    blocks: Tensor  # (attributed columns,) the original column of each
+    input_blocks: Codes  # (p,) the original column of each column of encoded rows
+    frequencies: Tensor  # (attributed columns,) frequency of each category; 0 outside one-hot blocks
+    ranges: Tensor  # (attributed columns,) distance between the two values of a one-hot column; otherwise 1
 
     @classmethod
     def find(

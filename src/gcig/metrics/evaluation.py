@@ -14,10 +14,9 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberComparison, MemberPool
-from gcig.metrics.predictions import assess
+from gcig.metrics.predictions import evaluate_arrays
 from gcig.metrics.rates import Floats
-from gcig.metrics.reason_sums import ReasonSums, label_means
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, ReasonSums, label_means
 from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
 from gcig.metrics.sample import (
     EncodedRows,
@@ -159,8 +158,8 @@ def evaluate(
     adapted, _ = adapted.within_budget(
         len(sample.rows), len(sample.groups.names), audit=False, robustness=robustness
     )
-    outputs = adapted.answer(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
-    evaluation = assess(
+    outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
+    evaluation = evaluate_arrays(
         sample.labels.codes,
         outputs.scores,
         outputs.decisions,
@@ -271,26 +270,16 @@ def sum_reasons(
     *,
     n_groups: int,
     streams: RandomStreams,
-    drawn: EncodedRows | None = None,
-    compared: tuple[int, ...] | None = None,
+    drawn: EncodedRows,
+    compared: tuple[int, ...],
     pool: MemberPool | None = None,
 ) -> ReasonSums:
     """Explain rows against references (2, compared groups, p), and sum their disparities.
 
-    All rows are explained, or a random sample of as many as the explainer can afford.
-
-    Parameters
-    ----------
-    drawn : the rows in random order, if they were drawn before.
-    compared : codes of the compared groups; all groups by default.
-    pool : the members that rows are compared with, if the definition asks for members.
+    All rows are explained, or as many of ``drawn``, the rows in random order, as the explainer can afford.
+    ``pool`` holds the members that rows are compared with, if the definition asks for members.
     """
     budget = adapted.explainer.budget
-    if drawn is None:
-        sample = draw_sample(budget.rows, streams.sample)
-        sample.add(rows)
-        drawn = sample.rows
-    compared = tuple(range(baselines.shape[1])) if compared is None else compared
     explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn[: budget.rows]
     n_probe = min(budget.probe_rows, len(explained))
     comparison = Comparison.prepare(adapted, baselines, definition, drawn, n_probe, compared=compared)

@@ -1,6 +1,6 @@
 r"""Members of (label, group) cells as references: attributions are averaged over them (expected gradients).
 
-The choice of members is random, and its noise would pass for disparity. The members of each cell are
+The choice of members is random, and its noise would be counted as disparity. The members of each cell are
 therefore split into two halves that share none, and the squared disparity is the product of the two halves'
 differences, in which the noise has mean zero (`gcig.core.disparity.independent_squares`). Products can be
 negative by chance; a row keeps the sign (`signed_root`), so that noise cancels in the mean over rows, and a
@@ -33,17 +33,7 @@ _ROWS_AT_ONCE = 32  # rows that share drawn members; others get other members, s
 
 
 class MemberPool:
-    """A random sample of the members of every cell.
-
-    Parameters
-    ----------
-    n_groups : int
-    rng : numpy.random.Generator
-
-    Attributes
-    ----------
-    counts : (2, groups) number of members that were offered.
-    """
+    """A random sample of the members of every cell; ``counts`` (2, groups) are all members offered."""
 
     def __init__(self, n_groups: int, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -90,16 +80,10 @@ class MemberPool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemberComparison(Comparison):
-    """A comparison of rows with members of the cells instead of their means.
+    """A comparison of rows with members of the cells instead of their means."""
 
-    Attributes
-    ----------
-    pool : the members.
-    rng : draws from the pool.
-    """
-
-    pool: MemberPool
-    rng: np.random.Generator
+    pool: MemberPool  # the members
+    rng: np.random.Generator  # draws from the pool
 
     @classmethod
     def of(cls, comparison: Comparison, pool: MemberPool, rng: np.random.Generator) -> "MemberComparison":
@@ -175,12 +159,8 @@ class MemberComparison(Comparison):
     def _estimate(self, strata: Tensor, norm: str) -> tuple[Tensor, Floats | None]:
         """Estimate the disparity from attributions (2 halves, groups, strata, m, columns).
 
-        Returns
-        -------
-        contributions : Tensor of shape (m, columns)
-            They add up to the disparity, free of bias to first order.
-        leave_one_out : array of shape (strata, m), optional
-            The disparity without each stratum in turn, not corrected; None if there is only one.
+        Return contributions (m, columns) that add up to the disparity, free of bias to first order, and the
+        disparity (strata, m) without each stratum in turn, not corrected; None if there is only one stratum.
         """
         k, total = strata.shape[2], strata.sum(2)
         whole = self._contributions(total / k, norm)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig._validation import Labels, check_groups, check_labels, check_sample_weight
-from gcig.metrics.noise_floor import noise_floor
 from gcig.metrics.rates import (
     Aggregate,
     Codes,
@@ -21,6 +20,7 @@ from gcig.metrics.rates import (
     base_rates,
     combine,
     gap,
+    noise_floor,
     precisions,
     ratio,
     selection_rates,
@@ -38,7 +38,7 @@ def equalized_odds_gap(
     agg: Aggregate = "sum",
     min_cell: int = 1,
 ) -> float:
-    """Compute the difference of the error rates between groups: TPR difference and FPR difference.
+    """Compute the equalized odds gap: the differences in TPR and in FPR between the groups.
 
     For more than two groups each difference is the largest minus the smallest rate.
 
@@ -77,10 +77,10 @@ def eo_noise_floor(
     agg: Aggregate = "sum",
     min_cell: int = 1,
 ) -> float:
-    """Compute the equalized odds gap that an exactly fair model with the same rates and cell sizes expects.
+    """Compute the expected equalized odds gap of an exactly fair model with the same rates and cell sizes.
 
     Each (label, group) cell is binomial with the rate of its label pooled over the groups. "sum" is exact
-    (see `gcig.metrics.noise_floor`); "worst" is simulated with a fixed seed. With weights, the size of a
+    (`gcig.metrics.rates.expected_range`); "worst" is simulated with a fixed seed. With weights, the size of a
     cell is its effective size (Kish). The parameters are those of `equalized_odds_gap`.
 
     Examples

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import Groups, InputError, check_groups, check_sample_weight
 from gcig.adapters import Outputs
-from gcig.metrics.noise_floor import noise_floor
 from gcig.metrics.outcome import check_decisions, rates_by_group
 from gcig.metrics.ranking import Ranking, ScoreCounts
 from gcig.metrics.rates import (
@@ -22,6 +21,7 @@ from gcig.metrics.rates import (
     f1,
     favourable_rates,
     gap,
+    noise_floor,
     quotient,
     ratio,
     selection_rates,
@@ -80,7 +80,7 @@ def evaluate_predictions(
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
-    return assess(
+    return evaluate_arrays(
         labels.codes,
         scores,
         decisions,
@@ -91,7 +91,7 @@ def evaluate_predictions(
     )
 
 
-def assess(
+def evaluate_arrays(
     labels: Codes,
     scores: NDArray[np.floating[Any]],
     predictions: Codes | Floats,
@@ -163,24 +163,14 @@ def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[n
 class OutcomeSums:
     """Sums over all rows, in memory that does not grow with their number.
 
-    Parameters
-    ----------
-    n_groups : int
-    probabilistic : bool
-        Whether scores are probabilities; otherwise log loss and calibration are NaN.
-
-    Attributes
-    ----------
-    confusion : Confusion
-    squared_errors : (groups,)
-        Weighted sum of ``(score - label)^2``.
+    Log loss and calibration are NaN unless scores are probabilities (``probabilistic``).
     """
 
     def __init__(self, n_groups: int, *, probabilistic: bool) -> None:
         self.n_groups, self.probabilistic = n_groups, probabilistic
         nothing = np.empty(0, dtype=np.int64)
         self.confusion = Confusion.count(nothing, nothing, nothing, n_groups)
-        self.squared_errors: Floats = np.zeros(n_groups)
+        self.squared_errors: Floats = np.zeros(n_groups)  # weighted sums of (score - label)^2
         self._scores = ScoreCounts(n_groups, probabilistic=probabilistic)
         self._bins: Floats = np.zeros((3, n_groups, _CALIBRATION_BINS))  # of scores, labels and weights
         self._loss = 0.0
@@ -233,11 +223,7 @@ class OutcomeSums:
 
 
 def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
-    """Return the negative log likelihood of each row, with probabilities clipped by their machine precision.
-
-    >>> log_losses(np.array([0, 1]), np.array([0.2, 0.9])).round(4)
-    array([0.2231, 0.1054])
-    """
+    """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
     return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gcig.metrics.intervals import Z
 from gcig.metrics.rates import Codes, Floats
 from gcig.records import Interval
+from gcig.records.base import Z
 
 _EXACT_ROWS = 1_000_000  # of a stream of batches; scores of more rows are counted in bins
 _N_BINS = 1 << 14
@@ -22,11 +22,7 @@ _ROC_POINTS = 101
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Weight of the rows with label 0 and with label 1 at each distinct score, in ascending order.
-
-    >>> Ranking(np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])).area
-    0.625
-    """
+    """Weight of the rows with label 0 and with label 1 at each distinct score, in ascending order."""
 
     negative: Floats
     positive: Floats
@@ -87,22 +83,8 @@ class Ranking:
 def roc_auc(labels: NDArray[Any], scores: NDArray[np.floating[Any]], weights: Floats | None = None) -> float:
     """Return the probability that a row with label 1 scores above one with label 0, ties counted half.
 
-    Parameters
-    ----------
-    labels : (n,)
-        0 and 1, or the probability of label 1: the area is then the expected one, with both labels of a
-        row counted by their probabilities.
-
-    Returns
-    -------
-    float
-        NaN if a label has no weight.
-
-    Examples
-    --------
-    >>> scores = np.array([0.1, 0.4, 0.35, 0.8])
-    >>> roc_auc(np.array([0, 0, 1, 1]), scores), roc_auc(np.array([0.0, 0.0, 1.0, 1.0]), np.zeros(4))
-    (0.75, 0.5)
+    ``labels`` are 0 and 1, or the probability of label 1: the area is then the expected one, with both labels
+    of a row counted by their probabilities. NaN if a label has no weight.
     """
     return Ranking.count(labels, scores, weights).area
 
@@ -141,13 +123,7 @@ def _placements(labels: Codes, scores: Floats) -> tuple[Floats, Floats]:
 class ScoreCounts:
     """Counts by group, label and score in bounded memory: exact for one batch, in fine bins for many rows.
 
-    Parameters
-    ----------
-    n_groups : int
-    probabilistic : bool
-        Whether scores are probabilities, which are binned by their logits.
-    exact_rows : int
-        A stream of more rows is counted in bins.
+    Probabilities are binned by their logits. A stream of more than ``exact_rows`` rows is counted in bins.
     """
 
     def __init__(self, n_groups: int, *, probabilistic: bool, exact_rows: int = _EXACT_ROWS) -> None:

@@ -1,4 +1,4 @@
-"""Confusion counts per group, and the rates, gaps and utility computed from them.
+"""Confusion counts per group, the rates, gaps and utility computed from them, and the noise floor of gaps.
 
 Functions of counts take arrays of shape (..., groups, 2, 2), so one call serves a single table and a thousand
 bootstrap draws alike. ``counts[..., g, y, d]`` is the weight of the rows of group g with label y predicted d.
@@ -6,6 +6,7 @@ Utility is that of all groups together, from counts (..., 2, 2). scikit-learn re
 by a number (F1 without any positive, balanced accuracy without one of the classes); here they are NaN.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._warnings import warn_caller
@@ -56,30 +58,18 @@ def precisions(counts: Floats) -> Floats:
 
 
 def accuracy(counts: Floats) -> Floats:
-    """Return the share of rows predicted correctly.
-
-    >>> float(accuracy(np.array([[3.0, 1.0], [2.0, 4.0]])))
-    0.7
-    """
+    """Return the share of rows predicted correctly."""
     return quotient(counts[..., 0, 0] + counts[..., 1, 1], counts.sum(axis=(-2, -1)))
 
 
 def balanced_accuracy(counts: Floats) -> Floats:
-    """Return the mean of the true positive and the true negative rate; NaN if a class has no rows.
-
-    >>> round(float(balanced_accuracy(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
-    0.7083
-    """
+    """Return the mean of the true positive and the true negative rate; NaN if a class has no rows."""
     right = [quotient(counts[..., y, y], counts[..., y, :].sum(axis=-1)) for y in range(2)]
     return np.asarray((right[0] + right[1]) / 2)
 
 
 def f1(counts: Floats) -> Floats:
-    """Return F1 of label 1, ``2 TP / (2 TP + FP + FN)``; NaN if no row is positive or predicted positive.
-
-    >>> round(float(f1(np.array([[3.0, 1.0], [2.0, 4.0]]))), 4)
-    0.7273
-    """
+    """Return F1 of label 1, ``2 TP / (2 TP + FP + FN)``; NaN if no row is positive or predicted positive."""
     twice = 2 * counts[..., 1, 1]
     return quotient(twice, twice + counts[..., 0, 1] + counts[..., 1, 0])
 
@@ -88,10 +78,6 @@ def gap(rates: Floats, kept: Mask | None = None) -> Floats:
     """Return the largest minus the smallest rate over the last dimension.
 
     NaN if one of the rates is NaN, or if fewer than two groups are kept.
-
-    >>> rates = np.array([0.2, 0.5, 0.9])
-    >>> float(gap(rates)), float(gap(rates, np.array([True, True, False])))
-    (0.7, 0.3)
     """
     chosen = _kept(rates, kept)
     return np.asarray(np.ptp(chosen, axis=-1))
@@ -118,25 +104,14 @@ def combine(agg: Aggregate, first: Floats, second: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of rows by group, label and prediction; those of several batches are added with ``+``.
+    """Counts of rows by group, label and prediction; those of several batches are added with ``+``."""
 
-    Attributes
-    ----------
-    counts : (groups, 2, 2)
-        Weight of the rows per group, label and prediction. A row whose decision is drawn at random counts
-        under both predictions by their probabilities: the counts are then expected counts.
-    squares : (groups, 2)
-        Sum of the squared weights per group and label.
-    n_rows : (groups, 2)
-        Number of rows per group and label, whatever their weight.
-    n_selected : (groups,)
-        Number of rows predicted 1, whatever their weight.
-    """
-
+    # (groups, 2, 2) weight per group, label and prediction. If decisions are drawn at random, a row counts
+    # under both predictions by their probabilities: the counts are then expected counts.
     counts: Floats
-    squares: Floats
-    n_rows: NDArray[np.int64]
-    n_selected: Floats
+    squares: Floats  # (groups, 2) sum of the squared weights per group and label
+    n_rows: NDArray[np.int64]  # (groups, 2) rows per group and label, whatever their weight
+    n_selected: Floats  # (groups,) rows predicted 1, whatever their weight
 
     @classmethod
     def count(
@@ -147,12 +122,7 @@ class Confusion:
         n_groups: int,
         weights: Floats | None = None,
     ) -> "Confusion":
-        """Count rows; ``predictions`` are 0 and 1, or the probability of a decision for 1.
-
-        >>> one = np.zeros(2, dtype=int)
-        >>> Confusion.count(one, np.array([0.25, 0.5]), one, 1).counts[0, 0]
-        array([1.25, 0.75])
-        """
+        """Count rows; ``predictions`` are 0 and 1, or the probability of a decision for 1."""
         index = 2 * groups.astype(np.int64) + labels
 
         def total(values: Codes | Floats | None) -> Floats:
@@ -245,3 +215,84 @@ class Confusion:
 def _cell_names(chosen: Mask, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the cells chosen by a mask (2, groups)."""
     return tuple(f"label {y} in group {names[g]!r}" for y, g in np.argwhere(chosen).tolist())
+
+
+# Beyond this many standard deviations from its mean a binomial holds less than 1e-15 of its mass; the slack
+# keeps that bound for skewed, nearly Poisson, cells.
+_TAIL = 10.0
+_SLACK = 30.0
+_SIMULATED_GAPS = 10_000
+
+
+def noise_floor(confusion: Confusion, agg: Aggregate = "sum", *, min_cell: int = 1) -> float:
+    """Compute the expected gap of an exactly fair model with the same rates and cell sizes; NaN if undefined.
+
+    The rate of a label is pooled over the groups whose cells enter the gap. The sum of the two gaps is exact.
+    The larger of two ranges has no closed formula; its expectation is simulated with a fixed seed (standard
+    error: 1 % of its standard deviation).
+    """
+    kept, sizes = confusion.kept_cells(min_cell), confusion.sizes
+    counts = np.swapaxes(confusion.counts, 0, 1) * kept[..., None]  # (labels, groups, predictions)
+    rates = quotient(counts[..., 1].sum(axis=1), counts.sum(axis=(1, 2)))
+    if (kept.sum(axis=1) < 2).any() and not kept.all():
+        return math.nan
+    if agg == "worst":
+        return expected_worst_range(sizes, rates, kept)
+    return sum(expected_range(sizes[y, kept[y]], float(rates[y])) for y in range(2))
+
+
+def expected_range(sizes: Floats, rate: float) -> float:
+    r"""Compute the expected largest minus smallest observed rate of groups that share one true rate.
+
+    In a model with the same rate in every group, the *observed* rates still differ, because a cell of n rows
+    has a binomial count. With independent cells :math:`X_g \sim B(n_g, r) / n_g` of distribution function
+    :math:`F_g`, the expected range is
+
+    .. math:: E[\max_g X_g - \min_g X_g]
+       = \int_0^1 1 - \prod_g F_g(t) - \prod_g \bigl(1 - F_g(t)\bigr) \, dt ,
+
+    and the integrand is a step function with jumps at the points :math:`k / n_g`. The sum over its steps is
+    exact for any number of groups. NaN if a group has no rows or the rate is undefined.
+
+    Two groups of one row at rate 1/2 disagree half of the time:
+
+    >>> expected_range(np.array([1, 1]), 0.5)
+    0.5
+    """
+    rows = np.rint(sizes).astype(np.int64)
+    if math.isnan(rate) or not (rows > 0).all():
+        return math.nan
+    steps = [_distribution(int(n), rate) for n in rows]
+    points = np.unique(np.concatenate([jumps for jumps, _ in steps] + [[0.0, 1.0]]))
+    all_below = np.ones(len(points) - 1)
+    all_above = np.ones(len(points) - 1)
+    for jumps, cumulative in steps:
+        below = np.concatenate(([0.0], cumulative))[np.searchsorted(jumps, points[:-1], side="right")]
+        all_below *= below
+        all_above *= 1 - below
+    return float(np.sum((1 - all_below - all_above) * np.diff(points)))
+
+
+def _distribution(n: int, rate: float) -> tuple[Floats, Floats]:
+    """Return the jumps k / n of the distribution function of B(n, rate) / n, and its values there."""
+    reach = _TAIL * math.sqrt(n * rate * (1 - rate)) + _SLACK
+    k = np.arange(max(0, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
+    cumulative = np.asarray(bdtr(k.astype(np.float64), n, rate), dtype=np.float64)
+    cumulative[-1] = 1.0
+    return k / n, cumulative
+
+
+def expected_worst_range(sizes: Floats, rates: Floats, kept: Mask | None = None) -> float:
+    """Estimate the expected larger of several ranges by simulation with a fixed seed.
+
+    ``sizes`` (labels, groups) are rounded to whole rows; ``rates`` (labels,) are shared by the groups.
+    """
+    rows = np.rint(sizes).astype(np.int64)
+    used = np.ones(rows.shape, dtype=np.bool_) if kept is None else kept
+    if np.isnan(rates).any() or not (rows[used] > 0).all():
+        return math.nan
+    rng = np.random.default_rng(0)
+    observed = rng.binomial(rows, rates[:, None], size=(_SIMULATED_GAPS, *rows.shape)) / np.maximum(rows, 1)
+    highest = np.where(used, observed, -np.inf).max(axis=2)
+    lowest = np.where(used, observed, np.inf).min(axis=2)
+    return float((highest - lowest).max(axis=1).mean())

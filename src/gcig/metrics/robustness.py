@@ -1,8 +1,8 @@
 """GCIG under several references, and whether they lead to the same conclusion.
 
 The references of a (label, group) cell are its mean, its medoid (the member nearest to the mean), its modal
-member (the one that is most usual in most columns), or its members themselves; the mean of the group without
-regard to the label; and, for all groups alike, the mean of the label. All figures of a model are measured on
+member (the one with the most common value in most columns), or its members themselves; the mean of the group
+over both labels; and, for all groups alike, the mean of the label. All figures of a model are measured on
 the same random rows.
 """
 
@@ -17,48 +17,29 @@ from gcig.adapters import AdaptedModel, block_shapley_values
 from gcig.core.definition import Definition
 from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
-from gcig.metrics.intervals import Draws, Z, interval
+from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
-from gcig.metrics.reason_sums import combine_labels
-from gcig.metrics.reasons import Comparison, compare_attributions
+from gcig.metrics.reasons import Comparison, combine_labels, compare_attributions
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
 from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.audit import MATERIAL
-from gcig.records.base import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval, Z
 from gcig.records.trust import REFERENCES, Robustness, RobustnessFigure
 
 _SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
-_NEAR = 0.25  # standard deviations from the median within which a number counts as usual
-_DESCRIPTIONS = {
-    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
-    "label-free": "The mean of all rows of a group, whatever their label.",
-    "medoid": "The member of a cell that is nearest to its mean.",
-    "modal member": "The member of a cell that has the most usual value in most columns.",
-    "members": "Members of a cell, one after the other; attributions are averaged over them.",
-    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
-    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
-    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
-}
+_NEAR = 0.25  # standard deviations from the median within which a number counts as common
 _OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
 
 
 @dataclass(frozen=True, eq=False)
 class PanelFigure:
-    """GCIG of one model relative to one kind of reference.
+    """GCIG of one model relative to one kind of reference."""
 
-    Attributes
-    ----------
-    interval : the value and its 95 % interval.
-    draws : (draws,) the value in bootstrap draws of the rows.
-    error : standard error that is not due to the choice of rows.
-    noise : the value for references of two halves of the same group; 0 if the value is free of noise.
-    """
-
-    interval: Interval
-    draws: Floats
-    error: float = 0.0
-    noise: float = 0.0
+    interval: Interval  # the value and its 95 % interval
+    draws: Floats  # (draws,) the value in bootstrap draws of the rows
+    error: float = 0.0  # standard error that is not due to the choice of rows
+    noise: float = 0.0  # the value for two halves of the same group; 0 if the value is free of noise
 
 
 def measure_panel(
@@ -72,16 +53,10 @@ def measure_panel(
     compared: tuple[int, ...],
     n_bootstrap: int,
 ) -> dict[str, PanelFigure]:
-    """Measure GCIG of a model relative to every kind of reference.
+    """Measure GCIG of a model relative to every kind of reference; ``baselines`` are the means of the cells.
 
-    Parameters
-    ----------
-    baselines : (2, compared groups, p) the means of the cells.
-    sample : rows in random order, of which the first are explained; the same rows for all models that are
-        compared.
-    pool : members of the cells.
-    streams : fresh streams from the seed that all models share, from which only ``pool`` was drawn.
-    compared : codes of the compared groups.
+    The first rows of ``sample``, which is in random order, are explained. Models that are compared share the
+    sample and the seed of ``streams``, from which only ``pool``, the members of the cells, was drawn.
     """
     explainer, definition = adapted.explainer, replace(definition, reference="mean")
     n_probe = min(explainer.budget.probe_rows, len(sample))
@@ -271,7 +246,7 @@ def _by_shapley_values(
 
 
 def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] | None = None) -> Robustness:
-    """Say whether the conclusion depends on the reference.
+    """Return the figures, and whether the conclusion depends on the reference.
 
     For two models the conclusion is which of them has the lower GCIG, if the 95 % interval of the difference
     does not contain zero. For one model it is whether GCIG exceeds its noise by 0.05 or more; values with
@@ -282,7 +257,7 @@ def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] 
             reference=kind,
             gcig=figure.interval,
             other=UNDEFINED if other is None else other[kind].interval,
-            description=_DESCRIPTIONS[kind],
+            description=REFERENCES[kind],
             noise=figure.noise,
         )
         for kind, figure in panel.items()

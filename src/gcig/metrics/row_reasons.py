@@ -18,30 +18,20 @@ from gcig.core.columns import protected_attributes
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, compare_attributions
 from gcig.metrics.sample import EncodedRows
-from gcig.metrics.trust import decision_cut
+from gcig.metrics.trust import threshold_logit
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 
 @dataclass(frozen=True, eq=False)
 class RowDescriber:
-    """Describes explained rows in words and numbers.
-
-    Attributes
-    ----------
-    comparison : how rows are explained and compared.
-    groups : names of the compared groups.
-    classes : names of the labels 0 and 1.
-    favourable : the label that is favourable for a person.
-    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
-    hidden : columns whose entries are not shown.
-    """
+    """Descriptions of explained rows in words and numbers."""
 
     comparison: Comparison
-    groups: tuple[str, ...]
-    classes: tuple[str, str]
-    favourable: int = 1
-    threshold: float = math.nan
-    hidden: frozenset[str] = frozenset()
+    groups: tuple[str, ...]  # names of the compared groups
+    classes: tuple[str, str]  # names of the labels 0 and 1
+    favourable: int = 1  # the label that is favourable for a person
+    threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
+    hidden: frozenset[str] = frozenset()  # columns whose entries are not shown
 
     def describe(
         self,
@@ -57,14 +47,9 @@ class RowDescriber:
     ) -> tuple[RowExplanation, ...]:
         """Explain rows and describe each.
 
-        Parameters
-        ----------
-        outputs : scores and decisions of the rows.
-        names : identifier of each row; empty for a neighbour.
-        table : the rows as the user knows them; None if they are no table.
-        group_names : the group of each row, None if it is not shown.
-        roles : of neighbours, in words.
-        values : attributions (groups, n, columns), if they are known.
+        ``names`` identify the rows. ``table`` holds them as the user knows them; None if they are no table.
+        ``group_names`` are None for rows whose group is not shown, ``roles`` describe neighbours in words,
+        and ``values`` are attributions (groups, n, columns), if they are known.
         """
         n, columns = len(rows), self.comparison.columns
         values = self._explain(rows) if values is None else values
@@ -74,7 +59,7 @@ class RowDescriber:
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = found.contributions.numpy() / disparity[:, None]
         logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
-        cut = decision_cut(self.comparison, self.threshold)
+        cut = threshold_logit(self.comparison, self.threshold)
         decisions = (outputs.decisions >= 0.5).astype(np.int64)
         entries = _entries(table, columns, n, self.hidden)
         return tuple(
@@ -154,15 +139,8 @@ def find_neighbours(
     """Return, per row, (group, accepted or not) -> position and distance of the nearest of the other rows.
 
     The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
-    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns.
-    Rows that are the same in every column are left out: one of them may be the row itself.
-
-    Examples
-    --------
-    >>> people = pd.DataFrame({"pay": [1.0, 2.0, 9.0], "job": ["a", "b", "a"]})
-    >>> zeros = np.zeros(3, dtype=np.int64)
-    >>> find_neighbours(people[:1], people[1:], zeros[1:], np.array([1, 0]), [0])[0][0, 0][0]
-    1
+    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns. Rows that
+    are the same in every column are left out: one of them may be the row itself.
     """
     total = np.zeros((len(table), len(others)))
     for name in others.columns:

@@ -46,7 +46,7 @@ class EncodedRows:
 
 
 class RandomStreams(NamedTuple):
-    """Independent generators: one quantity never depends on whether another is computed."""
+    """Independent generators: no quantity depends on whether another one is computed."""
 
     sample: np.random.Generator
     blocks: np.random.Generator
@@ -65,15 +65,9 @@ class RandomStreams(NamedTuple):
 
 
 class Reservoir:
-    """Random sample of bounded size from batches of any number: the rows with the smallest random keys.
+    """Random sample of at most ``size`` rows from batches of any number: those with the smallest random keys.
 
     The sample depends on the generator and the order of the rows, not on how they are batched.
-
-    Parameters
-    ----------
-    size : int
-        The largest number of rows kept.
-    rng : numpy.random.Generator
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
@@ -123,23 +117,14 @@ def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Checked rows in memory, and the references of the groups that are compared.
-
-    Attributes
-    ----------
-    labels, groups : the checked labels and groups.
-    rows : the encoded rows.
-    baselines : (2, compared groups, p) references; NaN for a cell without any.
-    compared : positions of the compared groups in ``groups.names``.
-    reference_rows : the rows that the references were estimated from, if they were given.
-    """
+    """Checked rows in memory, and the references of the groups that are compared."""
 
     labels: Labels
     groups: Groups
     rows: EncodedRows
-    baselines: Rows
-    compared: tuple[int, ...]
-    reference_rows: EncodedRows | None = None
+    baselines: Rows  # (2, compared groups, p) references; NaN for a cell without any
+    compared: tuple[int, ...]  # positions of the compared groups in `groups.names`
+    reference_rows: EncodedRows | None = None  # the rows that the references were estimated from, if given
 
     @classmethod
     def check(
@@ -173,7 +158,7 @@ class Sample:
         return sample
 
     def _warn_if_not_comparable(self, min_cell: int) -> None:
-        """Warn if GCIG will be NaN for want of references."""
+        """Warn if GCIG will be NaN because references are missing."""
         names = [self.groups.names[g] for g in self.compared]
         missing = [
             f"label {y} in group {names[g]!r}"
@@ -199,15 +184,9 @@ class Sample:
 def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> tuple[int, ...]:
     """Return the positions of the groups whose references are compared.
 
-    Parameters
-    ----------
-    counts : (2, groups)
-        Rows that the references are estimated from; None if the model brings its own references.
-    own : (2, groups, p)
-        The model's own references, or None.
-    min_cell : int
-        Groups with fewer rows of a label are left out. 1 keeps all groups: a missing reference then makes
-        GCIG NaN.
+    These are the groups with ``min_cell`` reference rows of each label, by ``counts`` (2, groups), or those
+    with a reference among the model's own (2, groups, p). With ``min_cell`` = 1 all groups are compared: a
+    missing reference then makes GCIG NaN.
     """
     if own is not None:
         return tuple(np.flatnonzero(np.isfinite(own).all(axis=(0, 2))).tolist())
@@ -273,7 +252,7 @@ def check_favourable(favourable: Any, classes: tuple[Any, Any]) -> int:
     names = [level_name(each) for each in classes]
     if level_name(favourable) not in names:
         raise InputError(
-            f"is {favourable!r}, but the classes are {listed(names)}. Name the one that people wish for.",
+            f"is {favourable!r}, but the classes are {listed(names)}. Name the favourable one.",
             argument="favourable",
         )
     return names.index(level_name(favourable))

@@ -14,13 +14,12 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from gcig.core.columns import AttributeColumns, protected_attributes
-from gcig.metrics.intervals import Draws, Z
+from gcig.metrics.intervals import Draws
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.rates import Floats
-from gcig.metrics.reason_sums import ReasonSums
-from gcig.metrics.reasons import Comparison
+from gcig.metrics.reasons import Comparison, ReasonSums
 from gcig.metrics.sample import EncodedRows, RandomStreams
-from gcig.records.base import UNDEFINED, Interval
+from gcig.records.base import UNDEFINED, Interval, Z
 
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
@@ -48,14 +47,10 @@ def measure_trust(
     threshold: float,
     n_bootstrap: int,
 ) -> TrustFigures:
-    """Measure all figures on rows in random order.
+    """Measure all figures on ``sample``, rows in random order.
 
-    Parameters
-    ----------
-    sums : the explained rows.
-    sample : rows in random order.
-    pool : members of the cells: of the reference rows if there are any, otherwise of the measured rows.
-    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
+    The members in ``pool`` are reference rows if there are any, otherwise measured rows. ``threshold`` is NaN
+    if the model has a rule of its own.
     """
     comparison, undefined = sums.comparison, {}
     budget = comparison.adapted.explainer.budget
@@ -149,7 +144,7 @@ def _attribute_effect(
     comparison: Comparison, rows: EncodedRows, threshold: float
 ) -> tuple[Interval, str | None]:
     """Return the share of decisions that change with the protected columns, or why there is none."""
-    cut = decision_cut(comparison, threshold)
+    cut = threshold_logit(comparison, threshold)
     if math.isnan(cut):
         return UNDEFINED, "The model decides by a rule of its own, not by a threshold on its score."
     inputs, groups = torch.tensor(rows.inputs), torch.from_numpy(rows.groups.astype(np.int64))
@@ -164,7 +159,7 @@ def _attribute_effect(
     return Interval.of_rate(share, len(rows)), None
 
 
-def decision_cut(comparison: Comparison, threshold: float) -> float:
+def threshold_logit(comparison: Comparison, threshold: float) -> float:
     """Return the logit from which a row is decided positive; NaN if the model has a rule of its own."""
     adapted = comparison.adapted
     if not adapted.probabilistic:
@@ -180,25 +175,12 @@ def _logits(comparison: Comparison, rows: Tensor) -> Tensor:
 def reference_offset(
     at_references: Tensor, scores: Tensor, cells: Tensor, weights: Tensor | None = None
 ) -> float:
-    """Return how far the logit at the references is from that of the cells that they stand for.
+    """Return how far the logits at the references (cells,) are from those of the cells that they stand for.
 
     It is ``|logit at the reference - mean logit of its cell|`` in standard deviations of the logit, averaged
     over the cells that have rows. From about 0.5 on, references are unlike the rows of their cells.
-
-    Parameters
-    ----------
-    at_references : Tensor of shape (cells,)
-        The logits at the references.
-    scores, cells : Tensor of shape (n,)
-        The logits of rows, and the cell of each.
-    weights : Tensor of shape (n,), optional
-        The number of rows that each row stands for.
-
-    Examples
-    --------
-    >>> scores, cells = torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0, 0, 1, 1])
-    >>> reference_offset(torch.tensor([1.0, 5.0]), scores, cells)
-    0.0
+    ``scores``, ``cells`` and ``weights`` (n,) are the logits of rows, their cells, and how many rows each
+    stands for.
     """
     counts = torch.bincount(cells, minlength=len(at_references))
     sums = torch.zeros_like(at_references).index_add_(0, cells, scores.to(at_references))
@@ -218,15 +200,8 @@ def permutation_importance(
 ) -> Tensor:
     """Return the mean absolute change of the logit if the columns of one block are permuted, shape (blocks,).
 
-    Parameters
-    ----------
-    score : callable
-        Maps rows (m, columns) to logits (m,).
-    rows : Tensor of shape (n, columns)
-    blocks : Tensor of shape (columns,)
-        The original column of each.
-    order : Tensor of shape (n,)
-        A permutation of the rows.
+    ``score`` maps rows (m, columns) to logits (m,), ``blocks`` (columns,) gives the original column of each,
+    and ``order`` (n,) is a permutation of the rows.
     """
     before, shuffled, found = score(rows), rows[order], []
     for some in torch.arange(int(blocks.max()) + 1).split(max(1, _POINTS_AT_ONCE // max(1, rows.numel()))):
@@ -242,9 +217,6 @@ def faithfulness(shares: Tensor, importance: Tensor) -> float:
 
     NaN for fewer than three columns, or if one of the two is constant. Under about 0.6 the reasons that are
     compared are not what the model uses.
-
-    >>> faithfulness(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([2.0, 1.0, 0.1]))
-    1.0
     """
     if len(shares) < _MIN_COLUMNS or any(bool((each == each[0]).all()) for each in (shares, importance)):
         return math.nan
@@ -300,9 +272,6 @@ def attribute_effect(
 
     With ``after`` the logits of the versions of `exchange_attributes`, it is the effect of the protected
     attributes on decisions: of any one of them, or of all together.
-
-    >>> attribute_effect(torch.tensor([0.3, -0.2]), [torch.tensor([-0.1, -0.4])], cut=0.0)
-    0.5
     """
     changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
     return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())

@@ -112,15 +112,6 @@ def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, T
 
     Memory is allocated for the given weights, not for the sizes in the description, and no random number is
     drawn.
-
-    Examples
-    --------
-    >>> import torch
-    >>> mlp = make_mlp(3)
-    >>> twin = mlp_from_architecture(mlp.architecture(), mlp.state_dict())
-    >>> x = torch.ones(1, 3)
-    >>> torch.equal(twin(x), mlp(x))
-    True
     """
     expected = {"n_inputs", "hidden_sizes", "activation", "dropout"}
     if architecture.keys() != expected:

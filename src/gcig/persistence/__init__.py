@@ -6,8 +6,14 @@ The checksums detect damage and accidental edits; they are not a signature, so a
 only as trustworthy as its source.
 """
 
-from gcig.persistence.content import PersistenceError
-from gcig.persistence.folder import REPORT_FILES, check_replaceable, fingerprint, load_folder, save_folder
+from gcig.persistence.folder import (
+    REPORT_FILES,
+    PersistenceError,
+    check_replaceable,
+    fingerprint,
+    load_folder,
+    save_folder,
+)
 
 __all__ = [
     "REPORT_FILES",

@@ -1,7 +1,12 @@
-"""Folders of saved models: written completely or not at all, read with every file verified."""
+"""Folders of saved models: written completely or not at all, read with every file verified.
+
+The content is a document of plain values and named tensors, converted to bytes and back.
+"""
 
 import ctypes
 import hashlib
+import json
+import math
 import os
 import platform
 import re
@@ -14,18 +19,136 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import safetensors.torch
 import torch
 
 from gcig._files import sync_folder, write_new
 from gcig._version import __version__
-from gcig.persistence.content import (
-    PersistenceError,
-    as_plain,
-    dump_json,
-    dump_tensors,
-    parse_json,
-    parse_tensors,
-)
+
+# Parts joined by single dots, as in a state_dict; the excluded name is reserved by safetensors.
+_TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
+
+
+class PersistenceError(ValueError):
+    """A folder that cannot be written or read; the message names the file, the reason and the remedy.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> gcig.load("nowhere")
+    Traceback (most recent call last):
+        ...
+    gcig.persistence.folder.PersistenceError: no saved model in 'nowhere': the path does not exist
+    """
+
+
+def as_plain(value: Any, where: str) -> Any:
+    """Copy a value to JSON's types, or raise an error that names the place of another type."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise PersistenceError(
+                f"{where} is {value}, which JSON does not have: store None, or put it into a tensor"
+            )
+        return float(value)
+    if isinstance(value, Mapping):
+        if others := {type(key).__name__ for key in value if not isinstance(key, str)}:
+            raise PersistenceError(
+                f"{where} has keys of type {', '.join(sorted(others))}: keys must be strings"
+            )
+        return {key: as_plain(item, f"{where}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    raise PersistenceError(f"{where} is a {type(value).__name__}: store plain values, or put it into tensors")
+
+
+def dump_json(value: Any) -> bytes:
+    """Return JSON with sorted keys: equal values give equal bytes."""
+    # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
+    return (json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True) + "\n").encode(
+        "ascii"
+    )
+
+
+def parse_json(data: bytes, path: Path) -> dict[str, Any]:
+    """Return the object in a file that `dump_json` wrote; ``path`` is for messages."""
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=_finite_float,
+            parse_float=_finite_float,
+        )
+    except RecursionError:
+        raise PersistenceError(f"{path} is nested too deeply") from None
+    except ValueError as error:
+        raise PersistenceError(f"{path} is not the JSON that gcig writes: {error}") from None
+    if not isinstance(value, dict):
+        raise PersistenceError(f"{path} must hold a JSON object; it holds a {type(value).__name__}")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return result
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)  # also called with NaN and Infinity, which Python's parser accepts
+    if not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    return value
+
+
+def dump_tensors(tensors: Mapping[str, np.ndarray | torch.Tensor]) -> bytes:
+    """Return tensors sorted by name, in the format of safetensors."""
+    content = {}
+    for name in sorted(tensors):
+        _check_tensor_name(name)
+        try:
+            content[name] = _as_tensor(tensors[name])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise PersistenceError(f"tensor {name!r} must be a dense array of numbers: {error}") from error
+    try:
+        return bytes(safetensors.torch.save(content))
+    except (ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise PersistenceError(f"tensors could not be stored: {error}") from error
+
+
+def parse_tensors(data: bytes, path: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors in a file that `dump_tensors` wrote; ``path`` is for messages."""
+    try:
+        tensors: dict[str, torch.Tensor] = safetensors.torch.load(data)
+    except Exception as error:  # a hostile file may cause any error
+        raise PersistenceError(
+            f"{path} is not a safetensors file ({error}); no other format is read"
+        ) from error
+    for name in tensors:
+        _check_tensor_name(name)
+    return tensors
+
+
+def _as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:
+    # Copies: the format has no views and refuses two names for the same memory.
+    if isinstance(array, torch.Tensor):
+        return array.detach().cpu().contiguous().clone()
+    array = np.asarray(array)
+    return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
+
+
+def _check_tensor_name(name: str) -> None:
+    if not _TENSOR_NAME.fullmatch(name):
+        raise PersistenceError(
+            f"a tensor may not be called {name!r}: use letters, digits, '_' and single dots"
+        )
+
 
 FORMAT: Final = "gcig"
 FORMAT_VERSION: Final = 1
@@ -137,33 +260,17 @@ def save_folder(
     *,
     kind: str,
 ) -> None:
-    """Write a document and tensors to a folder, completely or not at all.
+    """Write a document of plain values and tensors to a folder, completely or not at all.
 
-    Equal content gives equal bytes under equal versions of Python, torch and gcig.
+    Missing parents are created. An existing folder is replaced if it is empty or holds nothing but a saved
+    model and the reports on it. Equal content gives equal bytes under equal versions of Python, torch and
+    gcig.
 
-    Parameters
-    ----------
-    path : path-like
-        The folder. Missing parents are created. An existing folder is replaced if it is empty or holds
-        nothing but a saved model and the reports on it.
-    document : mapping
-        Strings, numbers, booleans, None, and lists and mappings (with string keys) of these. Tuples
-        become lists, NumPy scalars become Python's; floats come back exactly. Mappings come back sorted by
-        key: an order that matters belongs in a list. NaN and infinity are refused, since JSON does not have
-        them: put them into a tensor, or write None.
-    tensors : mapping of str to array or Tensor
-        Any shape and numeric dtype. They come back as tensors on the CPU, bit for bit.
-    kind : str
-        The kind of content, such as ``"gcig-model"``, which `load_folder` can require.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "model")
-    >>> save_folder(path, {"threshold": 0.1}, {"weight": np.eye(2)}, kind="example")
-    >>> document, tensors = load_folder(path, kind="example")
-    >>> document, tensors["weight"].shape
-    ({'threshold': 0.1}, torch.Size([2, 2]))
+    The document holds strings, numbers, booleans, None, and lists and mappings (with string keys) of these.
+    Tuples become lists, NumPy scalars become Python's; floats come back exactly. Mappings come back sorted by
+    key: an order that matters belongs in a list. NaN and infinity are refused, since JSON does not have them:
+    put them into a tensor, or write None. Tensors come back on the CPU, bit for bit. `load_folder` can
+    require a ``kind``.
     """
     files = with_manifest(_content(document, tensors), kind)
     for name, data in files.items():
@@ -200,19 +307,7 @@ def _content(
 def load_folder(
     path: str | os.PathLike[str], *, kind: str | None = None
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Read what `save_folder` wrote; refuse files that are missing, changed, linked or too large.
-
-    Parameters
-    ----------
-    path : path-like
-    kind : str, optional
-        The required kind; any other is refused.
-
-    Returns
-    -------
-    document : dict
-    tensors : dict of str to Tensor
-    """
+    """Read the document and tensors that `save_folder` wrote; refuse missing, changed or linked files."""
     folder = Path(path)
     if not folder.is_dir():
         reason = "is a file, not a folder" if folder.exists() else "does not exist"
@@ -228,10 +323,7 @@ def load_folder(
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise an error if `save_folder` would refuse this path; called before training starts.
-
-    >>> check_replaceable("no/such/folder")
-    """
+    """Raise an error if `save_folder` would refuse this path; called before training starts."""
     target = Path(os.path.abspath(path))
     if target.is_symlink():
         raise PersistenceError(f"{str(target)!r} is a link: pass the folder that it points to")

@@ -14,10 +14,9 @@ from gcig.records.audit import (
     Verdict,
 )
 from gcig.records.base import Interval, Record
-from gcig.records.bound import Bound
-from gcig.records.evaluation import Evaluation, GroupRates
+from gcig.records.evaluation import Evaluation, FoldResult, GroupRates
 from gcig.records.explanation import ColumnReason, ExplanationRecord, RowExplanation
-from gcig.records.fold import FoldResult
+from gcig.records.trade_off import Bound
 from gcig.records.trust import Robustness, RobustnessFigure
 
 __all__ = [

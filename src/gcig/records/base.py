@@ -119,12 +119,7 @@ class Interval(Record):
 
     @classmethod
     def of_rate(cls, rate: float, n_rows: float) -> "Interval":
-        """Return a rate over some rows with Wilson's score interval, which does not collapse at 0 and 1.
-
-        >>> interval = Interval.of_rate(0.5, 100)
-        >>> round(interval.low, 3), round(interval.high, 3)
-        (0.404, 0.596)
-        """
+        """Return a rate over some rows with Wilson's score interval, which does not collapse at 0 and 1."""
         if math.isnan(rate) or n_rows <= 0:
             return cls(math.nan)
         scale = 1 + Z**2 / n_rows
@@ -137,10 +132,6 @@ class Interval(Record):
         """Return the interval with its limits cut off at the range of possible values.
 
         The true value is in that range, so the shorter interval contains it exactly as often.
-
-        >>> interval = Interval(0.98, 0.95, 1.01).within(0, 1)
-        >>> interval.low, interval.high
-        (0.95, 1)
         """
         if math.isnan(self.low + self.high):
             return self

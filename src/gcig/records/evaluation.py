@@ -1,4 +1,4 @@
-"""The record of everything measured of one model on one set of rows."""
+"""The record of everything measured of one model on one set of rows, and of one benchmark trial."""
 
 import math
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from gcig.records.trust import Robustness, describe_trust
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 LOWEST_AUC = 0.55  # a model below it does not rank
 _ALIKE = 0.995  # share of the rows from which decisions count as all alike
@@ -62,50 +63,29 @@ def measure_range(measure: str) -> tuple[float, float]:
 
 
 def has_collapsed(auc: float) -> bool:
-    """Return whether a model no longer ranks: its AUC is under 0.55.
-
-    >>> has_collapsed(0.52), has_collapsed(0.84), has_collapsed(math.nan)
-    (True, False, False)
-    """
+    """Return whether a model no longer ranks: its AUC is under 0.55."""
     return auc < LOWEST_AUC
 
 
 def decides_alike(selection_rate: float) -> bool:
-    """Return whether a model decides at least 99.5 % of the rows alike at its threshold.
-
-    >>> decides_alike(0.998), decides_alike(0.9), decides_alike(0.0)
-    (True, False, True)
-    """
+    """Return whether a model decides at least 99.5 % of the rows alike at its threshold."""
     return max(selection_rate, 1 - selection_rate) >= _ALIKE
 
 
 @dataclass(frozen=True, eq=False)
 class GroupRates(Record):
-    """Rates of one group; a rate is NaN if no row of the group meets its condition.
-
-    Attributes
-    ----------
-    group : name of the group.
-    n_rows : number of rows.
-    base_rate : share of rows with label 1.
-    selection_rate : share of rows predicted 1.
-    tpr, fpr : share predicted 1 among the rows with label 1 and among those with label 0.
-    ppv : share with label 1 among the rows predicted 1.
-    mean_score : mean predicted probability of label 1.
-    calibration : ``mean_score - base_rate``; positive if the model is overconfident in label 1.
-    calibration_error : expected calibration error over ten bins of equal width.
-    """
+    """Rates of one group; a rate is NaN if no row of the group meets its condition."""
 
     group: str
     n_rows: int
-    base_rate: float
-    selection_rate: float
-    tpr: float
-    fpr: float
-    ppv: float
-    mean_score: float = math.nan
-    calibration: float = math.nan
-    calibration_error: float = math.nan
+    base_rate: float  # share of rows with label 1
+    selection_rate: float  # share of rows predicted 1
+    tpr: float  # share predicted 1 among the rows with label 1
+    fpr: float  # share predicted 1 among the rows with label 0
+    ppv: float  # share with label 1 among the rows predicted 1
+    mean_score: float = math.nan  # mean predicted probability of label 1
+    calibration: float = math.nan  # mean score minus base rate; positive if overconfident in label 1
+    calibration_error: float = math.nan  # expected calibration error over ten bins of equal width
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,3 +285,40 @@ class Evaluation(Record):
             gcig = (shown(self.gcig_groups.get(rates.group, math.nan)),) if self.gcig_groups else ()
             table.append((*entries, *gcig))
         return table
+
+
+# Methods whose decisions follow from group thresholds, which the explained logit does not contain.
+_POST_PROCESSED = frozenset({"hardt"})
+UNRANKED_NOTE = "Hardt has no rank in GCIG: its group thresholds are not part of the logit that is explained."
+
+
+def is_ranked(method: str, measure: str) -> bool:
+    """Return whether a method may be ranked by a measure: post-processing has no rank in GCIG.
+
+    >>> is_ranked("hardt", "gcig_raw"), is_ranked("hardt", "eo_gap"), is_ranked("fairx", "gcig_raw")
+    (False, True, True)
+    """
+    return method not in _POST_PROCESSED or not measure.startswith("gcig")
+
+
+@dataclass(frozen=True, eq=False)
+class FoldResult(Record):
+    """One method, fitted on the training rows of one fold and measured on its test rows."""
+
+    dataset: str
+    method: str
+    variant: str  # distinguishes settings of one method within an experiment
+    parameters: Mapping[str, Any]  # of the estimator
+    fold: int
+    seed: int  # of the split
+    evaluation: Evaluation | None  # None if the fit failed
+    fit_seconds: float
+    error: str | None = None  # one line if the fit failed
+    # Out-of-fold rows as columns (position, label, group code, score, prediction); if decisions are random,
+    # the prediction is the probability of a decision for 1.
+    predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # one line each
+    worker_died: bool = (
+        False  # the worker was killed, perhaps out of memory; the same command repeats the trial
+    )
+    repeat: int = 0  # number of the fit among several on the same rows with different seeds

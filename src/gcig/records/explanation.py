@@ -14,62 +14,37 @@ HIDDEN = "not shown"
 
 @dataclass(frozen=True, eq=False)
 class ColumnReason(Record):
-    """The part of one column in the score of a row.
-
-    Attributes
-    ----------
-    column : name of the column.
-    value : the entry of the row as text; "not shown" for a protected column.
-    attributions : group -> how much the column moves the logit, compared with the group's reference.
-    difference : the largest minus the smallest attribution, in logits.
-    share : the column's share of the disparity of the row; NaN if there is none.
-    """
+    """The part of one column in the score of a row."""
 
     column: str
-    value: str
-    attributions: Mapping[str, float]
-    difference: float
-    share: float
+    value: str  # the entry of the row as text; "not shown" for a protected column
+    attributions: Mapping[
+        str, float
+    ]  # group -> how much the column moves the logit, relative to its reference
+    difference: float  # the largest minus the smallest attribution, in logits
+    share: float  # the column's share of the disparity of the row; NaN if there is none
 
 
 @dataclass(frozen=True, eq=False)
 class RowExplanation(Record):
-    """A row, its decision, and its reasons under every group's reference.
+    """A row, its decision, and its reasons under every group's reference."""
 
-    Attributes
-    ----------
-    row : identifier of the row, or its position; empty for a neighbour, who stays anonymous.
-    position : position in the explained table, from 0; -1 for a neighbour.
-    score, logit : probability of the positive class (or score), and the explained score.
-    decision : the class that the model decides for.
-    favourable : whether that is the favourable class.
-    margin : logit minus the logit from which the decision is positive; NaN if the model has its own rule.
-    label, label_source : the class whose references were used; "given" or "predicted".
-    group : the group of the row; None if it is not shown.
-    references : group -> logit at its reference, where the attributions of the columns start.
-    disparity : how far the normalised attributions of the groups are apart; NaN if they vanish.
-    columns : the reasons, by decreasing difference.
-    role : for a neighbour, whose nearest person this is, in words.
-    distance : for a neighbour, the mean difference per column, from 0 (alike) to 1.
-    neighbours : the nearest people of every group with each decision.
-    """
-
-    row: str
-    position: int
-    score: float
-    logit: float
-    decision: str
-    favourable: bool
-    margin: float
-    label: str
-    label_source: str
-    group: str | None
-    references: Mapping[str, float]
-    disparity: float
-    columns: tuple[ColumnReason, ...]
-    role: str = ""
-    distance: float = math.nan
-    neighbours: "tuple[RowExplanation, ...]" = ()
+    row: str  # identifier of the row, or its position; empty for a neighbour, who stays anonymous
+    position: int  # in the explained table, from 0; -1 for a neighbour
+    score: float  # probability of the positive class, or score
+    logit: float  # the explained score
+    decision: str  # the class that the model decides for
+    favourable: bool  # whether that is the favourable class
+    margin: float  # logit minus the logit of the threshold; NaN if the model has its own decision rule
+    label: str  # the class whose references were used
+    label_source: str  # "given" or "predicted"
+    group: str | None  # None if it is not shown
+    references: Mapping[str, float]  # group -> logit at its reference, the start of the attributions
+    disparity: float  # between the normalised attributions of the groups; NaN if they vanish
+    columns: tuple[ColumnReason, ...]  # by decreasing difference
+    role: str = ""  # for a neighbour, whose nearest person this is, in words
+    distance: float = math.nan  # for a neighbour, the mean difference per column, from 0 (alike) to 1
+    neighbours: "tuple[RowExplanation, ...]" = ()  # the nearest people of every group with each decision
 
     @property
     def deciding(self) -> tuple[ColumnReason, ...]:
@@ -126,38 +101,23 @@ class RowExplanation(Record):
 
 @dataclass(frozen=True, eq=False)
 class ExplanationRecord(Record):
-    """Explained rows of one model.
-
-    Attributes
-    ----------
-    model_name, model_kind, explanation : as in ``Subject``.
-    reference : in words, the rows that the groups' references were estimated on.
-    groups : the compared groups.
-    positive, negative, favourable : the two classes, and the one that is favourable for a person.
-    probabilistic : whether scores are probabilities.
-    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
-    definition : the choices behind the disparity.
-    hidden : columns whose entries are not shown, because they reveal the group.
-    suppressed : groups that are not compared and have no neighbours, for want of rows.
-    min_cell : the least number of rows of a cell that is shown.
-    rows : the explained rows.
-    """
+    """Explained rows of one model."""
 
     model_name: str
     model_kind: str
     explanation: str
-    reference: str
-    groups: tuple[str, ...]
+    reference: str  # in words, the rows that the groups' references were estimated on
+    groups: tuple[str, ...]  # the compared groups
     positive: str
     negative: str
-    favourable: str
-    probabilistic: bool
-    threshold: float
-    definition: Mapping[str, Any]
+    favourable: str  # the class that is favourable for a person
+    probabilistic: bool  # whether scores are probabilities
+    threshold: float  # probability from which a row is decided positive; NaN if the model has its own rule
+    definition: Mapping[str, Any]  # the choices behind the disparity
     rows: tuple[RowExplanation, ...]
-    hidden: tuple[str, ...] = ()
-    suppressed: tuple[str, ...] = ()
-    min_cell: int = 0
+    hidden: tuple[str, ...] = ()  # columns whose entries are not shown, because they reveal the group
+    suppressed: tuple[str, ...] = ()  # groups with too few rows to be compared or to have neighbours
+    min_cell: int = 0  # the smallest number of rows of a cell that is shown
     versions: Mapping[str, str] = field(default_factory=dict)
     created: str = ""
     schema: int = EXPLANATION_SCHEMA

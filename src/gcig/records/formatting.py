@@ -17,8 +17,6 @@ _INVISIBLE = re.compile(
 def number(value: float | None, digits: int = 3) -> str:
     """Format a number with a fixed number of decimals.
 
-    Examples
-    --------
     >>> number(0.12345), number(float("nan")), number(-0.0001)
     ('0.123', 'undefined', '0.000')
     """
@@ -35,8 +33,6 @@ def number(value: float | None, digits: int = 3) -> str:
 def signed(value: float | None, digits: int = 2) -> str:
     """Format a number with its sign.
 
-    Examples
-    --------
     >>> signed(0.5), signed(-0.5), signed(0.001)
     ('+0.50', '−0.50', '0.00')
     """
@@ -47,8 +43,6 @@ def signed(value: float | None, digits: int = 2) -> str:
 def percent(value: float | None, digits: int = 0) -> str:
     """Format a share as a percentage.
 
-    Examples
-    --------
     >>> percent(0.456)
     '46 %'
     """
@@ -60,8 +54,6 @@ def percent(value: float | None, digits: int = 0) -> str:
 def count(value: int | None) -> str:
     """Format a count with a comma between thousands.
 
-    Examples
-    --------
     >>> count(45222)
     '45,222'
     """
@@ -71,8 +63,6 @@ def count(value: int | None) -> str:
 def counted(value: int, noun: str) -> str:
     """Format a count with its noun.
 
-    Examples
-    --------
     >>> counted(1, "row"), counted(1200, "row"), counted(2, "category")
     ('1 row', '1,200 rows', '2 categories')
     """
@@ -85,8 +75,6 @@ def counted(value: int, noun: str) -> str:
 def estimate(interval: Interval, digits: int = 3) -> str:
     """Format an estimate, followed by the limits of its interval if it has one.
 
-    Examples
-    --------
     >>> estimate(Interval(0.2, 0.1, 0.3), 2)
     '0.20 (0.10 to 0.30)'
     """
@@ -104,8 +92,6 @@ def limits(interval: Interval, digits: int = 3) -> str:
 def spread(mean: float, deviation: float, digits: int = 3) -> str:
     """Format a mean, followed by its standard deviation if it has one.
 
-    Examples
-    --------
     >>> spread(0.5, 0.01)
     '0.500 ± 0.010'
     """
@@ -134,8 +120,6 @@ def visible(text: str) -> str:
 
     Names of columns, groups, categories and files come from users' data and may hold such characters.
 
-    Examples
-    --------
     >>> visible("age\u202egnp.exe")
     'age�gnp.exe'
     """
@@ -145,8 +129,6 @@ def visible(text: str) -> str:
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[int] = ()) -> str:
     """Format a table of plain text, with each column as wide as its widest entry.
 
-    Examples
-    --------
     >>> print(text_table(("name", "rows"), [("adult", "45,222")], right_aligned=(1,)))
     name     rows
     adult  45,222

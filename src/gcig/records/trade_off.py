@@ -1,4 +1,4 @@
-"""The trade-off between ranking, reasons and outcomes: a family of models and their measurements."""
+"""Bounds on unfairness, and the trade-off between ranking, reasons and outcomes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,51 @@ from dataclasses import dataclass, field
 
 from gcig.records.base import Interval, Record
 from gcig.records.evaluation import Evaluation
+from gcig.records.formatting import number
+
+MET, NOT_MET, NOT_SHOWN = "met", "not met", "cannot be shown with this many rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Bound(Record):
+    """A bound, and the figure that it limits on held-out rows.
+
+    Examples
+    --------
+    >>> bound = Bound("max_eo_gap", 0.1, value=0.06, limit=0.12, fair_limit=0.08, n_rows=800)
+    >>> bound.status
+    'cannot be shown with this many rows'
+    """
+
+    name: str  # the parameter: "max_gcig" or "max_eo_gap"
+    bound: float
+    value: float  # the figure on the held-out rows
+    limit: float = math.nan  # its upper 90 % confidence limit for new rows
+    fair_limit: float = (
+        math.nan
+    )  # the limit of an exactly fair model; a smaller bound can be shown by luck only
+    n_rows: int = 0  # held-out rows
+
+    @property
+    def status(self) -> str:
+        """The verdict: met (by the limit), not met (by the value), or cannot be shown with this many rows."""
+        if self.limit <= self.bound:
+            return MET
+        return NOT_SHOWN if self.value <= self.bound else NOT_MET
+
+    @property
+    def met(self) -> bool:
+        """True if the upper confidence limit is within the bound."""
+        return self.status == MET
+
+    @property
+    def can_be_shown(self) -> bool:
+        """True if an exactly fair model would typically meet the bound with these rows."""
+        return not self.bound < self.fair_limit
+
+    def __str__(self) -> str:
+        found = f"{number(self.value)}, upper 90 % limit {number(self.limit)}"
+        return f"{self.name}={self.bound:g}: {self.status} ({found}, on {self.n_rows:,} held-out rows)"
 
 
 def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
@@ -14,8 +59,6 @@ def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
     A point is dominated by one that is at least as good in every coordinate and better in one. Points with a
     NaN coordinate are never on the front and dominate none.
 
-    Examples
-    --------
     >>> pareto_front([(0.9, -0.2), (0.8, -0.1), (0.8, -0.3)])
     [True, True, False]
     """
@@ -33,29 +76,17 @@ def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
 
 @dataclass(frozen=True, eq=False)
 class TradeOffPoint(Record):
-    """One model of the family, measured on rows that it was not trained on.
+    """One model of the family, measured on rows that it was not trained on."""
 
-    Attributes
-    ----------
-    number : its name in the family; 0 is the plain network.
-    weights : the weight of each fairness term.
-    evaluation : utility, rates and reasons.
-    gap, gap_limit : the outcome gap that was trained for, and its upper 90 % confidence limit.
-    gcig_limit : the upper 90 % confidence limit of GCIG.
-    auc_lost : AUC of the plain network minus that of this model, with the 95 % interval of the difference on
-        the same rows.
-    gained, lost : share of the rows that only this model decides positively, and only the plain network.
-    """
-
-    number: int
-    weights: Mapping[str, float]
+    number: int  # 0 is the plain network
+    weights: Mapping[str, float]  # of the fairness terms
     evaluation: Evaluation
-    gap: float
-    gap_limit: float
-    gcig_limit: float
-    auc_lost: Interval
-    gained: float = 0.0
-    lost: float = 0.0
+    gap: float  # the outcome gap that was trained for
+    gap_limit: float  # its upper 90 % confidence limit
+    gcig_limit: float  # upper 90 % confidence limit of GCIG
+    auc_lost: Interval  # AUC of the plain network minus that of this model, on the same rows
+    gained: float = 0.0  # share of the rows that only this model decides positively
+    lost: float = 0.0  # share of the rows that only the plain network decides positively
 
     def meets(self, max_gcig: float | None = None, max_eo_gap: float | None = None) -> bool:
         """Return whether the confidence limits are within the bounds, and the model ranks and decides."""
@@ -66,24 +97,14 @@ class TradeOffPoint(Record):
 
 @dataclass(frozen=True, eq=False)
 class TradeOffRecord(Record):
-    """A family of models along the trade-off, from the plain network to the fairest.
+    """A family of models along the trade-off, from the plain network to the fairest."""
 
-    Attributes
-    ----------
-    points : the models: the plain network, then the others by AUC.
-    changes : share of the decisions that differ between every two models.
-    n_rows : the rows that they were measured on.
-    outcome : the kind of outcome gap.
-    fair_limit : the upper confidence limit of the outcome gap that an exactly fair model would have.
-    about : what was trained, for people: file, target, protected attribute.
-    """
-
-    points: tuple[TradeOffPoint, ...]
-    changes: tuple[tuple[float, ...], ...]
-    n_rows: int
-    outcome: str = "equalized_odds"
-    fair_limit: float = math.nan
-    about: Mapping[str, str] = field(default_factory=dict)
+    points: tuple[TradeOffPoint, ...]  # the plain network, then the others by AUC
+    changes: tuple[tuple[float, ...], ...]  # share of the decisions that differ between every two models
+    n_rows: int  # the rows that they were measured on
+    outcome: str = "equalized_odds"  # the kind of outcome gap
+    fair_limit: float = math.nan  # upper confidence limit of the outcome gap of an exactly fair model
+    about: Mapping[str, str] = field(default_factory=dict)  # for people: file, target, protected attribute
 
     @property
     def front(self) -> tuple[TradeOffPoint, ...]:

@@ -21,28 +21,17 @@ EFFECT_TOLERANCE = 0.005  # half a per cent of the decisions
 
 @dataclass(frozen=True)
 class TrustNumber:
-    """One number, its explanation, and the conditions under which it is bad news.
+    """One number, its explanation, and the conditions under which it is bad news."""
 
-    Attributes
-    ----------
-    name, field : displayed name; field of `Evaluation` and `GcigAudit`.
-    reading : what the number is, and when it is bad news.
-    question : its entry in the glossary.
-    caution : a sentence on a change for the worse, with the places ``{before}`` and ``{after}``.
-    worsens : whether the change from the plain network's value to another one is bad news.
-    alarms : whether a value is bad news by itself.
-    digits, is_share : number of decimals; whether the number is shown as a percentage.
-    """
-
-    name: str
-    field: str
-    reading: str
-    question: str
-    caution: str
-    worsens: Callable[[float, float], bool]
-    alarms: Callable[[float], bool] = lambda _: False
+    name: str  # as displayed
+    field: str  # of `Evaluation` and `GcigAudit`
+    reading: str  # what the number is, and when it is bad news
+    question: str  # its entry in the glossary
+    caution: str  # a sentence on a change for the worse, with the places {before} and {after}
+    worsens: Callable[[float, float], bool]  # whether a change from the plain network's value is bad news
+    alarms: Callable[[float], bool] = lambda _: False  # whether a value is bad news by itself
     digits: int = 3
-    is_share: bool = False
+    is_share: bool = False  # shown as a percentage
 
     def shown(self, value: float) -> str:
         """Return a value as text."""
@@ -115,13 +104,7 @@ TRUST_NUMBERS = (
 
 
 def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return name, value and explanation of each number that is known, or known to be undefined.
-
-    Parameters
-    ----------
-    values : field -> value.
-    undefined : field -> why it is undefined.
-    """
+    """Return name, value and explanation of each number that is known, or known to be undefined and why."""
     return [
         (item.name, item.shown(values[item.field]), undefined.get(item.field, item.reading))
         for item in TRUST_NUMBERS
@@ -129,51 +112,40 @@ def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) ->
     ]
 
 
-REFERENCES = (
-    "mean",
-    "label-free",
-    "medoid",
-    "modal member",
-    "members",
-    "common",
-    "Shapley values",
-    "mean, l2",
-)
+# The kinds of reference under which GCIG is compared, in the order of tables and charts.
+REFERENCES = {
+    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
+    "label-free": "The mean of all rows of a group, whatever their label.",
+    "medoid": "The member of a cell that is nearest to its mean.",
+    "modal member": "The member of a cell that has the most common value in most columns.",
+    "members": "Members of a cell, one after the other; attributions are averaged over them.",
+    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
+    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
+    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class RobustnessFigure(Record):
-    """GCIG relative to one kind of reference.
+    """GCIG relative to one kind of reference."""
 
-    Attributes
-    ----------
-    reference : one of ``REFERENCES``.
-    gcig : GCIG of the model, with the 95 % interval of a bootstrap over rows.
-    other : the same for the second model; undefined if there is none.
-    description : one sentence that says what the reference is.
-    noise : the model's GCIG relative to references of two halves of the same group: what is measured if
-        nothing differs. 0 if the estimate is free of noise.
-    """
-
-    reference: str
+    reference: str  # one of `REFERENCES`
     gcig: Interval
-    other: Interval
-    description: str
-    noise: float = math.nan
+    other: Interval  # of the second model; undefined if there is none
+    description: str  # the reference in one sentence
+    noise: float = (
+        math.nan
+    )  # GCIG relative to two halves of the same group; 0 if the estimate is free of noise
 
 
 @dataclass(frozen=True, eq=False)
 class Robustness(Record):
     """GCIG under several references, and whether they lead to the same conclusion.
 
-    Attributes
-    ----------
-    figures : one per reference, in the order of ``REFERENCES``.
-    agrees : whether the conclusion is the same under every reference. For two models it is which of them has
-        the lower GCIG; for one model, whether GCIG exceeds its noise by 0.05 or more.
-    verdict : one sentence that says so.
+    For two models the conclusion is which of them has the lower GCIG; for one model, whether GCIG exceeds its
+    noise by 0.05 or more.
     """
 
-    figures: tuple[RobustnessFigure, ...]
-    agrees: bool
-    verdict: str
+    figures: tuple[RobustnessFigure, ...]  # in the order of `REFERENCES`
+    agrees: bool  # whether the conclusion is the same under every reference
+    verdict: str  # one sentence that says so

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gcig.records import FoldResult
-from gcig.records.fold import UNRANKED_NOTE, is_ranked
+from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
 from gcig.records.formatting import number
 from gcig.report import charts
 from gcig.report.document import (

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
-from gcig.records.fold import is_ranked
+from gcig.records.evaluation import is_ranked
 from gcig.records.trade_off import pareto_front
 from gcig.report.charts import TradeOff
 from gcig.report.tables import Entry, mean_sd

@@ -25,7 +25,7 @@ Blocks = Callable[[], Iterator[int]]
 _SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
 
 
-class Rated(Protocol):
+class ScheduledOptimizer(Protocol):
     """The part of an optimizer that the loop uses: learning rates that a schedule can change."""
 
     param_groups: list[dict[str, Any]]
@@ -33,43 +33,22 @@ class Rated(Protocol):
 
 @dataclass(frozen=True)
 class Validation:
-    """The measurements of an epoch on validation data.
+    """The measurements of an epoch on validation data."""
 
-    Parameters
-    ----------
-    criterion : float
-        The value that early stopping minimises.
-    metrics : mapping
-        Measurements for the history.
-    eligible : bool
-        Whether training may return to this epoch.
-    mature : bool
-        Whether an epoch without a better criterion uses up patience.
-    """
-
-    criterion: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    eligible: bool = True
-    mature: bool = True
+    criterion: float  # the value that early stopping minimises
+    metrics: Mapping[str, float] = field(default_factory=dict)  # measurements for the history
+    eligible: bool = True  # whether training may return to this epoch
+    mature: bool = True  # whether an epoch without a better criterion uses up patience
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The length of training, its mini-batches and its learning rate schedule.
-
-    Parameters
-    ----------
-    max_epochs, batch_size : int
-    patience : int or None
-        Epochs without a better criterion before training stops; None trains to the end.
-    schedule : {"cosine", "constant"}
-        ``"cosine"`` lowers the learning rate to a hundredth over all epochs.
-    """
+    """The length of training, its mini-batches and its learning rate schedule."""
 
     max_epochs: int
     batch_size: int
-    patience: int | None = None
-    schedule: str = "cosine"
+    patience: int | None = None  # epochs without a better criterion before training stops; None: to the end
+    schedule: str = "cosine"  # lowers the learning rate to a hundredth over all epochs; or "constant"
 
 
 @dataclass(frozen=True)
@@ -134,10 +113,6 @@ def batches(
     """Yield the row numbers of the mini-batches of one epoch, in a new random order.
 
     Batches have nearly equal sizes: a small remainder would count as much as a full batch.
-
-    >>> from gcig.training.runtime import seeded_generator
-    >>> [len(rows) for rows in batches(10, 4, seeded_generator(0), torch.device("cpu"))]
-    [4, 3, 3]
     """
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
     yield from order.tensor_split(math.ceil(n_rows / batch_size))
@@ -146,7 +121,7 @@ def batches(
 def train(
     step: Step,
     state: nn.Module,
-    optimizer: Rated,
+    optimizer: ScheduledOptimizer,
     *,
     n_rows: int,
     loop: Loop,
@@ -236,7 +211,7 @@ def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float
     return {name: float(torch.stack(each).mean()) for name, each in values.items()}
 
 
-def _set_rates(optimizer: Rated, rates: list[float], loop: Loop, number: int) -> None:
+def _set_rates(optimizer: ScheduledOptimizer, rates: list[float], loop: Loop, number: int) -> None:
     share = 1.0
     if loop.schedule == "cosine":
         share = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (number - 1) / loop.max_epochs))
@@ -253,13 +228,11 @@ def _is_finite(state: nn.Module) -> bool:
     return all(bool(torch.isfinite(parameter).all()) for parameter in state.parameters())
 
 
-def _describe(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-
-
 def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
-    wrong = [name for name, value in terms.items() if not math.isfinite(value)]
-    what = f"the loss was not finite ({_describe(terms)})" if wrong else "the parameters were not finite"
+    what = "the parameters were not finite"
+    if not all(map(math.isfinite, terms.values())):
+        values = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
+        what = f"the loss was not finite ({values})"
     restored = f"of epoch {number - 1}" if number > 1 else "from before training"
     return (
         f"training diverged in epoch {number}: {what}. The network's parameters {restored} were restored. "

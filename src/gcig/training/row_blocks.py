@@ -1,7 +1,7 @@
-"""Training rows on disk: a shuffled copy of an encoded table in blocks, of which one is in memory at a time.
+"""Training rows on disk: a shuffled copy of an encoded table in blocks, one of which is in memory at a time.
 
-Every row is dealt to a random block. Each block is therefore a random sample of the table, however the file
-is sorted, and its mini-batches are as good as those of the whole table.
+Every row is assigned to a random block. Each block is therefore a random sample of the table, however the
+file is sorted, and its mini-batches are as good as those of the whole table.
 """
 
 import math
@@ -23,32 +23,11 @@ EPOCH_ROWS = 2**18  # an epoch ends here even if the table has more rows; 40 of 
 
 
 class RowBlocks:
-    """Encoded rows in files; write them with `add` inside a ``with`` block, then read them by epochs.
+    """Encoded rows in files of an empty folder; write them with `add` in a ``with`` block, then read epochs.
 
-    Parameters
-    ----------
-    folder : Path
-        An empty folder.
-    n_rows, n_columns, n_groups : int
-        The rows expected, encoded columns, and groups.
-    class_weights : Tensor of shape (2,), optional
-        The weight of the rows of each label.
-    device : torch.device
-        The device that blocks are read to.
-    random_state : int
-        Seed of the deal and of the order of blocks.
-    block_bytes : int, optional
-        The approximate size of a block in memory.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> blocks = RowBlocks(folder, n_rows=100, n_columns=2, n_groups=2, block_bytes=200)
-    >>> with blocks:
-    ...     blocks.add(np.zeros((100, 2), np.float32), np.arange(100) % 2, np.arange(100) // 50)
-    >>> len(blocks), sum(len(block) for block in blocks.epoch())
-    (4, 100)
+    ``n_rows`` is the number of rows expected, ``class_weights`` (2,) the weight of the rows of each label,
+    ``random_state`` the seed of the assignment to blocks and of their order, and ``block_bytes`` the
+    approximate size of a block in memory.
     """
 
     def __init__(
@@ -85,7 +64,7 @@ class RowBlocks:
         self._open.close()
 
     def add(self, inputs: NDArray[np.float32], labels: NDArray[np.int64], groups: NDArray[np.int64]) -> None:
-        """Deal rows to the blocks at random."""
+        """Assign rows to the blocks at random."""
         chosen = self._rng.integers(len(self), size=len(inputs))
         order = np.argsort(chosen, kind="stable")
         ends = np.cumsum(np.bincount(chosen, minlength=len(self)))[:-1]

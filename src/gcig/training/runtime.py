@@ -1,11 +1,15 @@
-"""Seeds, threads, devices and the settings of torch that a fit changes and restores."""
+"""Seeds, random layers, threads, devices and the settings of torch that a fit changes and restores."""
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from gcig._validation import InputError
 
@@ -72,7 +76,7 @@ def seeded_generator(seed: int | None) -> torch.Generator:
 
 
 def generator_on(device: torch.device, generator: torch.Generator) -> torch.Generator:
-    """Return a generator of a device: the given one if it is there, else one that is seeded by it.
+    """Return a generator on a device: the given one if it is there, else a new one that it seeds.
 
     Numbers that are drawn on the device itself need not be copied to it.
     """
@@ -84,9 +88,9 @@ def generator_on(device: torch.device, generator: torch.Generator) -> torch.Gene
 
 @contextmanager
 def own_modes(device: torch.device) -> Iterator[None]:
-    """Turn gradients on and autocast off in this thread, whatever the caller has set torch to.
+    """Turn gradients on and autocast off in this thread, whatever the caller has set.
 
-    The process's default dtype is left alone, because other threads may rely on it: training states the type
+    The process's default dtype is not changed, because other threads may rely on it: training states the type
     of every tensor that it creates.
     """
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
@@ -97,8 +101,8 @@ def own_modes(device: torch.device) -> Iterator[None]:
 def one_thread(device: torch.device) -> Iterator[None]:
     """Use one CPU thread: fastest for small networks, and the same bits on machines of any size.
 
-    Torch keeps the number per thread, but a new thread starts with the number that any thread set last: one
-    that starts during a fit of another thread finds 1, and gets back the number of before that fit.
+    Torch keeps the number per thread, but a new thread starts with the number that any thread set last. A
+    thread that starts during a fit of another thread finds 1, and gets the number from before that fit back.
     """
     if device.type != "cpu":
         yield
@@ -134,3 +138,84 @@ class _ThreadCount:
 
 
 _ONE_THREAD = _ThreadCount()
+
+
+# Fits that must seed the process's generator, one at a time.
+_PROCESS_GENERATOR = threading.RLock()
+_DROPOUT = (nn.Dropout,)
+# Layers of torch that draw random numbers, in training or when they are built.
+_RANDOM = (
+    nn.modules.dropout._DropoutNd,
+    nn.modules.lazy.LazyModuleMixin,
+    nn.RReLU,
+    nn.FractionalMaxPool2d,
+    nn.FractionalMaxPool3d,
+    nn.MultiheadAttention,
+    nn.Transformer,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+    nn.RNNBase,
+)
+
+
+@contextmanager
+def own_random_numbers(module: nn.Module | None, seed: int, device: torch.device) -> Iterator[None]:
+    """Let a network draw random numbers that depend on the seed alone, even if other threads draw some.
+
+    None stands for networks of this package, which are not random. Networks without random layers draw none.
+    Dropout draws from a generator of its own. If there are other layers that draw, or may draw, random
+    numbers, the process's generators are seeded, and restored at the end; only one such fit runs at a time,
+    and other threads should not draw from torch's generator meanwhile.
+    """
+    kinds = set() if module is None else {_kind(part) for part in module.modules()}
+    if kinds <= {"fixed"}:
+        yield
+    elif kinds <= {"fixed", "dropout"} and device.type == "cpu":
+        with _DropoutFrom(torch.Generator().manual_seed(seed)):
+            yield
+    else:
+        with _PROCESS_GENERATOR, _seeded_process(seed, device):
+            yield
+
+
+def _kind(part: nn.Module) -> str:
+    """Return "fixed", "dropout" or "unknown", the kind of a part of a network."""
+    if type(part) in _DROPOUT:
+        return "dropout"
+    known = type(part).__module__.startswith(("torch.nn.modules.", "gcig."))
+    return "fixed" if known and not isinstance(part, _RANDOM) else "unknown"
+
+
+@contextmanager
+def _seeded_process(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators, and restore them afterwards."""
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)
+        with torch.cuda.device(device) if cuda else nullcontext():
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            yield
+
+
+class _DropoutFrom(TorchFunctionMode):
+    """Replace the random numbers of dropout in this thread: torch's dropout takes no generator."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call the function, or draw a mask if it is dropout."""
+        if func is F.dropout:
+            return self._dropout(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0:
+            return input
+        kept = torch.empty_like(input, requires_grad=False).bernoulli_(1 - p, generator=self.generator)
+        mask = kept.div_(1 - p) if p < 1 else kept
+        return input.mul_(mask) if inplace else input * mask

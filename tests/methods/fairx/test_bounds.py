@@ -11,7 +11,7 @@ from gcig import FairXClassifier, load
 from gcig.methods.fairx.bounds import BoundSearch
 from gcig.methods.fairx.guards import BoundWarning
 from gcig.methods.fairx.training import Candidate
-from gcig.records.bound import Bound
+from gcig.records.trade_off import Bound
 from gcig.training.loop import DivergenceError, Epoch, Outcome
 from tables import QUICK, make_loans
 

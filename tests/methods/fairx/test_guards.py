@@ -24,7 +24,7 @@ from gcig.methods.fairx.guards import (
     warn_of_threshold,
     warn_of_unshowable,
 )
-from gcig.records.bound import Bound
+from gcig.records.trade_off import Bound
 from gcig.training.loop import Epoch
 
 LABELS = torch.tensor([0, 1] * 500)

@@ -29,10 +29,9 @@ from gcig.core.batch import TrainingRows
 from gcig.methods.fairx.selection import HeldOut, decision_counts
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import Candidate, Customise, Student, TrainedNetwork, unchanged
-from gcig.metrics.noise_floor import expected_range
-from gcig.metrics.rates import Floats
-from gcig.metrics.upper_limits import fair_gap_limit
-from gcig.records.bound import Bound
+from gcig.metrics.intervals import fair_gap_limit
+from gcig.metrics.rates import Floats, expected_range
+from gcig.records.trade_off import Bound
 from gcig.training.loop import DivergenceError, Epoch, Outcome
 
 PARAMETERS = {"gcig": "max_gcig", "outcome": "max_eo_gap"}

@@ -55,7 +55,7 @@ from gcig.methods.parameters import (
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import ACTIVATIONS
-from gcig.records.bound import Bound
+from gcig.records.trade_off import Bound
 from gcig.training.loop import Outcome
 
 if TYPE_CHECKING:

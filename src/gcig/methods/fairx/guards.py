@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gcig._warnings import warn_caller
 from gcig.metrics.ranking import roc_auc
-from gcig.records.bound import Bound
 from gcig.records.evaluation import decides_alike, has_collapsed
+from gcig.records.trade_off import Bound
 from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 from gcig.training.loop import Epoch
 

@@ -24,6 +24,7 @@ from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
+from gcig.metrics.intervals import gap_limit, mean_limit, rate_gap
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.rates import Floats, f1
 from gcig.metrics.reasons import compare_attributions
@@ -34,7 +35,6 @@ from gcig.metrics.trust import (
     permutation_importance,
     reference_offset,
 )
-from gcig.metrics.upper_limits import gap_limit, mean_limit, rate_gap
 from gcig.training.loop import Validation
 
 # The width of the smoothed decisions whose rates are compared, in logits. Narrower ones follow few rows and

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcig.training.random_layers import own_random_numbers
+from gcig.training.runtime import own_random_numbers
 
 CPU = torch.device("cpu")
 ROWS = torch.ones(2000, 4)
