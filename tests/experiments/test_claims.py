@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gcig.experiments import ablation, sensitivity
-from gcig.experiments.claims import count_verdicts, judge_claims, tables
+from gcig.experiments import design
+from gcig.experiments.claims import Evidence, count_verdicts, judge_claims, tables
 from gcig.experiments.collection import Collected
-from gcig.experiments.evidence import Evidence
 from gcig.experiments.measurements import GROUPS, STEPS, rule_name
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
 from gcig.experiments.request import Request
@@ -41,11 +40,11 @@ def ablation_frame(changes: dict[str, float]) -> pd.DataFrame:
                 "compas-paper",
                 method,
                 fold,
-                variant=ablation.variant(key),
+                variant=design.ablation_variant(key),
                 gcig_raw=0.03 * (1 + changes.get(key, 0) / 100) * (1 + 1e-4 * fold),
             )
             for method in (PUBLISHED, FAIRX)
-            for key in ablation.CONFIGURATIONS
+            for key in design.CONFIGURATIONS
             for fold in range(FOLDS)
         ]
     )
@@ -55,7 +54,7 @@ def sensitivity_frame(collapsed=False) -> pd.DataFrame:
     return frame_of(
         [
             fold_row(s.dataset, s.method, fold, variant=s.variant, collapsed=collapsed)
-            for s in sensitivity.settings()
+            for s in design.SENSITIVITY.settings(["compas-paper"], design.VERSIONS)
             for fold in range(FOLDS)
         ]
     )

@@ -3,6 +3,7 @@
 import html
 import json
 import shutil
+from dataclasses import replace
 from threading import Thread
 
 import numpy as np
@@ -11,17 +12,9 @@ import pytest
 
 import gcig
 from gcig._validation import InputError
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.data.datasets.spec import ProtectedAttribute
-from gcig.experiments import (
-    ablation,
-    comparison,
-    design_choices,
-    measurements,
-    rendering,
-    request,
-    sensitivity,
-)
+from gcig.experiments import comparison, design, measurements, rendering, request
 from gcig.experiments.chapters import chapters
 from gcig.experiments.collection import read
 from gcig.experiments.figures import draw
@@ -66,10 +59,11 @@ def draw_one(figure, kind):
 def patched():
     """The experiments on the small dataset, with fewer settings."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ablation, sensitivity, design_choices):
-            patch.setattr(module, "DATASETS", (NAME,))
-        patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
-        patch.setattr(design_choices, "CHOICES", design_choices.CHOICES[:2])
+        for name in ("ablation", "sensitivity", "design_choices"):
+            small = replace(request.EXPERIMENTS[name], datasets=(NAME,))
+            patch.setitem(request.EXPERIMENTS, name, small)
+        patch.setattr(design, "WEIGHTS", (0.1, 1.0))
+        patch.setattr(design, "CHOICES", design.CHOICES[:2])
         patch.setattr(request, "SMALL_REPEATS", 2)
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
         rules = map(measurements.rule_name, measurements.STEPS)

@@ -1,27 +1,22 @@
-"""Chapters of the reproduction: text, tables and figures of each experiment."""
+"""Chapters of the reproduction: text, tables and figures of each experiment, and answers to the questions."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
-from gcig.experiments import (
-    answers,
-    claims,
-    comparison,
-    correlation,
-    design_choices,
-    measurements,
-    pareto,
-    sensitivity,
-    significance,
-)
+from gcig.experiments import claims, comparison, correlation, design, measurements, significance
+from gcig.experiments.claims import Evidence, percent, shown
 from gcig.experiments.collection import Collected
 from gcig.experiments.figures import Figure
-from gcig.experiments.paper import FAIRX, PUBLISHED, contradictions, paper
-from gcig.experiments.request import MODULES
+from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper
+from gcig.experiments.request import EXPERIMENTS
 from gcig.experiments.settings import finished, method_label, spread
 from gcig.experiments.statements import CLAIMS, READINGS
+from gcig.records import Interval, formatting
 from gcig.report.tables import Table, Value
 
 _TUNING = {
@@ -31,12 +26,16 @@ _TUNING = {
     "nested": "Parameters were chosen inside the training rows of every fold by the rule below, so that no "
     "row that is tested has a part in the choice.",
 }
-
-
 _SEARCH = (
     f"All methods have the same number of candidates, trained on at most {TUNING_ROWS:,} rows.",
     f"Rule: {RULE}",
 )
+_MEASURES = {
+    "gcig_raw": "GCIG (raw), the paper's measure,",
+    "gcig": "GCIG",
+    "gcig_members": "GCIG relative to members",
+}
+_TERMS = {"prediction+eo": "the EO term alone", "prediction+gcig": "the GCIG term alone", "full": "both"}
 _TRIAL = ["dataset", "method", "variant", "seed", "fold", "repeat", "parameters", "fit_seconds"]
 
 
@@ -51,7 +50,7 @@ class Chapter:
 
 
 def chapters(found: Collected) -> list[Chapter]:
-    """Return all chapters that have content; the first one is what most readers come for."""
+    """Return all chapters that have content, the main results first."""
     listed = [
         _summary(found),
         _trade_off(found),
@@ -59,14 +58,14 @@ def chapters(found: Collected) -> list[Chapter]:
         _comparison(found),
         _significance(found),
         _correlation(found),
-        _ablation(found),
+        Chapter("RQ3, ablation", (), _tables(found, "ablation")),
         _sensitivity(found),
         _design_choices(found),
-        _cost(found),
+        Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", []))),
         _variants(found),
         _candidates(found),
         _protocol(found),
-        _datasets(found),
+        Chapter("Datasets", (), measurements.size_tables(found.measured.get("datasets", []))),
         _failures(found),
         _contradictions(found),
     ]
@@ -80,13 +79,13 @@ def _summary(found: Collected) -> Chapter:
     table = comparison.main_table(
         frame, datasets=request.datasets, methods=request.methods, expected=expected
     )
-    sentences = (answers.answer_rq1(found), answers.answer_rq2(found), answers.answer_rq3(found))
+    sentences = (_answer_rq1(found), _answer_rq2(found), _answer_rq3(found))
     return Chapter("Main results", [sentence for sentence in sentences if sentence], {"main": table})
 
 
 def _trade_off(found: Collected) -> Chapter:
     text = ("What each method pays in AUC for fair reasons and for fair outcomes, on test rows.",)
-    figures = pareto.tuned_figures(found.frames["comparison"], datasets=found.request.datasets)
+    figures = comparison.trade_off_figures(found.frames["comparison"], datasets=found.request.datasets)
     return Chapter("Trade-off", text, {}, figures)
 
 
@@ -133,21 +132,12 @@ def _correlation(found: Collected) -> Chapter:
 
 def _tables(found: Collected, experiment: str) -> Mapping[str, Table]:
     """Return the tables of an experiment; none if it, or each of its datasets, was not requested."""
-    request, module = found.request, MODULES[experiment]
-    datasets = request.requested(module.DATASETS)
+    request = found.request
+    datasets = request.requested(experiment)
     if experiment not in found.frames or not datasets:
         return {}
-    made: Mapping[str, Table] = module.tables(
-        found.frames[experiment],
-        datasets=datasets,
-        methods=request.methods,
-        expected=request.expected(experiment),
-    )
-    return made
-
-
-def _ablation(found: Collected) -> Chapter:
-    return Chapter("RQ3, ablation", (), _tables(found, "ablation"))
+    frame, expected = found.frames[experiment], request.expected(experiment)
+    return EXPERIMENTS[experiment].tables(frame, datasets, request.methods, expected)
 
 
 def _sensitivity(found: Collected) -> Chapter:
@@ -159,20 +149,16 @@ def _sensitivity(found: Collected) -> Chapter:
         "weights are in force until the last epoch. Our version keeps the predictions of a plain network, "
         "and reduces the weights if AUC is lost on the held-out part of the training rows.",
     )
-    datasets = request.requested(sensitivity.DATASETS)
-    figures = sensitivity.figures(found.frames["sensitivity"], datasets=datasets, methods=request.methods)
+    datasets = request.requested("sensitivity")
+    figures = design.sensitivity_figures(found.frames["sensitivity"], datasets, request.methods)
     return Chapter("RQ3, weights", text, made, figures)
 
 
 def _design_choices(found: Collected) -> Chapter:
     made = _tables(found, "design_choices")
-    datasets = found.request.requested(design_choices.DATASETS)
-    text = [design_choices.describe_activation(found.frames["design_choices"], datasets)] if made else []
+    datasets = found.request.requested("design_choices")
+    text = [design.describe_activation(found.frames["design_choices"], datasets)] if made else []
     return Chapter("RQ3, design choices", list(filter(None, text)), made)
-
-
-def _cost(found: Collected) -> Chapter:
-    return Chapter("Cost", (), measurements.cost_tables(found.measured.get("cost", [])))
 
 
 def _variants(found: Collected) -> Chapter:
@@ -189,7 +175,7 @@ def _candidates(found: Collected) -> Chapter:
     if frame is None or not len(finished(frame)):
         return Chapter("All candidates", ())
     text = ("The trade-off over all settings that the grid search tried.",)
-    figures = pareto.candidate_figures(frame, datasets=found.request.datasets)
+    figures = comparison.candidate_figures(frame, datasets=found.request.datasets)
     return Chapter("All candidates", text, {}, figures)
 
 
@@ -216,7 +202,7 @@ def _protocol(found: Collected) -> Chapter:
 
 
 def _time(found: Collected) -> dict[str, Table]:
-    """Return how many fits each experiment has of its own, and how long they took."""
+    """Return the number of fits of each experiment and their time; shared trials count once."""
     seen: set[tuple[object, ...]] = set()
     counts: list[tuple[str, int, float]] = []
     for name, frame in found.frames.items():
@@ -249,10 +235,6 @@ def _chosen(found: Collected) -> dict[str, Table]:
     return {"chosen_parameters": Table(header, rows, caption="Chosen parameters")} if rows else {}
 
 
-def _datasets(found: Collected) -> Chapter:
-    return Chapter("Datasets", (), measurements.size_tables(found.measured.get("datasets", [])))
-
-
 def _failures(found: Collected) -> Chapter:
     """List the fits that ended with an error; means leave them out."""
     rows = [
@@ -273,11 +255,123 @@ def _contradictions(found: Collected) -> Chapter:
 
 
 def _facts(found: Collected) -> dict[str, str]:
-    """Return values of the run that our reading of the paper quotes."""
+    """Return the values of the run that our readings of the paper quote."""
     frame = finished(found.frames["comparison"])
     plain = frame[(frame["dataset"] == "compas-paper") & (frame["method"] == "unconstrained")]
     swept = found.frames.get("sensitivity", frame.iloc[:0])
     return {
         **{f"plain_{metric}": spread(plain, metric).text for metric in ("gcig_raw", "gcig", "gcig_l2")},
-        "collapsed": sensitivity.describe_collapse(swept),
+        "collapsed": design.describe_collapse(swept),
     }
+
+
+def _answer_rq1(found: Collected) -> str:
+    """Describe what FairX does to explanations and utility on all datasets; empty without results."""
+    data, datasets, parts = Evidence(found), found.request.datasets, []
+    for version in (PUBLISHED, FAIRX):
+        changes, certain = [], []
+        for metric, words in _MEASURES.items():
+            known = [
+                _change(data, metric, *(data.folds(name, each) for each in (version, PLAIN)))
+                for name in datasets
+            ]
+            if not any(math.isnan(each.value) for each in known):
+                changes.append(f"{words} by {_percent_range([each.value for each in known])}")
+            if not any(math.isnan(each.high) for each in known):
+                certain.append(str(sum(each.high < 0 for each in known)))
+        moved = [data.mean(name, version, "auc") - data.mean(name, PLAIN, "auc") for name in datasets]
+        if changes:
+            low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
+            auc = low if low == high else f"{low} to {high}"
+            beyond = f" (GCIG is lower beyond chance on {', '.join(certain)} datasets)" if certain else ""
+            parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
+    if not parts:
+        return ""
+    return (
+        f"RQ1, explanations and utility: compared with the plain network on {len(datasets)} datasets, "
+        f"{'; '.join(parts)}."
+    )
+
+
+def _answer_rq2(found: Collected) -> str:
+    """Describe the correlation of EO gap and GCIG; empty without results."""
+    populations = correlation.populations(found.frames["comparison"])
+    if correlation.POOLED not in populations:
+        return ""
+    data = Evidence(found)
+    version = PUBLISHED if PUBLISHED in found.request.methods else FAIRX
+    pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
+    within = correlation.associate(populations[correlation.WITHIN], draws=1000)["interval"]
+    value, inside = (
+        formatting.number(each.value) if math.isnan(pooled.low) else shown(each) for each in (pooled, within)
+    )
+    theirs = formatting.number(paper()["correlation"]["pearson"]["r"])
+    share = "less than 1" if within.value**2 < 0.01 else formatting.number(100 * within.value**2, 0)
+    return (
+        f"RQ2, outcomes and explanations: EO gap and GCIG (raw) have a correlation of {value} over methods, "
+        f"folds and the paper's datasets, where the paper has {theirs}, and of {inside} within datasets, "
+        f"where the EO gap thus explains {share} % of the variance of GCIG."
+    )
+
+
+def _answer_rq3(found: Collected) -> str:
+    """Describe what the terms, the weights and other choices of FairX change; empty without results."""
+    data, parts = Evidence(found), []
+    for version in (PUBLISHED, FAIRX):
+        changes = []
+        for key, words in _TERMS.items():
+            new, old = (
+                data.folds(
+                    "compas-paper", version, variant=design.ablation_variant(each), experiment="ablation"
+                )
+                for each in (key, "prediction")
+            )
+            change = _change(data, "gcig_raw", new, old)
+            if not math.isnan(change.value):
+                changes.append(f"{percent(change)} with {words}")
+        if changes:
+            parts.append(f"for {_name(version)} by {', '.join(changes)}{_describe_weights(data, version)}")
+    if not parts:
+        return ""
+    return f"RQ3, design choices: on compas-paper, GCIG (raw) changes {'; '.join(parts)}."
+
+
+def _change(data: Evidence, metric: str, new: pd.DataFrame, old: pd.DataFrame) -> Interval:
+    """Return the relative change of a metric, without an interval if there are too few folds."""
+    change = data.change(metric, new, old)
+    if math.isnan(change.low) and len(new) and len(old):
+        return Interval(float(new[metric].mean() / old[metric].mean()) - 1)
+    return change
+
+
+def _percent_range(changes: Sequence[float]) -> str:
+    low, high = (percent(Interval(choose(changes))) for choose in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
+def _describe_weights(data: Evidence, version: str) -> str:
+    """Describe GCIG and AUC over the weights, with the other weight at its fixed value."""
+    names = [design.sensitivity_variant(s, weight) for s in design.SWEPT for weight in design.WEIGHTS]
+    ranges = [
+        _describe_range(data, "compas-paper", version, names, "sensitivity", metric)
+        for metric in ("gcig_raw", "auc")
+    ]
+    weights = f"{min(design.WEIGHTS):g} to {max(design.WEIGHTS):g}"
+    return (
+        f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}" if all(ranges) else ""
+    )
+
+
+def _describe_range(
+    data: Evidence, dataset: str, version: str, variants: Sequence[str], experiment: str, metric: str
+) -> str:
+    """Return the smallest and the largest mean of a metric over variants; empty if one has no results."""
+    values = [data.mean(dataset, version, metric, variant=each, experiment=experiment) for each in variants]
+    low, high = formatting.number(min(values)), formatting.number(max(values))
+    if any(map(math.isnan, values)):
+        return ""
+    return low if low == high else f"{low} to {high}"
+
+
+def _name(version: str) -> str:
+    return method_label(version).replace(",", "")  # "FairX as published" within a sentence

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
-from gcig.benchmark.run_files import RunError, exclusive_claim, write_file
-from gcig.benchmark.store import RunStore, write_provenance
+from gcig.benchmark.store import RunError, RunStore, exclusive_claim, write_file, write_provenance
 from gcig.benchmark.trials import Trial
 from gcig.experiments.request import Parameters, Request
 from gcig.records import FoldResult
@@ -25,16 +24,7 @@ MEASURED = "measured"
 
 @dataclass(frozen=True)
 class Collected:
-    """The collected results of a reproduction.
-
-    Attributes
-    ----------
-    request : the request of the run.
-    frames : experiment -> frame with one row per fold; empty if nothing is finished.
-    pooled : metrics of the pooled out-of-fold predictions of RQ1.
-    measured : "cost" and "datasets" -> rows.
-    provenance, parameters : as written with the results.
-    """
+    """The collected results of a reproduction; ``frames`` has one row per fold for each experiment."""
 
     request: Request
     frames: Mapping[str, pd.DataFrame]
@@ -60,20 +50,17 @@ def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -
     write_provenance(out / PROVENANCE, done, store.manifest)
 
 
-def add_request(out: Path, request: Request) -> Request:
-    """Add a request to the earlier requests of the folder, and return their union."""
+def add_request(out: Path, request: Request) -> None:
+    """Add a request to the earlier requests of the folder."""
     with exclusive_claim(out / "claims" / "request"):
         whole = read_request(out).union(request) if (out / REQUEST).is_file() else request
         write_file(out / REQUEST, whole.to_json())
-        return whole
 
 
-def add_parameters(out: Path, chosen: Parameters) -> Parameters:
-    """Add parameters to those in the folder, and return all of them."""
+def add_parameters(out: Path, chosen: Parameters) -> None:
+    """Add parameters to those in the folder."""
     with exclusive_claim(out / "claims" / "parameters"):
-        whole = Parameters.read(out).union(chosen)
-        whole.write(out)
-        return whole
+        Parameters.read(out).union(chosen).write(out)
 
 
 def read_request(out: Path) -> Request:
@@ -119,7 +106,7 @@ def _frame(path: Path) -> pd.DataFrame:
     if not len(frame):
         return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
     known = frame.reindex(columns=list(RESULT_COLUMNS))  # results of another version may lack a column
-    # A model that decides everyone alike is no better than a collapsed one, whatever its F1 and EO gap are.
+    # A model with one decision for everyone counts as collapsed, whatever its F1 and EO gap are.
     collapsed = known["collapsed"].eq(True) | known["selection_rate"].map(decides_alike)
     return known.assign(variant=known["variant"].fillna(""), collapsed=collapsed)
 

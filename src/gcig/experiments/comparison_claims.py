@@ -3,8 +3,17 @@
 import math
 from collections.abc import Sequence
 
-from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Finding, are_known, untestable
-from gcig.experiments.evidence import Evidence, percent, shown
+from gcig.experiments.claims import (
+    MISSING,
+    TOO_FEW,
+    Claim,
+    Evidence,
+    Finding,
+    are_known,
+    percent,
+    shown,
+    untestable,
+)
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, paper, printed
 from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, method_label
 from gcig.records import Interval

@@ -1,4 +1,4 @@
-"""Request: the datasets, methods and parameters of a reproduction, and the trials that follow from them."""
+"""Request: the datasets, methods and parameters of a reproduction, and the resulting trials."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,41 +8,33 @@ from pathlib import Path
 from typing import Any, Self
 
 from gcig._validation import InputError
-from gcig.benchmark.run_files import write_file
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.store import RunStore, write_file
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
-from gcig.experiments import ablation, comparison, design_choices, sensitivity, variants
+from gcig.experiments import comparison, variants
+from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY
 from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
 
-# The experiments with settings, tables and datasets of their own; the comparison has those of the request.
-MODULES = {
-    "ablation": ablation,
-    "sensitivity": sensitivity,
-    "design_choices": design_choices,
-    "variants": variants,
+# The experiments with their own datasets; the comparison, which RQ2 uses as well, has those of the request.
+EXPERIMENTS = {
+    "ablation": ABLATION,
+    "sensitivity": SENSITIVITY,
+    "design_choices": DESIGN_CHOICES,
+    "variants": variants.VARIANTS,
 }
-QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
-FULL = ("comparison", *MODULES)
+QUICK = ("comparison", "ablation")
+FULL = ("comparison", *EXPERIMENTS)
 QUICK_FOLDS = 2
-SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because single fits differ more
+SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because their fits vary more
 SMALL_REPEATS = 5
 CHOSEN = "chosen_parameters.json"
 
 
 @dataclass(frozen=True)
 class Request:
-    """Datasets, methods, folds and seeds of a reproduction.
-
-    Attributes
-    ----------
-    seeds : seeds of the partitions into folds.
-    repeats : dataset -> fits per fold in RQ1, each with its own seed.
-    tuning : how parameters are chosen: "nested", "split" or "none".
-    quick : whether to run RQ1 and the ablation on two folds only.
-    """
+    """Datasets, methods, folds and seeds of a reproduction; ``repeats`` has the fits per fold of RQ1."""
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
@@ -104,8 +96,8 @@ class Request:
 
     def folds_of(self, experiment: str) -> int:
         """Return the number of folds that an experiment runs."""
-        fewer = getattr(MODULES.get(experiment), "FOLDS", self.folds)  # settings differ by more than folds do
-        return min(fewer, self.folds)
+        limit = EXPERIMENTS[experiment].folds if experiment in EXPERIMENTS else None
+        return min(limit or self.folds, self.folds)
 
     def expected(self, experiment: str = "comparison") -> int:
         """Return the number of results per setting with one fit per fold."""
@@ -116,13 +108,13 @@ class Request:
         """Names of the experiments, each with a file of results; "tuning" holds the candidates."""
         return (*(QUICK if self.quick else FULL), *(() if self.tuning == "none" else ("tuning",)))
 
-    def requested(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of an experiment's datasets that were requested; a quick run takes the first one."""
-        found = tuple(name for name in names if name in self.datasets)
+    def requested(self, experiment: str) -> tuple[str, ...]:
+        """Return the requested datasets of an experiment; a quick run takes the first one."""
+        found = tuple(name for name in EXPERIMENTS[experiment].datasets if name in self.datasets)
         return found[:1] if self.quick else found
 
     def load_tables(self) -> dict[str, Table]:
-        """Load the datasets, and those with other groups that the study of variants needs."""
+        """Load the datasets, and the tables with other groups or columns that variants use."""
         tables = {name: Table.shipped(name) for name in self.datasets}
         return tables if self.quick else {**tables, **variants.regrouped(tables)}
 
@@ -130,9 +122,7 @@ class Request:
         """Return the settings of one experiment."""
         if experiment == "comparison":
             return comparison.settings(datasets=self.datasets, methods=self.methods)
-        module = MODULES[experiment]
-        found: list[Setting] = module.settings(datasets=self.requested(module.DATASETS), methods=self.methods)
-        return found
+        return EXPERIMENTS[experiment].settings(self.requested(experiment), self.methods)
 
     def to_json(self) -> str:
         """Return the content of the request's file."""
@@ -150,13 +140,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters with which a reproduction runs its methods.
+    """The parameters of the methods: common ones of all fits, and those chosen by tuning.
 
-    Attributes
-    ----------
-    common : method -> parameters of all its fits.
-    chosen : one entry per dataset, method, seed and fold with its parameters; the fold is None if one search
-        serves all folds.
+    ``chosen`` has one entry per dataset, method, seed and fold. Seed and fold are None if one search serves
+    all folds.
     """
 
     common: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -217,12 +204,9 @@ def choose_parameters(
     overrides: Mapping[str, Any],
     **running: Any,
 ) -> Parameters:
-    """Return the parameters of a request; tune, or resume tuning, if it was requested.
+    """Return the parameters of a request, after tuning if it was requested.
 
-    Parameters
-    ----------
-    overrides : set in every method that has the parameter, over what was chosen.
-    running : passed to `gcig.benchmark.runner.run_trials`.
+    `overrides` replace chosen parameters in every method that has them; `running` is passed to `run_trials`.
     """
     common = {method: common_parameters(method, {**COMMON, **overrides}) for method in request.methods}
     found = tune(_search(request, tables, common), tables.values(), store, **running)

@@ -5,10 +5,19 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from gcig.experiments import ablation, sensitivity
-from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Finding, are_known, untestable
+from gcig.experiments import design
+from gcig.experiments.claims import (
+    MISSING,
+    TOO_FEW,
+    Claim,
+    Evidence,
+    Finding,
+    are_known,
+    percent,
+    shown,
+    untestable,
+)
 from gcig.experiments.comparison_claims import CHANCE, COMPARISON_CLAIMS, LEAKED, MARGIN, MATCH, OTHERS
-from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import LABELS
@@ -105,7 +114,7 @@ def ablated(key: str, statement: str) -> Claim:
 
 
 def _ablation_rows(data: Evidence, fairx: str, key: str) -> pd.DataFrame:
-    return data.folds(LEAKED, fairx, variant=ablation.variant(key), experiment="ablation")
+    return data.folds(LEAKED, fairx, variant=design.ablation_variant(key), experiment="ablation")
 
 
 def _both_terms(data: Evidence, fairx: str) -> Finding:
@@ -126,7 +135,7 @@ def _both_terms(data: Evidence, fairx: str) -> Finding:
 def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], Finding]:
     def judge(data: Evidence, fairx: str) -> Finding:
         new, old = (
-            data.mean(LEAKED, fairx, metric, variant=ablation.variant(key), experiment="ablation")
+            data.mean(LEAKED, fairx, metric, variant=design.ablation_variant(key), experiment="ablation")
             for key in ("full", "prediction")
         )
         if math.isnan(new + old):
@@ -141,9 +150,9 @@ def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], F
 
 def _insensitive(data: Evidence, fairx: str) -> Finding:
     frames = [
-        data.folds(LEAKED, fairx, variant=sensitivity.variant(swept, weight), experiment="sensitivity")
-        for swept in sensitivity.SWEPT
-        for weight in sensitivity.WEIGHTS
+        data.folds(LEAKED, fairx, variant=design.sensitivity_variant(swept, weight), experiment="sensitivity")
+        for swept in design.SWEPT
+        for weight in design.WEIGHTS
     ]
     if not all(map(len, frames)):
         return MISSING
