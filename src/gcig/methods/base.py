@@ -25,8 +25,8 @@ from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
-from gcig.data.csv_layout import CsvFormat
 from gcig.data.encoding import TableEncoder
+from gcig.data.formats import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, target_codes
