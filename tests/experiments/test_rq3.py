@@ -177,7 +177,7 @@ def test_the_closest_reading_is_named():
     (adversarial,) = (note for note in table.notes if note.startswith("Adversarial"))
     assert adversarial.startswith("Adversarial on compas-paper: no reading matches; closest is ")
     assert "EO gap 0.200 against 0.023 ± 0.016" in adversarial
-    (shared,) = (note for note in table.notes if note.startswith("bank: one reading has to serve"))
+    (shared,) = (note for note in table.notes if note.startswith("bank: one reading must fit"))
     assert f"Unconstrained and FairX, as published. Their mean distances: {nearest} " in shared
     marked = [table.rows[row] for row, _ in table.marks]
     assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]

@@ -67,7 +67,7 @@ def make_backend(backend: str | Backend = "local", *, jobs: int = 1, address: st
 
 @dataclass(frozen=True)
 class ClusterBackend(ABC):
-    """A backend that hands all trials to a cluster, which places them and repeats those of dead workers.
+    """A backend that submits all trials to a cluster, which repeats the trials of workers that died.
 
     After several deaths a cluster cannot tell the trial that kills its worker from trials that were queued on
     the same worker. Such trials are therefore repeated one at a time after all others, and only a trial that

@@ -66,7 +66,7 @@ class ComparisonResult:
 
     @classmethod
     def from_store(cls, store: RunStore) -> Self:
-        """Collect all finished folds in the folder of a comparison, whichever process ran them."""
+        """Collect all finished folds in the folder of a comparison."""
         entries = [entry for entry in store.entries() if entry[0].role == "test"]
         asked = list(store.manifest.configuration.get("methods", ()))  # in the order of the call
         place = {method: i for i, method in enumerate(asked)}
@@ -103,8 +103,8 @@ class ComparisonResult:
     def pareto(self) -> pd.DataFrame:
         """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
 
-        The criteria are means over the folds. Methods with a fold that failed, collapsed or decides everyone
-        alike are left out, and so is Hardt, which has no rank in GCIG.
+        The criteria are means over the folds. Methods with a fold that failed, collapsed or gives everyone
+        the same decision are left out, and so is Hardt, which has no rank in GCIG.
         """
         measures = ("auc", "eo_gap", "gcig")
         rows = [

@@ -96,7 +96,7 @@ class _TrialWork:
     stale: Mapping[str, tuple[int, int] | None]
 
     def __call__(self, trial: Trial, table: Table) -> FoldResult | None:
-        """Return the result, whichever process computed it; None while another process holds the claim."""
+        """Return the result of this or another process; None while another process holds the claim."""
         return self._store_once(trial, lambda: run_trial(trial, table))
 
     def record_death(self, trial: Trial, death: WorkerDeath) -> FoldResult | None:

@@ -15,10 +15,10 @@ from gcig.records import FoldResult
 TUNING = ("none", "split", "nested")
 TOLERANCE = 0.01
 RULE = (
-    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best of the "
-    "method's grid, the one with the lowest eo_gap + gcig there. F1 and EO gap are those of the decisions, "
-    "AUC and GCIG those of the score: a method whose decisions differ from its score is judged by both. "
-    "Candidates that failed, collapsed or decide everyone alike are left out."
+    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best in the "
+    "method's grid, choose the one with the lowest eo_gap + gcig. AUC and GCIG measure the score, F1 and the "
+    "EO gap the decisions, so that a method whose decisions differ from its score is judged by both. "
+    "Candidates that failed, collapsed or give everyone the same decision are excluded."
 )
 SPLIT_REPEATS = 3  # fits per candidate on a single split; nested tuning averages over folds instead
 
@@ -27,7 +27,7 @@ SPLIT_REPEATS = 3  # fits per candidate on a single split; nested tuning average
 class Candidate:
     """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed.
 
-    A fit that decides everyone alike counts as collapsed: its F1 can be high, and its EO gap is zero.
+    A fit with the same decision for everyone counts as collapsed: its F1 can be high, and its EO gap is zero.
     """
 
     parameters: Mapping[str, Any]

@@ -22,7 +22,7 @@ from gcig.data.entries import are_ambiguous_dates, are_dates, count_days
 
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
-MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
+MAX_LEVELS = 100  # categories per column; a network learns little from rare categories
 _MIN_ROWS_FOR_OUTLIERS = 20  # in fewer rows, no row counts as an outlier
 _OUTLIER_SCALE = 100  # factor by which the most extreme 1 % of the rows may enlarge a standard deviation
 _IDENTIFYING = 0.8  # categories per row above which a column identifies people
@@ -101,7 +101,7 @@ class NumberColumn:
                 scaled = (filled - self.mean) / self.scale
             if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
                 raise InputError(
-                    "holds values too far from those of training for float32.",
+                    "holds values that are too far from the training data for float32.",
                     argument="X",
                     column=str(column.name),
                 )
@@ -136,7 +136,7 @@ class NumberColumn:
 class CategoryColumn:
     """One 0/1 column per level; missing is a separate level if training had missing entries.
 
-    If `OTHER` is a level, it stands for every category that has no level of its own.
+    The level `OTHER`, if present, represents all categories without a separate level.
     """
 
     unseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
@@ -410,7 +410,7 @@ def _most_frequent(
 def bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
     """Return edges of bins with about equally many rows; none for a column of two values.
 
-    Values that would fill a bin of their own, such as frequent zeros, are left out of the quantiles, because
+    Values that would fill a whole bin, such as frequent zeros, are left out of the quantiles, because
     otherwise most edges would coincide.
     """
     levels, counts = np.unique(values, return_counts=True)

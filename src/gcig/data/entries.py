@@ -214,7 +214,7 @@ def are_ambiguous_dates(levels: Iterable[str]) -> bool:
 
 
 def count_days(column: pd.Series[Any], order: str | None = None) -> tuple[NDArray[np.float64], int]:
-    """Return days since 1970-01-01, NaN if missing or no date, and the number of entries that are no dates."""
+    """Return days since 1970-01-01, NaN if missing or no date, and the number of wrong entries."""
     if pt.is_datetime64_any_dtype(column.dtype):
         moments = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
         days = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)

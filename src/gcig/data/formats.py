@@ -125,7 +125,7 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
 
 
 def recognise_format(path: Path) -> str:
-    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; refuse what is no table."""
+    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; reject other files."""
     try:
         with path.open("rb") as file:
             head = file.read(4)

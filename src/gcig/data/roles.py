@@ -120,7 +120,7 @@ def check_positive(
         if not known and not {name.lower() for name in names} <= {"0", "1", "-1", "false", "true"}:
             raise InputError(
                 f"is needed: the model does not record its classes, and column {column!r} has the values "
-                f"{listed(names)}. Name the one that a high score of the model stands for.",
+                f"{listed(names)}. Name the value that a high score of the model predicts.",
                 argument="positive",
             )
     elif positive in known[:1]:  # every rate would be inverted

@@ -20,9 +20,9 @@ import pandas as pd
 
 from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
 from gcig.experiments import correlation
-from gcig.experiments.collection import Collected
 from gcig.experiments.paper import FAIRX, PUBLISHED
-from gcig.experiments.settings import HIGHER_IS_BETTER, PLACE, finished, fold_test, method_label
+from gcig.experiments.run_folder import Results
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, finished, fold_test, method_label
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.fold import UNRANKED_NOTE, is_ranked
@@ -32,7 +32,7 @@ from gcig.report.tables import Mark, Table, Value
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
 _NOTHING = pd.DataFrame(
-    index=pd.MultiIndex.from_arrays([[], []], names=PLACE), columns=list(MEASURES), dtype=float
+    index=pd.MultiIndex.from_arrays([[], []], names=FOLD_KEYS), columns=list(MEASURES), dtype=float
 )
 _FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
@@ -42,17 +42,17 @@ REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot
 class Evidence:
     """The collected results of a run: fold values, paired differences and ratios, with 95 % intervals."""
 
-    found: Collected
+    results: Results
 
     @cached_property
     def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
         """The fold means of every setting, by experiment, dataset, method and variant."""
         found = {}
-        for experiment, frame in self.found.frames.items():
+        for experiment, frame in self.results.frames.items():
             rows = finished(frame)
             rows = rows.assign(collapsed=rows["collapsed"].astype(float))
             for place, own in rows.groupby(["dataset", "method", "variant"]):
-                found[experiment, *place] = own.groupby(PLACE)[list(MEASURES)].mean()
+                found[experiment, *place] = own.groupby(FOLD_KEYS)[list(MEASURES)].mean()
         return found
 
     def folds(
@@ -80,11 +80,11 @@ class Evidence:
         """Return a mean over folds with its interval; undefined with fewer than three folds."""
         if len(values) < MIN_FOLDS:
             return UNDEFINED
-        return fold_test(values, n_folds=self.found.request.n_folds).difference
+        return fold_test(values, n_folds=self.results.request.n_folds).difference
 
     def rivals(self, fairx: str, metric: str) -> list[str]:
         """Return the methods that a version of FairX is ranked against: all but the other version."""
-        ranked = [method for method in self.found.request.methods if is_ranked(method, metric)]
+        ranked = [method for method in self.results.request.methods if is_ranked(method, metric)]
         return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
 
     def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
@@ -98,9 +98,9 @@ class Evidence:
 
     def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
         """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
-        points = correlation.points(self.found.frames["comparison"], fairx).dropna()
+        points = correlation.points(self.results.frames["comparison"], fairx).dropna()
         points = points[points["dataset"].isin(datasets)]
-        clusters = points.groupby(["dataset", *PLACE]).ngroup()
+        clusters = points.groupby(["dataset", *FOLD_KEYS]).ngroup()
         if clusters.nunique() < MIN_FOLDS:
             return UNDEFINED
         statistic = {
@@ -190,7 +190,7 @@ class Judged:
     findings: Mapping[str, Finding]
 
 
-def judge_claims(found: Collected, claims: Iterable[Claim]) -> list[Judged]:
+def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
     """Judge the claims that the requested datasets, methods and experiments can test."""
     evidence = Evidence(found)
     versions = [method for method in (PUBLISHED, FAIRX) if method in found.request.methods]
@@ -248,7 +248,7 @@ def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:
 
 
 def _reasons(judged: Judged) -> str:
-    """Return the reasons; those that do not apply to every version name the version."""
+    """Return the reasons, with the name of the version unless they apply to all versions."""
     reasons = {version: finding.reason for version, finding in judged.findings.items() if finding.reason}
     if len(reasons) == len(judged.findings) and len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))

@@ -19,10 +19,9 @@ from typing import Any
 from gcig._warnings import warn_caller
 from gcig.benchmark.store import RunError, RunWarning, write_file
 from gcig.experiments.chapters import Chapter, chapters
-from gcig.experiments.collection import MEASURED, POOLED, PROVENANCE, REQUEST, read, read_request
 from gcig.experiments.comparison import overview_table
 from gcig.experiments.figures import Figure, draw
-from gcig.experiments.request import CHOSEN
+from gcig.experiments.run_folder import CHOSEN, MEASURED, POOLED, PROVENANCE, REQUEST, read, read_request
 from gcig.report import charts
 from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
 from gcig.report.tables import Table, entry_text, to_csv, to_latex, to_markdown

@@ -10,17 +10,19 @@ from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim
 from gcig.experiments import measurements
-from gcig.experiments.collection import (
+from gcig.experiments.paper import PUBLISHED
+from gcig.experiments.rendering import render
+from gcig.experiments.run_folder import (
     MEASURED,
+    Parameters,
+    Request,
     add_parameters,
     add_request,
+    choose_parameters,
     collect,
     read_request,
     write_json,
 )
-from gcig.experiments.paper import PUBLISHED
-from gcig.experiments.rendering import render
-from gcig.experiments.request import Parameters, Request, choose_parameters
 
 KIND = "reproduction"
 

@@ -106,10 +106,9 @@ LABELS = {
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
-PLACE = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
+FOLD_KEYS = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
 COLLAPSED_NOTE = (
-    "† and a number: that many fits collapsed, which means an AUC under 0.55 or one decision for 99.5 % of "
-    "the rows."
+    "†n: n fits collapsed, that is, they have an AUC below 0.55 or the same decision for 99.5 % of the rows."
 )
 DEFINITION_NOTE = (
     "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
@@ -132,7 +131,7 @@ def means(
 
 def fold_values(rows: pd.DataFrame, metric: str) -> pd.Series[Any]:
     """Return the mean over the fits of each fold, by seed and fold."""
-    return finished(rows).groupby(PLACE)[metric].mean().dropna()
+    return finished(rows).groupby(FOLD_KEYS)[metric].mean().dropna()
 
 
 def fold_test(values: pd.Series[Any], *, n_folds: int) -> ResampledTest:
@@ -169,7 +168,7 @@ def spreads(rows: pd.DataFrame, metrics: Sequence[str], *, expected: int) -> lis
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    """Return distinct names: those of `first` in its order, then the others in theirs.
+    """Return distinct names: first the names in `first`, in its order, then the others.
 
     >>> ordered(["loans", "adult", "german", "adult"], first=("german", "adult"))
     ['german', 'adult', 'loans']

@@ -58,7 +58,7 @@ def correlation(
             doubts.append("the interval is not above zero")
         holds = not doubts
         if kind == "r_squared" and data.correlate(fairx, datasets).value < 0:
-            doubts.append("the share is of a negative correlation, the paper's of a positive one")
+            doubts.append("our correlation is negative, the paper's is positive")
         return Finding(shown(found), holds, "; ".join(doubts))
 
     place = "/".join(datasets) if len(datasets) == 1 else "all"
@@ -102,7 +102,7 @@ def ablated(key: str, statement: str) -> Claim:
         changes = found.low > 0 if theirs > 0 else found.high < 0
         opposite = found.high < 0 if theirs > 0 else found.low > 0
         if not changes:
-            return Finding(percent(found), False, "the opposite is found" if opposite else CHANCE)
+            return Finding(percent(found), False, "the change has the opposite sign" if opposite else CHANCE)
         inside = found.low - _ROUNDING <= theirs / 100 <= found.high + _ROUNDING
         size = "the direction is the same, but the interval excludes the printed change"
         return Finding.of(percent(found), inside, size)
@@ -166,7 +166,7 @@ def _insensitive(data: Evidence, fairx: str) -> Finding:
 
 
 def _slower(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row for row in data.found.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row for row in data.results.measured.get("cost", ())}
     rows = [(steps, cost.get((rule_name(steps), GROUPS[0]))) for steps in paper()["cost"]["steps"]]
     known = [(steps, row) for steps, row in rows if row is not None]
     if not known:
@@ -177,7 +177,7 @@ def _slower(data: Evidence, _: str) -> Finding:
 
 
 def _independent_of_groups(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.found.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.results.measured.get("cost", ())}
     few, many = (cost.get((rule_name(16), groups), math.nan) for groups in GROUPS)
     if math.isnan(few + many):
         return Finding("-", None, "the cost was not measured")

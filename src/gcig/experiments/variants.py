@@ -216,7 +216,7 @@ def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) 
     known = sorted((value, label) for label, value in means.items() if not np.isnan(value))
     listed = ", ".join(f"'{label}' {_text(value)}" for value, label in known)
     names = " and ".join(method_label(method) for method in found)
-    words = f"{dataset}: one reading has to serve {names}. Their mean distances: {listed}."
+    words = f"{dataset}: one reading must fit {names}. Their mean distances: {listed}."
     return [words] if known else []
 
 

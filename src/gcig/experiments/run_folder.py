@@ -1,14 +1,21 @@
-"""Request: the datasets, methods and parameters of a reproduction, and the resulting trials."""
+"""Folder of a reproduction: its request, the chosen parameters, and the collected results.
+
+Results are collected from the store into files. Rendering uses these files alone, and therefore works without
+the store, whose predictions are not published.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import pandas as pd
+
 from gcig._validation import InputError
-from gcig.benchmark.store import RunStore, write_file
+from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
+from gcig.benchmark.store import RunError, RunStore, exclusive_claim, write_file, write_provenance
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
@@ -16,6 +23,8 @@ from gcig.experiments import comparison, variants
 from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY
 from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
+from gcig.records import FoldResult
+from gcig.records.evaluation import decides_alike
 
 # The experiments with their own datasets; the comparison, which RQ2 uses as well, has those of the request.
 EXPERIMENTS = {
@@ -29,7 +38,8 @@ FULL = ("comparison", *EXPERIMENTS)
 QUICK_FOLDS = 2
 SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because their fits vary more
 SMALL_REPEATS = 5
-CHOSEN = "chosen_parameters.json"
+REQUEST, CHOSEN = "request.json", "chosen_parameters.json"
+POOLED, PROVENANCE, MEASURED = "pooled.csv", "provenance.json", "measured"
 
 
 @dataclass(frozen=True)
@@ -124,13 +134,9 @@ class Request:
             return comparison.settings(datasets=self.datasets, methods=self.methods)
         return EXPERIMENTS[experiment].settings(self.requested(experiment), self.methods)
 
-    def to_json(self) -> str:
-        """Return the content of the request's file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
-
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Rebuild a request from the output of `to_json`."""
+        """Rebuild a request from the content of its file."""
         data: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in json.loads(text).items()
@@ -150,27 +156,25 @@ class Parameters:
     chosen: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
-    def _by_place(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-        return {_place(**each): each["parameters"] for each in self.chosen}
+    def _by_fold(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+        return {_fold_key(**each): each["parameters"] for each in self.chosen}
 
     def of(self, dataset: str, method: str, seed: int, fold: int) -> dict[str, Any]:
         """Return the parameters of a method on a fold of a dataset."""
-        whole = self._by_place.get((dataset, method, None, None), {})
-        chosen = self._by_place.get((dataset, method, seed, fold), whole)
+        whole = self._by_fold.get((dataset, method, None, None), {})
+        chosen = self._by_fold.get((dataset, method, seed, fold), whole)
         return {**chosen, **self.common.get(method, {})}
-
-    def _untuned(self, dataset: str, method: str, seed: int, fold: int) -> Mapping[str, Any]:  # noqa: ARG002 (as `of`)
-        return self.common.get(method, {})
 
     def trials(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Trial]]:
         """Return the trials of every experiment of a request."""
+        untuned = Parameters(self.common)
         return {
             name: _search(request, tables, self.common)
             if name == "tuning"
             else setting_trials(
                 request.settings(name),
                 tables,
-                self._untuned if name == "variants" else self.of,
+                untuned.of if name == "variants" else self.of,
                 n_folds=request.n_folds,
                 seeds=request.seeds,
                 folds=request.folds_of(name),
@@ -181,13 +185,12 @@ class Parameters:
 
     def union(self, later: "Parameters") -> "Parameters":
         """Combine these parameters with later ones, which take precedence."""
-        chosen = {_place(**each): each for each in (*self.chosen, *later.chosen)}
+        chosen = {_fold_key(**each): each for each in (*self.chosen, *later.chosen)}
         return Parameters({**self.common, **later.common}, list(chosen.values()))
 
     def write(self, folder: Path) -> None:
         """Write the parameters into the folder of the results."""
-        content = {"common": self.common, "chosen": list(self.chosen)}
-        write_file(folder / CHOSEN, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_json(folder / CHOSEN, {"common": self.common, "chosen": list(self.chosen)})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -243,5 +246,107 @@ def _search(
     ]
 
 
-def _place(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
+def _fold_key(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
     return dataset, method, seed, fold
+
+
+@dataclass(frozen=True)
+class Results:
+    """The collected results of a reproduction; ``frames`` has one row per fold for each experiment."""
+
+    request: Request
+    frames: Mapping[str, pd.DataFrame]
+    pooled: pd.DataFrame
+    measured: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=Parameters)
+
+
+def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -> None:
+    """Write the finished results of every experiment with their provenance; leave out unfinished trials."""
+    done: dict[Trial, FoldResult] = {}
+    for name, own in trials.items():
+        found = {
+            trial: result for trial in own if (result := done.get(trial) or store.get(trial)) is not None
+        }
+        done |= found
+        results = list(found.values())
+        write_file(out / _file(name), csv_text(results_frame(results)))
+        if name == "comparison":
+            metrics = pooled([result for result in results if result.predictions])
+            write_file(out / POOLED, csv_text(metrics))
+    write_provenance(out / PROVENANCE, done, store.manifest)
+
+
+def add_request(out: Path, request: Request) -> None:
+    """Add a request to the earlier requests of the folder."""
+    with exclusive_claim(out / "claims" / "request"):
+        whole = read_request(out).union(request) if (out / REQUEST).is_file() else request
+        write_json(out / REQUEST, asdict(whole))
+
+
+def add_parameters(out: Path, chosen: Parameters) -> None:
+    """Add parameters to those in the folder."""
+    with exclusive_claim(out / "claims" / "parameters"):
+        Parameters.read(out).union(chosen).write(out)
+
+
+def read_request(out: Path) -> Request:
+    """Read the request of a folder; raise a `RunError` if there is none."""
+    file = out / REQUEST
+    if not file.is_file():
+        raise RunError(
+            f"there is no reproduction in {str(out)!r}: it has no {REQUEST}. Name the folder of one."
+        )
+    try:
+        return Request.from_json(file.read_bytes())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(
+            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__}). Restore the file, or "
+            "name another folder."
+        ) from error
+
+
+def read(out: Path) -> Results:
+    """Read the files that `collect` and `reproduce` wrote; missing files count as empty."""
+    request = read_request(out)
+    return Results(
+        request=request,
+        frames={name: _frame(out / _file(name)) for name in request.experiments},
+        pooled=_csv(out / POOLED),
+        measured={name: _json(out / MEASURED / f"{name}.json", []) for name in ("datasets", "cost")},
+        provenance=_json(out / PROVENANCE, {}),
+        parameters=Parameters.read(out),
+    )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write plain values as JSON, atomically."""
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _file(experiment: str) -> str:
+    return "results.csv" if experiment == "comparison" else f"results_{experiment}.csv"
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    frame = _csv(path)
+    if not len(frame):
+        return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
+    known = frame.reindex(columns=list(RESULT_COLUMNS))  # results of another version may lack a column
+    # A model with one decision for everyone counts as collapsed, whatever its F1 and EO gap are.
+    collapsed = known["collapsed"].eq(True) | known["selection_rate"].map(decides_alike)
+    return known.assign(variant=known["variant"].fillna(""), collapsed=collapsed)
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+        return pd.DataFrame()
+    return pd.read_csv(path, dtype={"variant": "object", "error": "object"})
+
+
+def _json(path: Path, default: Any) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else default
+    except ValueError as error:
+        raise RunError(f"{str(path)!r} is not JSON: {error}. Restore or remove the file.") from None
