@@ -11,8 +11,8 @@ from gcig.benchmark import clusters
 from gcig.benchmark.backends import LocalBackend
 from gcig.benchmark.clusters import DaskBackend, RayBackend, make_backend
 from gcig.benchmark.results import csv_text, results_frame
-from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_trials
+from gcig.benchmark.store import RunError
 from gcig.cli import main
 from support.small_runs import (
     QUICK,

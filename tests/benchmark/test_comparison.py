@@ -6,7 +6,7 @@ import pytest
 from gcig._validation import InputError, InputWarning
 from gcig.benchmark.comparison import ComparisonResult, compare, compare_tables
 from gcig.benchmark.execution import failed_result
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import fold_trials
 from gcig.methods.registry import METHODS
 from support.small_runs import QUICK, registered, small_table

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gcig.benchmark.execution import fit_seed, run_trial, split_rows
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import Trial
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS

@@ -12,9 +12,8 @@ from gcig.benchmark import runner
 from gcig.benchmark.backends import LocalBackend
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.results import results_frame
-from gcig.benchmark.run_files import RunError
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.store import RunError, RunStore
 from support.small_runs import (
     BrokenClassifier,
     KilledClassifier,

@@ -93,7 +93,7 @@ def test_other_encodings_are_noted(write):
 
 
 def test_a_character_across_two_blocks_is_still_utf8(write, monkeypatch):
-    monkeypatch.setattr("gcig.data.csv_layout._BLOCK", 3)
+    monkeypatch.setattr("gcig.data.formats._BLOCK", 3)
     assert open_table(write("job\nab\u00e9\u20ac\n")).notes == ()
     with pytest.raises(InputError, match="NUL byte in line 3"):
         open_table(write(b"job\nabc\nd\0\n"))
@@ -130,7 +130,7 @@ def test_parquet_keeps_the_types_of_passed_columns(tmp_path):
 
 def test_memory_does_not_grow_with_the_table(tmp_path, monkeypatch):
     """A part is all that is held: a table four times as long peaks at the same size."""
-    monkeypatch.setattr("gcig.data.csv_layout._BLOCK", 2**14)
+    monkeypatch.setattr("gcig.data.formats._BLOCK", 2**14)
     peaks = []
     for rows in (10_000, 40_000):
         path = tmp_path / f"{rows}.csv"

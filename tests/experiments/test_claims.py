@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gcig.experiments import ablation, sensitivity
-from gcig.experiments.claims import count_verdicts, judge_claims, tables
-from gcig.experiments.collection import Collected
-from gcig.experiments.evidence import Evidence
+from gcig.experiments import design
+from gcig.experiments.claims import Evidence, count_verdicts, judge_claims, tables
 from gcig.experiments.measurements import GROUPS, STEPS, rule_name
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
-from gcig.experiments.request import Request
+from gcig.experiments.run_folder import Request, Results
 from gcig.experiments.statements import CLAIMS
 from gcig.methods.registry import METHODS
 from support.example_results import DATASETS, fold_row, frame_of
@@ -41,11 +39,11 @@ def ablation_frame(changes: dict[str, float]) -> pd.DataFrame:
                 "compas-paper",
                 method,
                 fold,
-                variant=ablation.variant(key),
+                variant=design.ablation_variant(key),
                 gcig_raw=0.03 * (1 + changes.get(key, 0) / 100) * (1 + 1e-4 * fold),
             )
             for method in (PUBLISHED, FAIRX)
-            for key in ablation.CONFIGURATIONS
+            for key in design.CONFIGURATIONS
             for fold in range(FOLDS)
         ]
     )
@@ -55,7 +53,7 @@ def sensitivity_frame(collapsed=False) -> pd.DataFrame:
     return frame_of(
         [
             fold_row(s.dataset, s.method, fold, variant=s.variant, collapsed=collapsed)
-            for s in sensitivity.settings()
+            for s in design.SENSITIVITY.settings(["compas-paper"], design.VERSIONS)
             for fold in range(FOLDS)
         ]
     )
@@ -66,7 +64,7 @@ COST = [
 ]
 
 
-def collected(frame=None, *, methods=None, datasets=None, quick=False, **other) -> Collected:
+def collected(frame=None, *, methods=None, datasets=None, quick=False, **other) -> Results:
     request = Request.of(methods=methods, datasets=datasets, quick=quick)
     theirs = {key: each["change"] or 0 for key, each in paper()["ablation"]["values"].items()}
     frames = {
@@ -75,14 +73,14 @@ def collected(frame=None, *, methods=None, datasets=None, quick=False, **other) 
         "sensitivity": sensitivity_frame(),
         **other.pop("frames", {}),
     }
-    return Collected(request, frames, pd.DataFrame(), {"cost": COST, "datasets": []}, **other)
+    return Results(request, frames, pd.DataFrame(), {"cost": COST, "datasets": []}, **other)
 
 
-def judged(found: Collected, claims=FAST):
+def judged(found: Results, claims=FAST):
     return {each.claim.key: each.findings for each in judge_claims(found, claims)}
 
 
-def verdicts(found: Collected, claims=FAST):
+def verdicts(found: Results, claims=FAST):
     return {
         key: (each.get(PUBLISHED) or next(iter(each.values()))).verdict
         for key, each in judged(found, claims).items()
@@ -196,7 +194,7 @@ def test_ablation_and_sensitivity():
         "frames": {"ablation": ablation_frame({"prediction+eo": -14, "full": -5, "prediction+gcig": -6})}
     }
     found = judged(collected(**changed))
-    assert found["ablation/prediction+eo"][FAIRX].reason == "the opposite is found"
+    assert found["ablation/prediction+eo"][FAIRX].reason == "the change has the opposite sign"
     assert found["ablation/prediction+gcig"][FAIRX].holds
     assert "excludes the printed change" in found["ablation/full"][FAIRX].reason
     assert found["both_terms"][FAIRX].holds is False
@@ -216,7 +214,7 @@ def test_changes_are_ratios_with_their_interval():
         ]
     )
     request = Request(("german",), ("unconstrained", FAIRX))
-    data = Evidence(Collected(request, {"comparison": frame}, pd.DataFrame()))
+    data = Evidence(Results(request, {"comparison": frame}, pd.DataFrame()))
     found = data.change("gcig_raw", data.folds("german", FAIRX), data.folds("german", "unconstrained"))
     assert (found.value, found.low, found.high) == pytest.approx((-0.75, -0.75, -0.75))
     difference = data.difference("german", FAIRX, "unconstrained", "gcig_raw")

@@ -1,5 +1,13 @@
-from gcig.experiments.rendering import MAX_ROWS, split_by_dataset
-from gcig.report.tables import Table
+from pathlib import Path
+
+import pytest
+
+from gcig.experiments.chapters import chapters
+from gcig.experiments.rendering import MAX_ROWS, restructured_text, split_by_dataset
+from gcig.experiments.run_folder import read
+from gcig.report.tables import Table, to_markdown
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_long_table_is_split_and_keeps_marks_and_notes():
@@ -20,3 +28,14 @@ def test_a_short_table_and_one_without_datasets_stay_whole():
     other = Table(("metric", "i"), [("F1", i) for i in range(MAX_ROWS + 1)])
     assert split_by_dataset(short) == [short]
     assert split_by_dataset(other) == [other]
+
+
+@pytest.mark.slow
+def test_the_committed_pages_are_rendered_from_the_committed_results():
+    listed = chapters(read(ROOT / "results" / "paper"))
+    page = restructured_text(listed, figures="../results/paper/figures")
+    assert page == (ROOT / "docs" / "reproduction.rst").read_text(encoding="utf-8")
+    for chapter in listed:
+        for name, table in chapter.tables.items():
+            file = ROOT / "results" / "paper" / "tables" / f"{name}.md"
+            assert to_markdown(table) in file.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 import html
 import json
 import shutil
+from dataclasses import asdict, replace
 from threading import Thread
 
 import numpy as np
@@ -11,23 +12,14 @@ import pytest
 
 import gcig
 from gcig._validation import InputError
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.data.datasets.spec import ProtectedAttribute
-from gcig.experiments import (
-    ablation,
-    comparison,
-    design_choices,
-    measurements,
-    rendering,
-    request,
-    sensitivity,
-)
+from gcig.experiments import comparison, design, measurements, rendering, run_folder
 from gcig.experiments.chapters import chapters
-from gcig.experiments.collection import read
 from gcig.experiments.figures import draw
 from gcig.experiments.rendering import publish, restructured_text, write_documentation
 from gcig.experiments.reproduce import report, reproduce
-from gcig.experiments.request import Request
+from gcig.experiments.run_folder import Request, read
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 
@@ -66,11 +58,12 @@ def draw_one(figure, kind):
 def patched():
     """The experiments on the small dataset, with fewer settings."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ablation, sensitivity, design_choices):
-            patch.setattr(module, "DATASETS", (NAME,))
-        patch.setattr(sensitivity, "WEIGHTS", (0.1, 1.0))
-        patch.setattr(design_choices, "CHOICES", design_choices.CHOICES[:2])
-        patch.setattr(request, "SMALL_REPEATS", 2)
+        for name in ("ablation", "sensitivity", "design_choices"):
+            small = replace(run_folder.EXPERIMENTS[name], datasets=(NAME,))
+            patch.setitem(run_folder.EXPERIMENTS, name, small)
+        patch.setattr(design, "WEIGHTS", (0.1, 1.0))
+        patch.setattr(design, "CHOICES", design.CHOICES[:2])
+        patch.setattr(run_folder, "SMALL_REPEATS", 2)
         row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
         rules = map(measurements.rule_name, measurements.STEPS)
         patch.setattr(measurements, "measure_cost", lambda: [{**row, "rule": rule} for rule in rules])
@@ -328,9 +321,9 @@ def test_requests_are_checked():
     with pytest.raises(InputError, match="tuning must be one of"):
         Request.of(tuning="always")
     asked = Request.of(datasets=["german", "adult"], seeds=[1, 2])
-    assert Request.from_json(asked.to_json()) == asked
+    assert Request.from_json(json.dumps(asdict(asked))) == asked
     assert (asked.expected(), asked.expected("sensitivity")) == (10, 4)
-    assert asked.repeats == {"german": request.SMALL_REPEATS, "adult": 1}
+    assert asked.repeats == {"german": run_folder.SMALL_REPEATS, "adult": 1}
     assert Request.of(quick=True).tuning == "none"
 
 

@@ -2,15 +2,17 @@ import json
 
 import pytest
 
-from gcig.experiments import ablation, design_choices, measurements, pareto, sensitivity, variants
+from gcig.experiments import comparison, design, measurements, variants
+from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY, VERSIONS
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import Setting, setting_trials
+from gcig.experiments.variants import VARIANTS
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
 from support.small_runs import small_table
 
-ALL = {"methods": tuple(METHODS)}
+ALL = tuple(METHODS)
 
 
 def rows_for(settings, **values):
@@ -25,14 +27,14 @@ def rows_for(settings, **values):
     )
 
 
-@pytest.mark.parametrize("module", [ablation, sensitivity, design_choices, variants])
-def test_settings_are_distinct_and_understood_by_the_estimators(module):
-    settings = module.settings(**ALL)
+@pytest.mark.parametrize("experiment", [ABLATION, SENSITIVITY, DESIGN_CHOICES, VARIANTS])
+def test_settings_are_distinct_and_understood_by_the_estimators(experiment):
+    settings = experiment.settings(experiment.datasets, ALL)
     assert len({(s.dataset, s.method, s.variant) for s in settings}) == len(settings)
     for setting in settings:
         known = METHODS[setting.method].estimator().get_params(deep=False)
         assert set(setting.changes) <= set(known)
-    assert module.settings(methods=["hardt"]) == []
+    assert experiment.settings(experiment.datasets, ["hardt"]) == []
 
 
 def test_changes_are_made_to_the_parameters_of_each_fold():
@@ -53,7 +55,7 @@ def test_changes_are_made_to_the_parameters_of_each_fold():
 
 
 def test_ablation_removes_weights_one_by_one_from_both_versions():
-    found = ablation.settings(datasets=["compas"])
+    found = ABLATION.settings(["compas"], VERSIONS)
     assert {s.variant: s.changes for s in found if s.method == FAIRX} == {
         "ablation prediction": {"lambda_ig": 0.0, "lambda_fair": 0.0},
         "ablation prediction+eo": {"lambda_ig": 0.0},
@@ -65,9 +67,9 @@ def test_ablation_removes_weights_one_by_one_from_both_versions():
 
 def test_ablation_shows_changes_in_percent_and_the_papers():
     datasets = ["compas-paper", "compas"]
-    frame = rows_for(ablation.settings(datasets=datasets), gcig_raw=0.2)
+    frame = rows_for(ABLATION.settings(datasets, VERSIONS), gcig_raw=0.2)
     frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
-    table = ablation.tables(frame, datasets=datasets, expected=2)["ablation"]
+    table = ABLATION.tables(frame, datasets, VERSIONS, 2)["ablation"]
     changes = {tuple(row[:3]): entry_text(row[-1]) for row in table.rows}
     for label in ("FairX", "FairX, as published"):
         assert changes["compas", label, "Full model"] == "\u221275 %"
@@ -79,42 +81,44 @@ def test_ablation_shows_changes_in_percent_and_the_papers():
         "has a GCIG (raw) of 0.200 in this run, 0.193 in the paper's main table and 0.030 in"
         in table.notes[1]
     )
-    empty = ablation.tables(frame_of([]), datasets=["compas"], expected=2)["ablation"]
+    empty = ABLATION.tables(frame_of([]), ["compas"], VERSIONS, 2)["ablation"]
     assert entry_text(empty.rows[2][-1]) == "missing"
 
 
 def test_sensitivity_sweeps_one_weight_with_the_other_at_one():
-    found = sensitivity.settings(datasets=["compas"])
+    found = SENSITIVITY.settings(["compas"], VERSIONS)
     weights = {(s.changes["lambda_ig"], s.changes["lambda_fair"]) for s in found}
-    assert weights == {(w, 1.0) for w in sensitivity.WEIGHTS} | {(1.0, w) for w in sensitivity.WEIGHTS}
+    assert weights == {(w, 1.0) for w in design.WEIGHTS} | {(1.0, w) for w in design.WEIGHTS}
     assert len(found) == 2 * 11  # both at one belongs to both sweeps
     assert {s.method for s in found} == {PUBLISHED, FAIRX}
 
 
 def test_sensitivity_marks_collapsed_points():
-    frame = rows_for(sensitivity.settings(datasets=["compas"]))
-    worst = (frame["variant"] == sensitivity.variant("lambda_ig", 10.0)) & (frame["method"] == PUBLISHED)
+    frame = rows_for(SENSITIVITY.settings(["compas"], VERSIONS))
+    worst = (frame["variant"] == design.sensitivity_variant("lambda_ig", 10.0)) & (
+        frame["method"] == PUBLISHED
+    )
     frame.loc[worst & (frame["fold"] == 1), "collapsed"] = True
-    panels = sensitivity.figures(frame, datasets=["compas"])["sensitivity_compas"].panels
+    panels = design.sensitivity_figures(frame, ["compas"], VERSIONS)["sensitivity_compas"].panels
     assert len(panels) == 8
     published, ours = panels[0].series
-    assert list(published.x) == list(sensitivity.WEIGHTS)
+    assert list(published.x) == list(design.WEIGHTS)
     assert list(published.hollow) == [False] * 5 + [True]
     assert not any(ours.hollow)
     assert published.low[0] <= published.y[0] <= published.high[0]
-    table = sensitivity.tables(frame, datasets=["compas"], expected=2)["sensitivity"]
+    table = SENSITIVITY.tables(frame, ["compas"], VERSIONS, 2)["sensitivity"]
     assert sum("†1" in entry_text(row[4]) for row in table.rows) == 1
 
 
 def test_design_choices_share_the_defaults_and_name_what_silu_changes():
-    settings = design_choices.settings(datasets=["german"], **ALL)
+    settings = DESIGN_CHOICES.settings(["german"], ALL)
     assert [s.method for s in settings if not s.variant] == [PUBLISHED, FAIRX]
     frame = rows_for(settings, gcig_raw=0.05)
     frame.loc[frame["variant"].str.contains("silu"), "gcig_raw"] = 0.03
-    table = design_choices.tables(frame, datasets=["german"], **ALL, expected=2)["design_choices"]
+    table = DESIGN_CHOICES.tables(frame, ["german"], ALL, 2)["design_choices"]
     assert "missing" not in {entry_text(cell) for row in table.rows for cell in row}
-    assert "GCIG (raw) 0.050 to 0.030" in design_choices.describe_activation(frame, ["german"])
-    assert design_choices.describe_activation(frame_of([]), ["german"]) == ""
+    assert "GCIG (raw) 0.050 to 0.030" in design.describe_activation(frame, ["german"])
+    assert design.describe_activation(frame_of([]), ["german"]) == ""
 
 
 def test_cost_is_shown_with_the_papers_statements():
@@ -146,38 +150,38 @@ def test_the_pareto_picture_has_one_point_per_method_or_candidate():
         for fold in range(2)
     ]
     frame = frame_of(rows)
-    points = pareto.candidate_figures(frame, datasets=["adult"])["candidates"].trade_offs["adult"]
+    points = comparison.candidate_figures(frame, datasets=["adult"])["candidates"].trade_offs["adult"]
     assert [(p.series, p.name, p.gcig) for p in points[2:]] == [
         ("Lagrangian", "max_gap 0.0", 0.0),
         ("Lagrangian", "max_gap 0.03", 0.03),
     ]
-    figure = pareto.tuned_figures(frame, datasets=["adult"])["trade_off"]
+    figure = comparison.trade_off_figures(frame, datasets=["adult"])["trade_off"]
     assert [(p.series, p.gcig) for p in figure.trade_offs["adult"]] == [
         ("Unconstrained", 0.015),
         ("Lagrangian", 0.015),
     ]
     frame.loc[frame["method"] == "unconstrained", ["collapsed", "gcig"]] = [True, 0.001]
-    panel = pareto.tuned_figures(frame, datasets=["adult"])["trade_off"].panels[0]
+    panel = comparison.trade_off_figures(frame, datasets=["adult"])["trade_off"].panels[0]
     assert list(panel.front) == [(0.015, 0.8)]
 
 
 def test_the_closest_reading_is_named():
-    settings = variants.settings(**ALL)
+    settings = VARIANTS.settings(VARIANTS.datasets, ALL)
     frame = rows_for(settings)
     near = {"eo_gap": 0.076, "f1": 0.538, "gcig_raw": 0.169}
     chosen = (frame["dataset"] == "bank-age-33") & (frame["method"] == "unconstrained")
     frame.loc[chosen & frame["variant"].str.contains("0.5"), list(near)] = list(near.values())
-    table = variants.tables(frame, **ALL, expected=2)["variants"]
+    table = VARIANTS.tables(frame, VARIANTS.datasets, ALL, 2)["variants"]
     nearest = "'age from 33, threshold 0.5'"
     assert f"Unconstrained on bank: matched by {nearest}; closest is {nearest}." in table.notes
     (adversarial,) = (note for note in table.notes if note.startswith("Adversarial"))
     assert adversarial.startswith("Adversarial on compas-paper: no reading matches; closest is ")
     assert "EO gap 0.200 against 0.023 ± 0.016" in adversarial
-    (shared,) = (note for note in table.notes if note.startswith("bank: one reading has to serve"))
+    (shared,) = (note for note in table.notes if note.startswith("bank: one reading must fit"))
     assert f"Unconstrained and FairX, as published. Their mean distances: {nearest} " in shared
     marked = [table.rows[row] for row, _ in table.marks]
     assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
-    assert variants.tables(frame_of([]), datasets=[], **ALL, expected=2) == {}
+    assert VARIANTS.tables(frame_of([]), [], ALL, 2) == {}
 
 
 def test_readings_change_groups_and_columns_alone():

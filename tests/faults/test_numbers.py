@@ -94,5 +94,5 @@ def test_extreme_logits_stay_probabilities():
 
 def test_values_beyond_float32_are_an_error():
     model = fit(LOANS.X)
-    with pytest.raises(gcig.InputError, match="too far from those of training for float32"):
+    with pytest.raises(gcig.InputError, match="too far from the training data for float32"):
         model.predict(LOANS.X.assign(income=1e300))

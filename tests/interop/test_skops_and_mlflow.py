@@ -73,7 +73,7 @@ def test_pickle_and_copies_keep_the_object_as_it_is(model):
         assert np.array_equal(again.predict_proba(TEST.X), model.predict_proba(TEST.X))
     own = gcig.FairXClassifier(**QUICK, module=nn.Linear(7, 1)).fit(LOANS.X, LOANS.y, **LOANS.groups)
     assert isinstance(pickle.loads(pickle.dumps(own)).module, nn.Linear)
-    with pytest.raises(PersistenceError, match="a network of its own"):
+    with pytest.raises(PersistenceError, match="a custom network"):
         own.__getstate__()
     unfitted = pickle.loads(pickle.dumps(gcig.FairXClassifier(lambda_ig=0.7)))
     assert unfitted.lambda_ig == 0.7

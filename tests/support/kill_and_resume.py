@@ -14,8 +14,8 @@ from pathlib import Path
 from gcig.benchmark.backends import LocalBackend
 from gcig.benchmark.execution import run_trial
 from gcig.benchmark.results import csv_text, results_frame
-from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
+from gcig.benchmark.store import write_file
 from support.small_runs import small_store, small_table, small_trials
 
 

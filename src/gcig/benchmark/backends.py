@@ -1,7 +1,7 @@
-"""Backends: where trials run. `LocalBackend` uses this process or worker processes on this machine.
+"""Backends: the places where trials run; `LocalBackend` uses this process or worker processes.
 
-A backend calls the picklable ``work`` on each trial with the trial's table, somewhere, and yields the
-outcomes in any order. Storing and claiming are part of ``work``. `gcig.benchmark.clusters` has the others.
+A backend applies the picklable ``work``, which claims trials and stores results, to each trial and its table,
+and yields the outcomes in any order. `gcig.benchmark.clusters` has the backends for Dask and Ray.
 """
 
 import signal
@@ -15,13 +15,13 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol, TypeAlias
 
 from gcig._validation import InputError
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device
 
-RETRIES = 1  # after a worker died: a second death on the same trial is most likely the trial's own doing
+RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Backend(Protocol):
     ) -> Generator[tuple[Trial, Outcome]]:
         """Apply ``work`` to each trial and its table, and yield the outcomes as they arrive.
 
-        A trial whose worker died is repeated, and a `WorkerDeath` is yielded if its workers keep dying. A
-        `RunError` raised by ``work`` ends the run. Closing the generator ends it as well: no trial is started
-        any more, and those in progress are stopped as far as the backend can.
+        A trial whose worker died is repeated; if its workers keep dying, a `WorkerDeath` is yielded. A
+        `RunError` of ``work`` ends the run. Closing the generator ends it as well: no more trials are
+        started, and trials in progress are stopped if possible.
         """
 
 

@@ -28,8 +28,7 @@ from gcig.benchmark.backends import (
     check_jobs,
     work_in_worker,
 )
-from gcig.benchmark.run_files import RunError
-from gcig.benchmark.store import code_fingerprints
+from gcig.benchmark.store import RunError, code_fingerprints
 from gcig.benchmark.trials import Table, Trial, canonical_json
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
@@ -46,13 +45,8 @@ Submit: TypeAlias = Callable[[Sequence[Trial], Work], Iterator[tuple[Trial, Outc
 def make_backend(backend: str | Backend = "local", *, jobs: int = 1, address: str | None = None) -> Backend:
     """Return the backend with a name: "local", "dask" or "ray"; a `Backend` is returned as it is.
 
-    Parameters
-    ----------
-    jobs : number of processes on this machine; ignored if ``address`` is given.
-    address : address of a running Dask scheduler or Ray cluster; None starts one on this machine.
+    Without the ``address`` of a running cluster, Dask and Ray start one with ``jobs`` processes.
 
-    Examples
-    --------
     >>> make_backend("dask", jobs=2)
     DaskBackend(jobs=2, address=None)
     """
@@ -73,11 +67,11 @@ def make_backend(backend: str | Backend = "local", *, jobs: int = 1, address: st
 
 @dataclass(frozen=True)
 class ClusterBackend(ABC):
-    """A backend that hands all trials to a cluster, which places them and repeats those of dead workers.
+    """A backend that submits all trials to a cluster, which repeats the trials of workers that died.
 
-    A cluster gives up on a trial after several deaths, but it cannot tell the trial that kills its worker
-    from another one that waited on the same worker. Such trials are therefore repeated one at a time after
-    all others, and only a trial that fails alone is recorded as the death of its worker.
+    After several deaths a cluster cannot tell the trial that kills its worker from trials that were queued on
+    the same worker. Such trials are therefore repeated one at a time after all others, and only a trial that
+    fails alone is recorded as the death of its worker.
     """
 
     jobs: int = 1
@@ -233,8 +227,8 @@ def _submit_to_ray(
 def _start_ray(ray: Any, **options: Any) -> None:
     """Start Ray on this machine, on the loopback interface only.
 
-    Ray binds to all interfaces unless it believes that the machine cannot join a cluster. A variable of the
-    environment says so to the processes that it starts, and the constant made from it to this process.
+    Ray binds to all interfaces unless clusters are disabled: by a constant in this process, and by an
+    environment variable in the processes that it starts.
     """
     constants = ray._private.ray_constants
     before, environment = constants.ENABLE_RAY_CLUSTER, dict(os.environ)

@@ -14,9 +14,8 @@ from gcig._validation import InputError, warn_if_sensitive_in
 from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
-from gcig.benchmark.run_files import write_file
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import Manifest, RunStore, write_provenance
+from gcig.benchmark.store import Manifest, RunStore, write_file, write_provenance
 from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
 from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
 from gcig.core.definition import Definition
@@ -67,7 +66,7 @@ class ComparisonResult:
 
     @classmethod
     def from_store(cls, store: RunStore) -> Self:
-        """Collect all finished folds in the folder of a comparison, whichever process ran them."""
+        """Collect all finished folds in the folder of a comparison."""
         entries = [entry for entry in store.entries() if entry[0].role == "test"]
         asked = list(store.manifest.configuration.get("methods", ()))  # in the order of the call
         place = {method: i for i, method in enumerate(asked)}
@@ -104,8 +103,8 @@ class ComparisonResult:
     def pareto(self) -> pd.DataFrame:
         """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
 
-        The criteria are means over the folds. Methods with a fold that failed, collapsed or decides everyone
-        alike are left out, and so is Hardt, which has no rank in GCIG.
+        The criteria are means over the folds. Methods with a fold that failed, collapsed or gives everyone
+        the same decision are left out, and so is Hardt, which has no rank in GCIG.
         """
         measures = ("auc", "eo_gap", "gcig")
         rows = [
@@ -259,8 +258,8 @@ def compare_tables(
 ) -> ComparisonResult:
     """Compare methods on validated tables; see `compare` for the parameters.
 
-    With ``shard`` (i, n), from 1, only part i of n parts of the folds is run, and the finished folds of all
-    parts in ``out`` are returned. Parts in the same folder share the tuning.
+    With ``shard`` (i, n), from 1, part i of n parts of the folds is run, and the finished folds of all parts
+    in ``out`` are returned. Parts in the same folder share the tuning.
     """
     names = _check_methods(methods, parameters)
     if shard is not None and out is None:

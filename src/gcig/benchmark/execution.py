@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
-from gcig.benchmark.run_files import RunError
+from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import TUNING_ROWS, Table, Trial
 from gcig.core.definition import Definition
 from gcig.data.splitting import hold_out, k_folds, train_validation_test
@@ -29,20 +29,7 @@ def run_trial(trial: Trial, table: Table) -> FoldResult:
     """Fit the trial's method on its training rows and evaluate it on the others.
 
     The trial runs on one thread, which makes the result independent of the machine's size and load. Warnings
-    are recorded in the result. An error of the method is recorded as one line and not raised.
-
-    Examples
-    --------
-    >>> table = Table.shipped("german")
-    >>> trial = Trial(
-    ...     dataset=table.name,
-    ...     data_hash=table.sha256,
-    ...     method="unconstrained",
-    ...     parameters={"max_epochs": 1},
-    ... )
-    >>> result = run_trial(trial, table)
-    >>> result.evaluation.n_rows, len(result.predictions["score"])
-    (200, 200)
+    and errors of the method are recorded in the result.
     """
     if trial.data_hash != table.sha256:
         raise RunError(
@@ -62,9 +49,8 @@ def run_trial(trial: Trial, table: Table) -> FoldResult:
 def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
     """Return the positions of the rows to fit on and to evaluate on, stratified by label and group.
 
-    A tuning trial gets 60 % and 20 % of the table. Inside a fold it gets three quarters and one quarter of
-    the fold's training rows, which are the same shares if there are five folds. It is fitted on at most
-    `TUNING_ROWS` of them, the same for all methods.
+    A tuning trial gets 60 % and 20 % of the table, or three quarters and one quarter of a fold's training
+    rows, and is fitted on at most `TUNING_ROWS` of them.
     """
     y, groups = table.y.to_numpy(), table.groups.codes
     if trial.n_folds == 0:

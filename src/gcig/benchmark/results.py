@@ -1,4 +1,4 @@
-"""Results as tables: one row per fold, means, and metrics of pooled predictions; and results.csv."""
+"""Results as tables: one row per fold as in results.csv, means, and metrics of pooled predictions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -53,10 +53,10 @@ def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return mean and standard deviation (ddof 1) of every measure per dataset, method and variant.
+    """Return mean and standard deviation (``_sd``) of every measure per dataset, method and variant.
 
-    Columns are ``<measure>`` and ``<measure>_sd``; ``folds`` counts the results behind them, ``failed`` and
-    ``collapsed`` those that failed or collapsed. Failed results are left out of the means.
+    Failed results are left out of the means. Columns also count the folds that finished, failed and
+    collapsed.
     """
     names = [*MEASURES, "fit_seconds"]
     grouped = frame.groupby(_BY, sort=False)
@@ -75,9 +75,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
     """Return metrics of the pooled out-of-fold predictions per dataset, method and variant.
 
-    The folds of one seed and repeat are pooled, and every row of the table counts once; several seeds and
-    repeats are averaged. On small tables the EO gap of a single fold is mostly noise (``eo_noise_floor``);
-    the pooled one is less so.
+    The folds of one seed and repeat are pooled; several seeds and repeats are averaged. On small tables the
+    EO gap of a single fold is mostly noise (``eo_noise_floor``), and the pooled one less so.
     """
     rows = []
     for by, members in groupby(

@@ -9,15 +9,14 @@ from gcig._progress import progress as report_progress
 from gcig._validation import InputError
 from gcig.benchmark.backends import IN_PROCESS, Backend, WorkerDeath
 from gcig.benchmark.execution import failed_result, run_trial
-from gcig.benchmark.run_files import RunError
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.store import RunError, RunStore
 from gcig.benchmark.trials import TUNING_ROWS, Table, Trial, select_shard
 from gcig.records import FoldResult
 
-_POLL_SECONDS = 0.5  # between two looks at trials that other processes hold
-# Seconds of one fit and evaluation: those of a small table, and those per 10,000 rows of training, measured
-# roughly on German Credit and Adult. They affect the order of trials and the estimate of the time left, never
-# a result.
+_POLL_SECONDS = 0.5  # between two polls of trials that other processes have claimed
+# Approximate seconds of one fit and evaluation: a fixed part, and a part per 10,000 training rows, measured
+# on German Credit and Adult. They affect the order of trials and the estimate of the time left, never a
+# result.
 _SECONDS = {
     "unconstrained": (0.3, 0.6),
     "dir": (0.4, 0.6),
@@ -44,22 +43,12 @@ def run_trials(
 ) -> list[FoldResult]:
     """Run the trials that have no result in the store, and return all results in the order of the trials.
 
-    Parameters
-    ----------
-    trials : the trials; a trial that is given twice is run once.
-    tables : the tables that the trials refer to.
-    store : where results are kept; None keeps them in memory only.
-    backend : where to run; results do not depend on it. By default in this process.
-    shard : (i, n), from 1, to run part i of n parts of the trials and return its results only.
-    progress : whether to report progress on standard error.
-    on_failure : "record" continues after a failed trial; "raise" ends the run with a `RunError`.
-    retry_failed : whether to repeat the trials that failed before. Those whose worker died are repeated
-        in any case.
+    Without a store, results are kept in memory only. `shard` (i, n), from 1, runs part i of n parts and
+    returns its results only. `on_failure` "record" continues after a failed trial, "raise" ends the run with
+    a `RunError`. Trials that failed before are repeated if `retry_failed`, and always if their worker died.
 
-    Notes
-    -----
-    Several processes may run on one store: a trial claimed by another process is polled until its result is
-    there, and taken over if that process dies.
+    Several processes may share a store: a trial claimed by another process is polled until its result is
+    stored, and taken over if that process dies.
     """
     if on_failure not in ("record", "raise"):
         raise InputError(f"on_failure must be 'record' or 'raise', not {on_failure!r}.")
@@ -98,16 +87,16 @@ def _estimate_seconds(trial: Trial, n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class _TrialWork:
-    """The work on one trial: run it, under its claim if there is a store, and store the result.
+    """The work on one trial: run it under its claim, and store the result.
 
-    ``stale`` holds the stamps of stored results that are to be replaced. Instances are picklable.
+    ``stale`` has the stamps of stored results that will be replaced. Instances are picklable.
     """
 
     store: RunStore | None
     stale: Mapping[str, tuple[int, int] | None]
 
     def __call__(self, trial: Trial, table: Table) -> FoldResult | None:
-        """Return the result, whichever process computed it; None while another process holds the claim."""
+        """Return the result of this or another process; None while another process holds the claim."""
         return self._store_once(trial, lambda: run_trial(trial, table))
 
     def record_death(self, trial: Trial, death: WorkerDeath) -> FoldResult | None:
@@ -115,7 +104,7 @@ class _TrialWork:
         return self._store_once(trial, lambda: failed_result(trial, death.cause, worker_died=True))
 
     def find(self, trial: Trial) -> FoldResult | None:
-        """Return the result that another process has stored in the meantime."""
+        """Return the result if another process has stored one since this run started."""
         if self.store is None or self.store.stamp(trial) == self.stale.get(trial.key):
             return None
         return self.store.get(trial)
@@ -196,7 +185,7 @@ def _check_tables(tables: Iterable[Table], trials: Sequence[Trial]) -> dict[str,
 
 
 def _describe_duration(seconds: float) -> str:
-    """Format a duration for people.
+    """Format a duration.
 
     >>> _describe_duration(42.3), _describe_duration(200), _describe_duration(8000)
     ('42 s', '3 min', '2 h 13 min')

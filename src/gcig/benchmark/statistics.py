@@ -2,8 +2,7 @@ r"""Statistics of a benchmark: tests for differences between methods, and correl
 
 Folds of one dataset share training rows and are therefore not independent. Tests over *datasets* (Friedman,
 Nemenyi) treat a dataset as one observation; the test over the folds of *one* dataset (Nadeau and Bengio
-2003) widens the variance for the overlap.
-`clustered_bootstrap` resamples the trials that share rows together.
+2003) widens the variance for the overlap. `clustered_bootstrap` resamples trials that share rows together.
 
 References
 ----------
@@ -48,13 +47,8 @@ class ResampledTest:
 
 
 def friedman(scores: pd.DataFrame, *, lower_is_better: bool) -> FriedmanTest:
-    """Run Friedman's test on scores of methods (columns) in blocks (rows); ties share a rank.
+    """Run Friedman's test on scores of methods (columns) in complete blocks (rows); ties share a rank.
 
-    A block with a missing score is left out. With fewer than two blocks or three methods the test is
-    undefined (NaN).
-
-    Examples
-    --------
     >>> scores = pd.DataFrame({"a": [1, 2, 3], "b": [2, 3, 4], "c": [3, 4, 5]})
     >>> found = friedman(scores, lower_is_better=True)
     >>> found.mean_ranks, round(found.p_value, 4)
@@ -72,8 +66,6 @@ def friedman(scores: pd.DataFrame, *, lower_is_better: bool) -> FriedmanTest:
 def nemenyi(scores: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:
     """Return the p-values of Nemenyi's test for every pair of methods (columns) over blocks (rows).
 
-    Examples
-    --------
     >>> scores = pd.DataFrame({"a": [1, 2, 3], "b": [2, 3, 4], "c": [3, 4, 5]})
     >>> round(float(nemenyi(scores, lower_is_better=True).loc["a", "c"]), 3)
     0.038
@@ -92,9 +84,7 @@ def nemenyi(scores: pd.DataFrame, *, lower_is_better: bool) -> pd.DataFrame:
 def nemenyi_critical_difference(n_methods: int, n_blocks: int) -> float:
     """Return the smallest difference in mean rank that is significant at 0.05 in Nemenyi's test.
 
-    Examples
-    --------
-    >>> round(nemenyi_critical_difference(7, 5), 2)  # ranks span six units: more than half of them
+    >>> round(nemenyi_critical_difference(7, 5), 2)  # more than half of the six units that ranks span
     4.03
     """
     quantile = float(stats.studentized_range.isf(0.05, n_methods, math.inf)) / math.sqrt(2)
@@ -106,15 +96,8 @@ def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> Resam
 
     .. math:: t = \bar d / \sqrt{(1/k + \rho) s^2}, \quad k - 1 \text{ degrees of freedom},
 
-    where :math:`\rho` is the ratio of test rows to training rows of a fold.
+    where :math:`\rho` is the ratio of test rows to training rows. `test_share` is 1/5 for five folds.
 
-    Parameters
-    ----------
-    differences : (k,), one per fold and seed.
-    test_share : share of the rows in a test fold, 1/5 for five folds.
-
-    Examples
-    --------
     >>> round(corrected_resampled_t([0.1, 0.2, 0.3, 0.2, 0.2], test_share=0.2).p_value, 3)
     0.014
     """
@@ -140,8 +123,6 @@ def corrected_resampled_t(differences: ArrayLike, *, test_share: float) -> Resam
 def smallest_wilcoxon_p(n_pairs: int) -> float:
     """Return the smallest two-sided p-value that Wilcoxon's signed-rank test can give for n pairs.
 
-    Examples
-    --------
     >>> smallest_wilcoxon_p(5)  # five folds never reach 0.05
     0.0625
     """
@@ -151,18 +132,11 @@ def smallest_wilcoxon_p(n_pairs: int) -> float:
 
 
 def tally(means: pd.DataFrame, *, against: str, lower_is_better: bool) -> pd.DataFrame:
-    """Count wins, losses, ties and championships of every method over datasets.
+    """Count wins, losses, ties and championships from unrounded means, datasets x methods.
 
-    A method wins on a dataset if it beats `against`. The row of `against` itself compares it with the best of
-    the others. Means that differ by at most `TIE` are a tie, neither a win nor a loss; all methods that
-    tie with the best are champions. Pairs with a missing mean are not counted.
+    A method wins on a dataset if it beats `against`; `against` itself is compared with the best of the
+    others. All methods that tie with the best are champions. Pairs with a missing mean are not counted.
 
-    Parameters
-    ----------
-    means : unrounded means, datasets x methods.
-
-    Examples
-    --------
     >>> means = pd.DataFrame({"plain": [0.2, 0.1], "fairx": [0.1, 0.1]}, index=["adult", "bank"])
     >>> tally(means, against="fairx", lower_is_better=True).loc["plain"].to_dict()
     {'win': 0, 'loss': 1, 'tie': 1, 'champion': 1}
@@ -213,13 +187,7 @@ class LinearFit:
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> Correlation:
-    """Compute Pearson's correlation; NaN if it is undefined (fewer than three points, or a constant).
-
-    Examples
-    --------
-    >>> round(pearson([1, 2, 3, 4], [1, 3, 2, 4]).r, 3)
-    0.8
-    """
+    """Compute Pearson's correlation; NaN if it is undefined (fewer than three points, or a constant)."""
     return _correlation(*_pairs(x, y), controlled=0)
 
 
@@ -241,8 +209,6 @@ def partial_correlation(x: ArrayLike, y: ArrayLike, *, given: ArrayLike) -> Corr
 def linear_fit(x: ArrayLike, y: ArrayLike) -> LinearFit:
     """Fit a least-squares line through points.
 
-    Examples
-    --------
     >>> linear_fit([0, 1, 2], [1, 3, 5])
     LinearFit(intercept=1.0, slope=2.0, r_squared=1.0)
     """
@@ -264,16 +230,9 @@ def clustered_bootstrap(
     draws: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Compute a statistic with a 95 % percentile interval by resampling whole clusters of points.
+    """Compute a statistic of (n, k) points with a 95 % percentile interval by resampling whole clusters.
 
-    Methods on one fold of one dataset belong to one cluster, because they were fitted and tested on the same
-    rows.
-
-    Parameters
-    ----------
-    points : (n, k).
-    statistic : function of an (m, k) array of points that returns a number.
-    clusters : (n,), the cluster of each point.
+    Methods on one fold of one dataset form a cluster, because they were fitted and tested on the same rows.
     """
     values = np.asarray(points, dtype=np.float64)
     _, codes = np.unique(np.asarray(clusters), return_inverse=True)

@@ -1,14 +1,22 @@
-"""Store of a run: a folder with a manifest and one file per finished trial, safe against crashes."""
+"""Store of a run: a folder with a manifest and one file per finished trial, safe against crashes.
+
+Processes that share a folder coordinate by claims. A claim is a lock that the operating system holds on a
+file and releases if the process dies, so that no claim is ever stale. A process takes the claim, *then* looks
+for the result, then does the work, stores it and releases the claim; the next holder finds the result.
+"""
 
 import base64
+import errno
 import hashlib
 import inspect
 import json
 import os
 import platform
+import sys
+import time
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,9 +25,8 @@ from typing import Any, Self
 import numpy as np
 
 import gcig
-from gcig._files import read_json
+from gcig._files import read_json, write_atomically
 from gcig._warnings import warn_caller
-from gcig.benchmark.run_files import RunError, RunWarning, claim, exclusive_claim, write_file
 from gcig.benchmark.trials import Table, Trial, canonical_json
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -34,19 +41,104 @@ _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "fairlearn")
 _FORMAT = 1
 _MAX_BYTES = 16 * 2**20
 _MAX_SHOWN = 80  # characters of a changed value in a message
+_POLL_SECONDS = 0.05  # between two attempts at a claim that another process holds
+_HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class RunError(ValueError):
+    """A run cannot be started, resumed or read; the message gives the reason and the remedy."""
+
+
+class RunWarning(UserWarning):
+    """A run continues, but its state deserves attention."""
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file atomically, and create its folder if necessary.
+
+    If the disk is full or read-only, raise a `RunError`; the previous file is then intact.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> RunError:
+    """Return the error for a disk that is full, read-only or missing."""
+    return RunError(
+        f"could not write {path.name!r} in {str(path.parent)!r}: {error.strerror or error}. Finished trials "
+        "are kept. Make the folder writable, then run the same command again to resume."
+    )
+
+
+@contextmanager
+def claim(path: Path) -> Iterator[bool]:
+    """Try to lock ``path`` without waiting, and yield whether this process holds the claim.
+
+    The holder removes the file at the end of the block.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise disk_error(path, error) from error
+    try:
+        ours = _acquire(descriptor, path)
+        try:
+            yield ours
+        finally:
+            if ours and sys.platform != "win32":  # Windows cannot remove an open file: it stays, empty
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusive_claim(path: Path, *, patience: float = 30.0) -> Iterator[None]:
+    """Hold the claim on ``path`` during the block; wait up to ``patience`` seconds for another holder."""
+    end = time.monotonic() + patience
+    while True:
+        with claim(path) as ours:
+            if ours:
+                yield
+                return
+        if time.monotonic() > end:
+            raise RunError(f"another process holds {str(path)!r}. Try again once it has finished.")
+        time.sleep(_POLL_SECONDS)
+
+
+def _acquire(descriptor: int, path: Path) -> bool:
+    try:
+        _lock(descriptor)
+    except OSError as error:
+        if error.errno in _HELD_BY_OTHERS:
+            return False
+        raise disk_error(path, error) from error
+    # The previous holder may have removed the file after it was opened here, and another process may
+    # already hold a new file of the same name.
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The data, configuration, code and versions with which a run was started.
-
-    Attributes
-    ----------
-    data : SHA-256 of each table, by name.
-    configuration : the requested settings, as plain JSON values.
-    code : SHA-256 of each part of the package that can change results.
-    versions : versions of Python and of the packages that results may depend on.
-    """
+    """The data and code (as SHA-256 by name), configuration and package versions of a run at its start."""
 
     data: Mapping[str, str]
     configuration: Mapping[str, Any]
@@ -125,17 +217,10 @@ def installed_versions() -> dict[str, str]:
 
 
 def provenance(trials: Iterable[Trial], manifest: Manifest) -> dict[str, Any]:
-    """Return what is needed to reproduce the results of some trials, as plain values.
+    """Return the plain values needed to reproduce the results of some trials.
 
-    Versions and code are those with which the run was started, whichever process writes them down later.
-    The kind of machine is included, but neither its name nor the user's.
-
-    Examples
-    --------
-    >>> trial = Trial(dataset="german", data_hash="ab", method="fairx", seed=3)
-    >>> found = provenance([trial], Manifest.current({}, {"folds": 5}))
-    >>> found["seeds"], found["threads"], found["definitions"][0]["norm"]
-    ([3], 1, 'l1')
+    Versions and code are those at the start of the run. The kind of machine is included, but neither its name
+    nor the user's.
     """
     distinct = list(dict.fromkeys(trials))
     definitions = [trial.definition.to_dict() for trial in distinct]
@@ -208,29 +293,16 @@ def _short(value: Any) -> str:
 TRIALS = "trials"
 _MANIFEST = "manifest.json"
 _MAX_FILE_BYTES = 256 * 2**20
-_MAX_ENTRIES = (
-    10_000_000  # of all columns together: each takes 32 bytes in memory, and one of two million rows is rare
-)
-_MAX_COLUMN_BYTES = 50_000_000  # a small hostile file must not inflate until memory is full
+_MAX_ENTRIES = 10_000_000  # of all columns together; each takes 32 bytes in memory
+_MAX_COLUMN_BYTES = 50_000_000  # a small hostile file must not decompress until memory is full
 _INTEGER_TYPES = ("|u1", "<u2", "<u4")
 
 
 class RunStore:
     """The folder of a run: ``manifest.json``, and in ``trials/`` one file per finished trial.
 
-    A file is written under a temporary name, flushed and renamed, and is therefore complete or absent. A
-    damaged file (truncated by the disk, edited) counts as absent, and its trial is run again.
-
-    Parameters
-    ----------
-    path : the folder of an existing run; `open` starts one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> store = RunStore.open(tempfile.mkdtemp(), tables=[], configuration={"folds": 5})
-    >>> store.entries()
-    []
+    Files are written atomically, and are therefore complete or absent. A damaged file counts as absent, and
+    its trial is run again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

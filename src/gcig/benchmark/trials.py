@@ -34,32 +34,17 @@ if TYPE_CHECKING:
 
 ROLES = ("test", "tune")
 TUNING_ROWS = 10_000  # a candidate is trained on at most this many rows
-COMMON: Mapping[str, Any] = {"threshold": "f1"}
-"""Settings given to every method that has the parameter: one rule for the decision threshold."""
+COMMON: Mapping[str, Any] = {"threshold": "f1"}  # one rule for the threshold of all methods that have one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial:
-    """One unit of benchmark work. Two trials are equal if their ``key`` is equal.
+    """One unit of benchmark work; trials with equal ``key`` are equal.
 
-    Attributes
-    ----------
-    dataset : name of the table.
-    data_hash : SHA-256 of its rows, `Table.sha256`.
-    method : a key of `gcig.methods.METHODS`.
-    variant : label that separates several settings of one method within an experiment.
-    parameters : arguments of the estimator, as plain JSON values.
-    fold, n_folds : fold index and number of folds. A trial that tunes on one split of the whole table has
-        both set to 0.
-    seed : seed of the split; several seeds give several partitions into folds.
-    repeat : index of the fit among several on the same rows. The fit's own seed is derived from seed, fold
-        and repeat.
-    definition : the definition of GCIG.
-    role : "test" (fit on the other folds, evaluate on this one) or "tune" (fit and evaluate on two parts of
-        the table or, with folds, of the fold's training rows).
+    ``seed`` is the seed of the split into folds; the seed of the fit is derived from seed, fold and repeat.
+    The role is "test" (fit on the other folds, evaluate on this one) or "tune" (fit and evaluate on two parts
+    of the fold's training rows or, with fold and n_folds 0, of the table).
 
-    Examples
-    --------
     >>> trial = Trial(dataset="german", data_hash="ab", method="fairx", parameters={"lambda_ig": 0.5}, fold=2)
     >>> trial.file_name.rsplit("-", 1)[0], len(trial.key)
     ('german-fairx-s0-f2', 64)
@@ -139,11 +124,6 @@ def fold_trials(
     """Return the trials of one method on all folds of a table, ``repeats`` per fold.
 
     ``parameters`` is either one mapping for all folds or a sequence with one mapping per fold.
-
-    >>> from gcig.benchmark.trials import Table
-    >>> trials = fold_trials(Table.shipped("german"), "fairx", {"lambda_ig": 0.5}, n_folds=3)
-    >>> [trial.fold for trial in trials]
-    [0, 1, 2]
     """
     per_fold = [parameters] * n_folds if isinstance(parameters, Mapping) else list(parameters)
     return [
@@ -219,8 +199,8 @@ def grid(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def select_shard(trials: Iterable[Trial], number: int, count: int) -> list[Trial]:
     """Return part ``number`` (from 1) of ``count`` parts; the parts together hold every trial once.
 
-    Trials are dealt out in turn in the order of their content, not of their hash, which gives every part
-    its share of every table and method.
+    Trials are assigned in turn in the order of their content, so that every part has a share of every table
+    and method.
     """
     if not 1 <= number <= count:
         raise InputError(f"shard must be one of 1/{count} to {count}/{count}, not {number}/{count}.")
@@ -252,18 +232,8 @@ def _slug(name: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Validated rows, labels (0 and 1) and group names.
+    """Validated rows, labels (0 and 1), group names and the protected attribute of a named table.
 
-    Attributes
-    ----------
-    name : name of the table in results.
-    X : the inputs, with a default index.
-    y : labels, 0 and 1.
-    sensitive_features : the name of each row's group.
-    attribute : name of the protected attribute.
-
-    Examples
-    --------
     >>> german = Table.shipped("german")
     >>> german.name, german.X.shape, german.attribute
     ('german', (1000, 20), 'sex')

@@ -1,4 +1,4 @@
-"""Tuning: grid search as trials, which resumes and runs in parallel, and the rule that chooses parameters."""
+"""Tuning: grid search as trials, which can be resumed and run in parallel, and the rule of choice."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +15,19 @@ from gcig.records import FoldResult
 TUNING = ("none", "split", "nested")
 TOLERANCE = 0.01
 RULE = (
-    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best of the "
-    "method's grid, the one with the lowest eo_gap + gcig there. F1 and EO gap are those of the decisions, "
-    "AUC and GCIG those of the score: a method whose decisions differ from its score is judged by both. "
-    "Candidates that failed, collapsed or decide everyone alike are left out."
+    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best in the "
+    "method's grid, choose the one with the lowest eo_gap + gcig. AUC and GCIG measure the score, F1 and the "
+    "EO gap the decisions, so that a method whose decisions differ from its score is judged by both. "
+    "Candidates that failed, collapsed or give everyone the same decision are excluded."
 )
-SPLIT_REPEATS = 3  # fits per candidate on the one split; inside folds, several folds take their place
+SPLIT_REPEATS = 3  # fits per candidate on a single split; nested tuning averages over folds instead
 
 
 @dataclass(frozen=True)
 class Candidate:
     """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed.
 
-    A fit that decides everyone alike counts as collapsed: its F1 can be high, and its EO gap is zero.
+    A fit with the same decision for everyone counts as collapsed: its F1 can be high, and its EO gap is zero.
     """
 
     parameters: Mapping[str, Any]
@@ -58,12 +58,12 @@ class Candidate:
 
     @property
     def utility(self) -> float:
-        """The mean of AUC, which judges the score, and F1, which judges the decisions."""
+        """The mean of AUC (of the score) and F1 (of the decisions)."""
         return (self.auc + self.f1) / 2
 
     @property
     def unfairness(self) -> float:
-        """The sum of the EO gap, of decisions, and GCIG, of the score."""
+        """The sum of the EO gap (of the decisions) and GCIG (of the score)."""
         return self.eo_gap + self.gcig
 
     @property
@@ -92,11 +92,8 @@ class Choice:
 def choose(candidates: Sequence[Candidate]) -> int | None:
     """Return the index of the candidate that the rule selects, or None if no candidate is usable.
 
-    Of equal candidates the first is selected.
-
-    Examples
-    --------
-    The first two have the same AUC, but the second decides much worse. The third is less fair than the first:
+    Of equal candidates the first is selected. In the example, the second has a low F1 and the third a larger
+    EO gap:
 
     >>> metrics = [(0.92, 0.42, 0.032, 0.1), (0.92, 0.22, 0.028, 0.1), (0.92, 0.43, 0.05, 0.1)]
     >>> choose([Candidate({}, *each) for each in metrics])
@@ -145,11 +142,8 @@ def search_trials(
 ) -> list[Trial]:
     """Return the trials of a search.
 
-    Parameters
-    ----------
-    tuning : "nested" searches inside the training rows of every fold of every seed, so that rows that are
-        tested later have no influence; "split" searches on one split of the table, made with the first seed,
-        as in the paper; "none" has no trials.
+    `tuning` "nested" searches inside the training rows of every fold and seed, so that test rows have no
+    influence; "split" searches on one split of the table, made with the first seed, as in the paper.
     """
     nested = tuning == "nested"
     return [
@@ -174,8 +168,6 @@ def tune(
 ) -> list[Choice]:
     """Run the unfinished trials of a search, and apply the rule; ``running`` is passed to `run_trials`.
 
-    Examples
-    --------
     >>> table = Table.shipped("german")
     >>> choice = tune(search_trials([table], ["hardt"], common={"max_epochs": 1}), [table])[0]
     >>> sorted(choice.parameters), len(choice.candidates)

@@ -16,9 +16,8 @@ from pandas.api import types as pt
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
 from gcig._validation import MAX_GROUPS
 from gcig.cli.frame import did_you_mean
-from gcig.data.dates import are_dates
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.number_text import parse_numbers
+from gcig.data.entries import are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
 from gcig.data.roles import name_groups
 from gcig.records.formatting import counted, text_table

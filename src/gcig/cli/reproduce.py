@@ -74,7 +74,7 @@ def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode
 def reproduction_document(folder: Path, page: Path) -> dict[str, Any]:
     """Return the request of a run, the paper's claims that it judged and the fits that failed."""
     from gcig.experiments.claims import judge_claims
-    from gcig.experiments.collection import read
+    from gcig.experiments.run_folder import read
     from gcig.experiments.statements import CLAIMS
 
     found = read(folder)

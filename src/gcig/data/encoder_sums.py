@@ -1,7 +1,7 @@
-"""One pass over the parts of a large table: everything that a `TableEncoder` learns from it.
+"""Fitting of a `TableEncoder` in one pass over the parts of a large table.
 
 Means, standard deviations, ranges, levels and missing entries are those of all rows. Medians and the edges of
-bins are those of a random sample, whose ranks are off by about 0.2 %.
+bins are those of a random sample, whose ranks have an error of about 0.2 %.
 """
 
 from __future__ import annotations
@@ -16,23 +16,16 @@ from pandas.api import types as pt
 
 from gcig._tables import is_date_column
 from gcig._validation import InputError, check_features, level_codes
-from gcig.data.dates import are_dates, count_days
 from gcig.data.encoding import CategoryColumn, NumberColumn, TableEncoder, bin_edges, warn_of_outliers
+from gcig.data.entries import are_dates, count_days
 
 _SAMPLE_ROWS = 100_000
 _MAX_COUNTED_LEVELS = 100_000  # more are an identifier or free text in a table of any length
 
 
 class EncoderSums:
-    """The statistics of the columns of a table that is read in parts.
+    """Statistics of the columns of a table of ``n_rows`` rows that is read in parts.
 
-    Parameters
-    ----------
-    n_rows : int
-        The number of rows of all parts; a table with fewer rows than the sample is taken whole.
-
-    Examples
-    --------
     >>> sums = EncoderSums(n_rows=4)
     >>> for ages in ([20, 40], [40, None]):
     ...     sums.add(pd.DataFrame({"age": ages, "sex": ["F", "M"]}))
@@ -73,7 +66,7 @@ class _NumberSums:
         self.sample: list[NDArray[np.float64]] = []
 
     def add(self, column: pd.Series[Any], sampled: NDArray[np.int64]) -> None:
-        """Add a part, of which some rows are in the sample."""
+        """Add a part with the positions of its sampled rows."""
         if is_date_column(column):
             self.kind, values = "date", count_days(column)[0]
         else:

@@ -1,8 +1,4 @@
-"""The encoding of a table into numbers: standardised numbers and dates, one-hot categories.
-
-It is fitted on the training part only, records which column of the table each encoded column came from, and
-is stored as JSON.
-"""
+"""Encoding of tables as numbers: standardised numbers and dates, and one-hot categories."""
 
 from __future__ import annotations
 
@@ -22,25 +18,19 @@ from gcig._names import find_alike
 from gcig._tables import is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
-from gcig.data.dates import are_ambiguous_dates, are_dates, count_days
+from gcig.data.entries import are_ambiguous_dates, are_dates, count_days
 
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
-MAX_LEVELS = 100  # categories per column; a network learns little from those of very few rows
-_MIN_ROWS_FOR_OUTLIERS = 20  # of fewer rows, any may be far from the others
-_OUTLIER_SCALE = 100  # by how much the most extreme 1 % of the rows may enlarge a standard deviation
-_IDENTIFYING = 0.8  # categories per row from which a column identifies people; parts of a table have more
+MAX_LEVELS = 100  # categories per column; a network learns little from rare categories
+_MIN_ROWS_FOR_OUTLIERS = 20  # in fewer rows, no row counts as an outlier
+_OUTLIER_SCALE = 100  # factor by which the most extreme 1 % of the rows may enlarge a standard deviation
+_IDENTIFYING = 0.8  # categories per row above which a column identifies people
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class UnseenValuesWarning(InputWarning):
-    """Entries that training did not prepare the encoder for.
-
-    Attributes
-    ----------
-    treatment : the kind of entry and how it was encoded.
-    rows : column -> number of rows with such an entry.
-    """
+    """Entries that did not occur in training, their ``treatment``, and the number of ``rows`` per column."""
 
     def __init__(self, treatment: str, rows: Mapping[str, int]) -> None:
         self.treatment = treatment
@@ -56,10 +46,9 @@ class UnseenValuesWarning(InputWarning):
 class NumberColumn:
     """One standardised column, (value - mean) / scale, and an indicator if training had missing entries.
 
-    A date is the number of days since 1970-01-01. The median, ``fill``, replaces a missing value. ``mean``
-    and ``scale`` are those of the filled training column. A constant column has scale 0 and is encoded as
-    zeros. Each pair of neighbouring ``edges`` adds a column that rises from 0 to 1 between them, so a layer
-    can follow steps like those of a decision tree.
+    A date is the number of days since 1970-01-01. The median, ``fill``, replaces missing values. A constant
+    column has scale 0 and is encoded as zeros. Each pair of neighbouring ``edges`` adds a column that rises
+    from 0 to 1 between them, which lets a network follow steps like those of a decision tree.
     """
 
     unseen: ClassVar[str] = "Missing entries in columns that had none in training, encoded as the median"
@@ -112,7 +101,7 @@ class NumberColumn:
                 scaled = (filled - self.mean) / self.scale
             if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
                 raise InputError(
-                    "holds values too far from those of training for float32.",
+                    "holds values that are too far from the training data for float32.",
                     argument="X",
                     column=str(column.name),
                 )
@@ -125,7 +114,7 @@ class NumberColumn:
         return 0 if self.indicator or self.constant else int(missing.sum())
 
     def _read(self, column: pd.Series[Any]) -> NDArray[np.float64]:
-        """Return a checked column as float64, NaN if missing; refuse a column of another kind."""
+        """Return a checked column as float64, NaN if missing; raise an error for another kind of column."""
         numeric, wrong = pt.is_numeric_dtype(column.dtype), 0
         if self.kind == "date" and (not numeric or column.isna().all()):
             values, wrong = (np.full(len(column), np.nan), 0) if column.isna().all() else count_days(column)
@@ -147,7 +136,7 @@ class NumberColumn:
 class CategoryColumn:
     """One 0/1 column per level; missing is a separate level if training had missing entries.
 
-    If `OTHER` is a level, it stands for every category that has no level of its own.
+    The level `OTHER`, if present, represents all categories without a separate level.
     """
 
     unseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
@@ -171,7 +160,7 @@ class CategoryColumn:
         n_rows: int,
         max_levels: int | None,
     ) -> Self:
-        """Learn the levels from how often each occurs in ``n_rows`` rows, missing entries included."""
+        """Learn the levels from their counts in ``n_rows`` rows, including rows with missing entries."""
         if are_ambiguous_dates(levels):
             raise InputError(
                 "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
@@ -381,7 +370,7 @@ def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> 
 
 
 def looks_like_identifier(column: pd.Series[Any]) -> bool:
-    """Return whether a text column has so many different entries that they are no categories.
+    """Return whether a text column has too many different entries to be categories.
 
     >>> looks_like_identifier(pd.Series([f"person {n}" for n in range(200)]))
     True
@@ -419,9 +408,9 @@ def _most_frequent(
 
 
 def bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
-    """Return edges of bins that hold about equally many rows; none for a column of two values.
+    """Return edges of bins with about equally many rows; none for a column of two values.
 
-    A value that fills more than one bin, such as the zeros of an amount that few rows have, is left out:
+    Values that would fill a whole bin, such as frequent zeros, are left out of the quantiles, because
     otherwise most edges would coincide.
     """
     levels, counts = np.unique(values, return_counts=True)
@@ -434,8 +423,7 @@ def bin_edges(values: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
 
 
 def _moments(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return mean and standard deviation, also of values whose squares leave the range of float64."""
-    # A power of two as the unit is exact.
+    """Return mean and standard deviation; scaling by a power of two, which is exact, avoids overflow."""
     exponent = int(np.frexp(np.abs(values).max())[1])
     values = np.ldexp(values, -exponent)
     return float(np.ldexp(values.mean(), exponent)), float(np.ldexp(values.std(), exponent))

@@ -1,9 +1,15 @@
-"""The types of table entries, inferred or requested: numbers, booleans, text, dates, and missing entries."""
+"""Entries of tables: numbers, booleans, text, dates and missing entries, inferred from text or requested.
+
+Text is a date only if it has one meaning: 2024-03-01, with or without a time, 2024/03/01 and 01.03.2024. In
+01/03/2024 the day and the month could be exchanged, so the caller has to name their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +18,215 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import InputError, InputWarning, is_date_column, level_name, listed
+from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning, is_date_column, level_name, listed
 from gcig._warnings import warn_caller
-from gcig.data.dates import DATE_ORDERS, count_days
-from gcig.data.number_text import MARK_NAMES, MISSING_NUMBERS, count_grouped, parse_numbers
+
+# Numbers as text --------------------------------------------------------------------------------------
+
+# Common spellings of a missing number. In a column of text these are text.
+MISSING_NUMBERS = frozenset(
+    ("NA", "N/A", "n/a", "na", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "#N/A", "?", ".", "-")
+)
+_GROUPED = {  # digits in groups of three, by decimal mark
+    ".": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?"),
+    ",": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?"),
+}
+_MARKED = re.compile(r"[+-]?[\d.,]*[.,][\d.,]*([eE][+-]?\d+)?")
+MARK_NAMES = {".": "points", ",": "commas"}
+
+
+def parse_numbers(
+    entries: Sequence[str], decimal: str, *, thousands: bool = True, inexact: bool = False
+) -> NDArray[np.float64] | None:
+    """Convert stripped entries into numbers, NaN if missing; return None if one of them is text.
+
+    With `thousands`, the mark that is not `decimal` may group digits, as in "1,000,000". Integers beyond
+    2**53 in a column of integers may be identifiers, whose last digits float64 would lose: they are text
+    unless `inexact`.
+
+    >>> parse_numbers(["1.5", "1,000", "NA"], ".")
+    array([   1.5, 1000. ,    nan])
+    """
+    long = whole = True
+    values = np.empty(len(entries))
+    for place, entry in enumerate(entries):
+        if not entry or entry in MISSING_NUMBERS:
+            values[place] = np.nan
+            continue
+        text = entry
+        if thousands and _GROUPED[decimal].fullmatch(text):
+            text = text.replace("," if decimal == "." else ".", "")
+        if "_" in text or (decimal == "," and "." in text):
+            return None
+        try:
+            values[place] = float(text.replace(decimal, "."))
+        except ValueError:
+            return None
+        integer = text.lstrip("+-").isdecimal()
+        whole = whole and integer
+        long = long and not (integer and abs(values[place]) > MAX_EXACT_INTEGER)
+    if np.isnan(values).all() or not (long or inexact or not whole):
+        return None
+    return values
+
+
+def count_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
+    """Return per entry whether its digits are in groups of three.
+
+    >>> count_grouped(["1.000", "12", "1.000.000,5"], ",")
+    [True, False, True]
+    """
+    return [_GROUPED[decimal].fullmatch(entry) is not None for entry in entries]
+
+
+def shows_point(entries: Iterable[str], *, commas_separate: bool = False) -> str | None:
+    """Return the mark that the entries of a column with decimal points show: ".", "either" or None.
+
+    "1.5" can only be read with a decimal point; "1.500" could also be 1500. If commas separate the entries,
+    a point is a decimal point unless whole numbers up to 999 in the same column suggest thousands.
+
+    >>> shows_point(["12", "1.500"]), shows_point(["12", "1.500"], commas_separate=True)
+    ('either', 'either')
+    >>> shows_point(["7.250", "1.500"]), shows_point(["7.250", "1.500"], commas_separate=True)
+    ('either', None)
+    """
+    known = [entry for entry in entries if entry not in MISSING_NUMBERS]
+    marked = [entry for entry in known if "." in entry]
+    if not marked:
+        return None
+    if not all(count_grouped(marked, ",")):
+        return "."
+    whole = [entry.lstrip("+-") for entry in known if "." not in entry]
+    suggested = bool(whole) and max(map(len, whole)) <= len("999")
+    return "either" if suggested or not commas_separate else None
+
+
+def find_mark(entries: Sequence[str]) -> str | None:
+    """Return the decimal mark of a column's entries: ".", ",", "either", or None for text and integers.
+
+    >>> find_mark(["1,5", "2"]), find_mark(["989", "1.001"]), find_mark(["a", "1,5"])
+    (',', 'either', None)
+    """
+    if not any(_MARKED.fullmatch(entry) for entry in entries if entry not in MISSING_NUMBERS):
+        return None
+    marks = [mark for mark in ".," if parse_numbers(entries, mark) is not None]
+    return "either" if len(marks) == 2 else next(iter(marks), None)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Columns of a file by the decimal mark that their numbers show, as `find_mark` returns it."""
+
+    points: tuple[str, ...] = ()
+    commas: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[str, str | None]]) -> Marks:
+        """Group columns by their marks."""
+        columns: dict[str | None, list[str]] = {}
+        for name, mark in found:
+            columns.setdefault(mark, []).append(name)
+        return cls(*(tuple(columns.get(mark, ())) for mark in (".", ",", "either")))
+
+    def decide(self, path: Path) -> str | None:
+        """Return the decimal mark of the file, or None if no number shows one; raise if it is ambiguous."""
+        if self.points and self.commas:
+            raise InputError(
+                f"must be set: {path} has decimal commas in column {self.commas[0]!r}, but decimal points in "
+                f"column {self.points[0]!r}. Use ',' or '.', or write all numbers with the same mark.",
+                argument="decimal",
+            )
+        if self.points or self.commas:
+            return "." if self.points else ","
+        if self.either:
+            raise InputError(
+                f"must be set: every mark in the numbers of {path}, such as in column {self.either[0]!r}, "
+                "stands before three digits, which may be thousands or a fraction. Use the mark that starts "
+                "a fraction: '.' or ','.",
+                argument="decimal",
+            )
+        return None
+
+
+# Dates as numbers -------------------------------------------------------------------------------------
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([+-]\d\d:?\d\d|Z)?)?")
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})")
+_DOTTED = re.compile(r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})")
+_SLASHED = {
+    "dmy": re.compile(r"(?P<day>\d{1,2})[/-](?P<month>\d{1,2})[/-](?P<year>\d{4})"),
+    "mdy": re.compile(r"(?P<month>\d{1,2})[/-](?P<day>\d{1,2})[/-](?P<year>\d{4})"),
+}
+DATE_ORDERS = tuple(_SLASHED)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_PER_DAY = 86_400.0
+
+
+def parse_date(text: str, order: str | None = None) -> float | None:
+    """Return a date in days since 1970-01-01, or None if the text is no date; times without a zone are UTC.
+
+    `order`, "dmy" or "mdy", is the order of day and month in dates such as 01/03/2024.
+
+    >>> parse_date("1970-01-02 12:00"), parse_date("03.01.1970"), parse_date("2024-02-31")
+    (1.5, 2.0, None)
+    >>> parse_date("01/02/1970"), parse_date("01/02/1970", "dmy"), parse_date("01/02/1970", "mdy")
+    (None, 31.0, 1.0)
+    """
+    text = text.strip()
+    try:
+        if _ISO.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+        else:
+            forms = (_YEAR_FIRST, _DOTTED, *([_SLASHED[order]] if order else []))
+            match = next((found for form in forms if (found := form.fullmatch(text))), None)
+            if match is None:
+                return None
+            moment = datetime(int(match["year"]), int(match["month"]), int(match["day"]))
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (moment - _EPOCH).total_seconds() / _SECONDS_PER_DAY
+
+
+def are_dates(levels: Iterable[str]) -> bool:
+    """Return whether all texts are unambiguous dates.
+
+    >>> are_dates(["2024-03-01", "2024-04-01"]), are_dates(["2024-03-01", "never"]), are_dates([])
+    (True, False, False)
+    """
+    empty = True
+    for level in levels:
+        if parse_date(level) is None:
+            return False
+        empty = False
+    return not empty
+
+
+def are_ambiguous_dates(levels: Iterable[str]) -> bool:
+    """Return whether all texts are dates whose day and month could be exchanged.
+
+    >>> are_ambiguous_dates(["01/02/2024", "31/12/2024"]), are_ambiguous_dates(["1/2"])
+    (True, False)
+    """
+    texts = list(levels)
+    return bool(texts) and all(_SLASHED["dmy"].fullmatch(text.strip()) for text in texts)
+
+
+def count_days(column: pd.Series[Any], order: str | None = None) -> tuple[NDArray[np.float64], int]:
+    """Return days since 1970-01-01, NaN if missing or no date, and the number of wrong entries."""
+    if pt.is_datetime64_any_dtype(column.dtype):
+        moments = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
+        days = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
+        return np.asarray(days.to_numpy(np.float64, na_value=np.nan), dtype=np.float64), 0
+    codes, texts = pd.factorize(column)
+    parsed = [parse_date(str(text), order) for text in texts]
+    values = np.array([np.nan if day is None else day for day in parsed] + [np.nan])
+    wrong = np.array([day is None for day in parsed] + [False])
+    return values[codes], int(wrong[codes].sum())
+
+
+# Conversion of text -----------------------------------------------------------------------------------
 
 REQUESTED_KINDS = ("number", "category", "date", *(f"date {order}" for order in DATE_ORDERS))
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
@@ -29,9 +240,6 @@ class Decisions:
     grouped: list[str] = field(default_factory=list)
 
 
-# Conversion of text -----------------------------------------------------------------------------------
-
-
 def infer_entries(
     column: pd.Series[Any],
     decimal: str,
@@ -40,9 +248,9 @@ def infer_entries(
     thousands: bool = True,
     inexact: bool = False,
 ) -> pd.Series[Any]:
-    """Convert a text column into numbers if all entries that are not missing are numbers; else strip it.
+    """Convert a text column into numbers if all entries are numbers or missing; otherwise strip it.
 
-    ``decisions`` receives what the user should know; the options are those of `parse_numbers`.
+    ``decisions`` records what the user should know; the options are those of `parse_numbers`.
     """
     if pt.is_numeric_dtype(column.dtype) or _are_flags(column):
         return column
@@ -84,10 +292,10 @@ def infer_entries(
 def convert_entries(
     column: pd.Series[Any], kind: str, decimal: str, *, thousands: bool = True
 ) -> pd.Series[Any]:
-    """Convert a text column to the kind that it had in training: see ``TableEncoder.kinds_``.
+    """Convert a text column to its kind in training (``TableEncoder.kinds_``).
 
-    Dates stay text, which the encoder reads. A column that cannot be converted stays text as well; the
-    encoder rejects it.
+    Dates stay text, which the encoder parses. A column that cannot be converted stays text, which the encoder
+    rejects.
     """
     entries = strip_entries(column).astype(object)
     if kind in ("category", "date"):
@@ -178,8 +386,8 @@ def convert_requested(
 ) -> pd.Series[Any]:
     """Convert a column to a requested kind: numbers, text or dates.
 
-    Entries of a requested number that are no numbers are missing, with a note; a date has no such tolerance,
-    since a wrong order of day and month would make only some of the dates impossible.
+    In a column of numbers, other entries become missing, with a note. In a column of dates they are an error:
+    a wrong order of day and month makes only some dates impossible.
 
     >>> convert_requested(pd.Series(["12", "unknown", "7,5"]), "number", ",").tolist()
     [12.0, nan, 7.5]

@@ -1,4 +1,4 @@
-"""The encoder that changes nothing, for networks whose inputs were encoded elsewhere."""
+"""Encoder that passes numbers through, for networks whose inputs were encoded elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""CSV, Parquet and Feather files as tables, whole or in parts, without silent guesses.
+"""Tables from CSV, Parquet and Feather files, whole or in parts, without silent guesses.
 
 Only an empty entry is missing: "NA", "None" and "null" are text, unless every other entry of their column is
 a number. Spaces around text are removed. A file that can be read in two ways is an error that says how to
@@ -20,27 +20,34 @@ from pandas.api import types as pt
 
 from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
-from gcig.data.arrow_files import check_flat, count_rows, explained_arrow_errors, opened_arrow, to_frame
-from gcig.data.csv_layout import (
-    CsvFormat,
-    CsvLayout,
-    check_columns,
-    check_options,
-    check_unique,
-    explained_csv_errors,
-    find_layout,
-    recognise_format,
-)
 from gcig.data.entries import (
     Decisions,
+    Marks,
     check_requests,
     convert_entries,
     convert_requested,
+    find_mark,
     infer_entries,
     levels,
+    parse_numbers,
+    shows_point,
     strip_entries,
 )
-from gcig.data.number_text import Marks, find_mark, parse_numbers, shows_point
+from gcig.data.formats import (
+    CsvFormat,
+    CsvLayout,
+    check_columns,
+    check_flat,
+    check_options,
+    check_unique,
+    count_rows,
+    explained_arrow_errors,
+    explained_csv_errors,
+    find_layout,
+    opened_arrow,
+    recognise_format,
+    to_frame,
+)
 
 _ROWS_AT_ONCE = 50_000
 
@@ -66,20 +73,11 @@ class TablePart:
 
 @dataclass(frozen=True, eq=False)
 class TableFile:
-    """A file that was scanned once and can be read as often as needed, whole or in parts.
+    """A scanned file that can be read repeatedly, whole or in parts.
 
-    Attributes
-    ----------
-    path : the file.
-    format : "CSV", "CSV (gzip)", "Parquet" or "Feather".
-    names : all its columns.
-    n_rows : rows in the file.
-    notes : the decisions that were made about a CSV file, in words.
-    layout : encoding and separator of a CSV file; None for the other formats.
-    decimal : the decimal mark if the caller chose it, or that of the training file.
-    trained : how the training file of a model writes numbers, which this file must not contradict; None if
-        there is no such file, or the caller chose the decimal mark.
-    kinds : column -> the kind that the caller requested, as in `gcig.data.entries`.
+    ``layout`` is None unless the format is CSV, and ``decimal`` is None if it must be found. ``trained`` is
+    the notation of numbers in a model's training file, which this file must not contradict. ``kinds`` are the
+    kinds of columns that the caller requested.
     """
 
     path: Path
@@ -139,8 +137,8 @@ class TableFile:
     ) -> Iterator[pd.DataFrame]:
         """Yield the rows in order, at most ``rows`` at once, with types inferred per batch.
 
-        A column can be numbers in one batch and text in another: it then has to be read again as one of
-        ``texts``, the columns that are text whatever a batch holds. See `gcig.data.entries.merge_kinds`.
+        A column can be numbers in one batch and text in another (see `gcig.data.entries.merge_kinds`): it
+        then has to be read again as one of ``texts``, which are always text.
         """
         check_columns(self.names, list(columns), self.path)
         if self.layout is None:
@@ -159,15 +157,10 @@ class TableFile:
     def parts(
         self, kinds: Mapping[str, str], passed: Sequence[str] = (), *, rows: int = _ROWS_AT_ONCE
     ) -> Iterator[TablePart]:
-        """Yield the rows in order, at most ``rows`` at once, typed as a fitted encoder expects them.
+        """Yield the rows in order, at most ``rows`` at once, with the types of a fitted encoder.
 
-        Types are not inferred from the entries: a part that happens to hold only digits must be read in the
-        same way as every other part.
-
-        Parameters
-        ----------
-        kinds : column -> "number", "boolean", "date" or "category", as in ``TableEncoder.kinds_``.
-        passed : columns to pass through unchanged: text exactly as in a CSV file, "" if missing.
+        Types are given by ``kinds`` (as ``TableEncoder.kinds_``) and not inferred, because a part may happen
+        to hold only digits. Columns of ``passed`` are unchanged text in CSV files, "" if missing.
         """
         check_columns(self.names, [*kinds, *passed], self.path)
         columns = list(dict.fromkeys([*kinds, *passed]))
@@ -346,18 +339,10 @@ def open_table(
 ) -> TableFile:
     """Scan a CSV, Parquet or Feather file in constant memory.
 
-    Parameters
-    ----------
-    path : Parquet, Feather and gzip are recognised by their first bytes; anything else, and the content of a
-        gzip file, is read as CSV with a header line.
-    separator, decimal, encoding : the format of a CSV file; detected by default. Separators are comma,
-        semicolon, tab and bar; the decimal mark is a point or (unless commas separate) a comma; the encoding
-        is UTF-8, or UTF-16 with a byte-order mark, or Latin-1 (Windows-1252 if bytes occur that are control
-        characters in Latin-1).
-    trained : the format of the file that a model was trained on. Numbers are read in the same way, and a file
-        that contradicts it is an error, unless the caller chooses the decimal mark.
-    kinds : columns whose kind is requested instead of found: column -> "number" (other entries are missing),
-        "category" (digits are text), "date", "date dmy" or "date mdy".
+    Parquet, Feather and gzip are recognised by their first bytes. The separator (comma, semicolon, tab or
+    bar), decimal mark and encoding (UTF-8, UTF-16, Windows-1252 or Latin-1) of a CSV file are detected unless
+    given. A file that contradicts the `trained` format, that of a model's training file, is an error unless
+    `decimal` is given. `kinds` requests kinds of columns, as in `gcig.data.entries.REQUESTED_KINDS`.
     """
     path, kinds = Path(path), dict(kinds or {})
     found = recognise_format(path)

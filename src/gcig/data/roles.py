@@ -1,4 +1,4 @@
-"""The roles of the columns of a file: inputs, target and protected attributes."""
+"""Roles of the columns of a file: inputs, target and protected attributes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,9 @@ from gcig.data.reading import TableFile
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of the columns.
+    """The inputs in the model's order, the target, the protected columns, and names for their values.
 
-    Attributes
-    ----------
-    inputs : columns that the model takes, in its order.
-    target, positive : the column with the label, and its value that label 1 stands for; None if the model's
-        classes or their order determine it.
-    sensitive : protected columns, one or several.
-    group_names : other names for their values, as in `name_groups`.
+    ``positive`` is the value of the target that is label 1; None if the model's classes determine it.
     """
 
     inputs: tuple[str, ...]
@@ -40,19 +34,19 @@ class Roles:
         return list(dict.fromkeys([*self.inputs, self.target, *self.sensitive]))
 
     def named_classes(self, values: Iterable[Any]) -> tuple[str, str] | None:
-        """Return names of labels 0 and 1 among the values of the target; None if no positive one is named."""
+        """Return the names of labels 0 and 1, given the target's values; None without a positive value."""
         if self.positive is None:
             return None
         others = [name for name in map(level_name, values) if name != self.positive]
         return (others[0] if len(others) == 1 else f"not {self.positive}", self.positive)
 
     def protected(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the protected columns of some rows, with the names that were chosen for their values."""
+        """Return the protected columns of some rows with renamed values."""
         return name_groups(frame[list(self.sensitive)], self.group_names)
 
 
 def name_groups(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """Rename values of protected columns: value -> name, or column.value -> name for one of several.
+    """Rename the values of protected columns; keys are ``value``, or ``column.value`` for one column only.
 
     >>> name_groups(pd.DataFrame({"sex": [1, 2, 1]}), {"1": "male", "2": "female"})["sex"].tolist()
     ['male', 'female', 'male']
@@ -85,12 +79,7 @@ def assign_roles(
 ) -> Roles:
     """Return the roles of a file's columns; every column without another role is an input.
 
-    Parameters
-    ----------
-    drop : columns that are not used.
-    keep_sensitive : whether the protected columns are inputs as well.
-    known : the columns that a model takes, which are the inputs; ignored if the file has none of them.
-    group_names : other names for values of the protected columns, as in `name_groups`.
+    If a model's columns are `known`, they are the inputs, unless the file has none of them.
     """
     protected = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
     for role, names in (("target", (target,)), ("sensitive", protected), ("drop", tuple(drop))):
@@ -121,13 +110,9 @@ def assign_roles(
 def check_positive(
     positive: str | None, column: str, values: Iterable[Any], classes: Iterable[Any] | None
 ) -> None:
-    """Raise an error unless it is known which value of the target label 1 stands for.
+    """Raise an error unless the user or the model's classes determine the target's positive value.
 
-    Parameters
-    ----------
-    positive : the value that the user named.
-    column, values : the target and its distinct values.
-    classes : the two classes of the model in order, or None if it does not record them.
+    `values` are the distinct values of the target, called `column`.
     """
     names = sorted(level_name(value) for value in values)
     known = [] if classes is None else [level_name(value) for value in classes]
@@ -135,7 +120,7 @@ def check_positive(
         if not known and not {name.lower() for name in names} <= {"0", "1", "-1", "false", "true"}:
             raise InputError(
                 f"is needed: the model does not record its classes, and column {column!r} has the values "
-                f"{listed(names)}. Name the one that a high score of the model stands for.",
+                f"{listed(names)}. Name the value that a high score of the model predicts.",
                 argument="positive",
             )
     elif positive in known[:1]:  # every rate would be inverted

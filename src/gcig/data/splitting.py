@@ -1,6 +1,6 @@
 """Splits of the rows of a table, stratified by label and group.
 
-Within each (label, group) cell the rows are shuffled and dealt out: every part gets its share of every cell
+Within each (label, group) cell the rows are shuffled and distributed: every part gets its share of every cell
 to within one row. All index arrays are sorted, and the same ``random_state`` gives the same split.
 """
 
@@ -37,13 +37,11 @@ def train_validation_test(
 ) -> Split:
     """Split the rows into three parts of the given fractions; a part of fraction 0 is empty.
 
-    Examples
-    --------
     >>> split = train_validation_test([0, 1] * 50, ["a"] * 40 + ["b"] * 60)
     >>> len(split.train), len(split.validation), len(split.test)
     (60, 20, 20)
     """
-    return Split(*_deal_fractions(_cells(y, groups), fractions, random_state))
+    return Split(*_distribute(_cells(y, groups), fractions, random_state))
 
 
 def hold_out(
@@ -60,7 +58,7 @@ def hold_out(
     """
     if not 0 < fraction < 1:
         raise InputError(f"must be between 0 and 1, got {fraction}.", argument="fraction")
-    rest, held_out = _deal_fractions(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
+    rest, held_out = _distribute(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
     return rest, held_out
 
 
@@ -76,7 +74,7 @@ def k_folds(
     if n_splits < 2:
         raise InputError(f"must be at least 2, got {n_splits}.", argument="n_splits")
     _reject_small(cells, n_splits, f"{n_splits} folds")
-    # One deal across all cells: the next cell continues at the fold at which the previous one stopped.
+    # Rows are assigned to folds in turn across all cells, so that the sizes of folds differ by at most one.
     order = np.concatenate(_shuffled(cells, random_state))
     fold = np.empty(len(order), dtype=np.int64)
     fold[order] = np.arange(len(order)) % n_splits
@@ -114,13 +112,13 @@ def _shuffled(cells: dict[str, Rows], random_state: int | np.random.Generator | 
     return [rng.permutation(rows) for rows in cells.values()]
 
 
-def _deal_fractions(
+def _distribute(
     cells: dict[str, Rows],
     fractions: Sequence[float],
     random_state: int | np.random.Generator | None,
     strict: bool = True,
 ) -> list[Rows]:
-    """Deal every cell out in the given fractions; each share is rounded up or down, and none is empty."""
+    """Distribute every cell in the given fractions; each share is rounded up or down, and none is empty."""
     shares = np.asarray(fractions, dtype=np.float64)
     if not np.isclose(shares.sum(), 1) or (shares < 0).any() or shares[0] <= 0:
         raise InputError(
@@ -131,9 +129,7 @@ def _deal_fractions(
     if strict:
         _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
     parts: list[list[Rows]] = [[] for _ in shares]
-    owed = np.zeros_like(
-        shares
-    )  # rows that rounding has withheld from each part so far; paying them back keeps the totals exact
+    owed = np.zeros_like(shares)  # rows that rounding has withheld from each part; the next cells compensate
     for rows in _shuffled(cells, random_state):
         exact = shares * len(rows)
         counts = np.floor(exact + 1e-9).astype(np.int64)

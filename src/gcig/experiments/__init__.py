@@ -1,6 +1,4 @@
-"""The paper's experiments: what each of them runs, and the tables and figures made from its results.
+"""The paper's experiments: pure functions that return settings to run, and tables and figures of results.
 
-Every experiment has one module of pure functions: ``settings`` returns what is run, ``tables`` and
-``figures`` return what is shown of a frame of results. `reproduce` runs the experiments and stores their
-results; `rendering` draws them.
+`reproduce` runs the experiments and stores their results; `rendering` draws them.
 """

@@ -7,21 +7,137 @@ published algorithm, which the paper is about, and for our version. Claims that 
 experiments that were not requested are not judged at all.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
-from gcig.experiments.collection import Collected
-from gcig.experiments.evidence import MIN_FOLDS, Evidence
+import numpy as np
+import pandas as pd
+
+from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
+from gcig.experiments import correlation
 from gcig.experiments.paper import FAIRX, PUBLISHED
-from gcig.experiments.settings import method_label
-from gcig.records import Interval
-from gcig.records.evaluation import UNRANKED_NOTE
+from gcig.experiments.run_folder import Results
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, finished, fold_test, method_label
+from gcig.records import Interval, formatting
+from gcig.records.base import UNDEFINED
+from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
 from gcig.report.document import TableBlock
 from gcig.report.tables import Mark, Table, Value
 
+MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
+MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
+_NOTHING = pd.DataFrame(
+    index=pd.MultiIndex.from_arrays([[], []], names=FOLD_KEYS), columns=list(MEASURES), dtype=float
+)
 _FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The collected results of a run: fold values, paired differences and ratios, with 95 % intervals."""
+
+    results: Results
+
+    @cached_property
+    def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        """The fold means of every setting, by experiment, dataset, method and variant."""
+        found = {}
+        for experiment, frame in self.results.frames.items():
+            rows = finished(frame)
+            rows = rows.assign(collapsed=rows["collapsed"].astype(float))
+            for place, own in rows.groupby(["dataset", "method", "variant"]):
+                found[experiment, *place] = own.groupby(FOLD_KEYS)[list(MEASURES)].mean()
+        return found
+
+    def folds(
+        self, dataset: str, method: str, *, variant: str = "", experiment: str = "comparison"
+    ) -> pd.DataFrame:
+        """Return one row per fold of a setting, with the means over its fits; empty without results."""
+        return self._settings.get((experiment, dataset, method, variant), _NOTHING)
+
+    def mean(self, dataset: str, method: str, metric: str, **place: str) -> float:
+        """Return the mean of a metric over folds and seeds; NaN without results."""
+        return float(self.folds(dataset, method, **place)[metric].mean())
+
+    def difference(self, dataset: str, method: str, minus: str, metric: str) -> Interval:
+        """Return the mean paired difference of two methods over the folds."""
+        ours, theirs = (self.folds(dataset, each)[metric] for each in (method, minus))
+        return self.interval((ours - theirs).dropna())
+
+    def change(self, metric: str, new: pd.DataFrame, old: pd.DataFrame) -> Interval:
+        """Return the relative change of a positive metric, such as -0.5 for half, from paired log ratios."""
+        ours, theirs = (np.log(folds[metric].clip(lower=1e-12)) for folds in (new, old))
+        found = self.interval((ours - theirs).dropna())
+        return Interval(*(math.expm1(value) for value in (found.value, found.low, found.high)))
+
+    def interval(self, values: pd.Series[Any]) -> Interval:
+        """Return a mean over folds with its interval; undefined with fewer than three folds."""
+        if len(values) < MIN_FOLDS:
+            return UNDEFINED
+        return fold_test(values, n_folds=self.results.request.n_folds).difference
+
+    def rivals(self, fairx: str, metric: str) -> list[str]:
+        """Return the methods that a version of FairX is ranked against: all but the other version."""
+        ranked = [method for method in self.results.request.methods if is_ranked(method, metric)]
+        return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
+
+    def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
+        """Return the methods with the best mean, equal up to the digits that the paper prints."""
+        sign = -1 if metric in HIGHER_IS_BETTER else 1
+        values = {method: self.mean(dataset, method, metric) for method in self.rivals(fairx, metric)}
+        rounded = {
+            method: sign * round(value, digits) for method, value in values.items() if not math.isnan(value)
+        }
+        return [method for method, value in rounded.items() if value == min(rounded.values())]
+
+    def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
+        """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+        points = correlation.points(self.results.frames["comparison"], fairx).dropna()
+        points = points[points["dataset"].isin(datasets)]
+        clusters = points.groupby(["dataset", *FOLD_KEYS]).ngroup()
+        if clusters.nunique() < MIN_FOLDS:
+            return UNDEFINED
+        statistic = {
+            "pearson": lambda p: coefficient(p[:, :2]),
+            "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
+            "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
+            "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
+        }[kind]
+        values = points[[correlation.X, correlation.Y, correlation.GIVEN]]
+        return clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
+
+
+def shown(found: Interval, digits: int = 3) -> str:
+    """Format a value with its interval.
+
+    >>> shown(Interval(0.25, 0.2, 0.3))
+    '0.250 [0.200, 0.300]'
+    """
+    low, high = formatting.number(found.low, digits), formatting.number(found.high, digits)
+    return f"{formatting.number(found.value, digits)} [{low}, {high}]"
+
+
+def percent(found: Interval) -> str:
+    """Format a relative change with its interval in percent.
+
+    >>> percent(Interval(-0.5, -0.6, -0.4))
+    '\N{MINUS SIGN}50 % [\N{MINUS SIGN}60, \N{MINUS SIGN}40]'
+    """
+    value, low, high = (_points(100 * each) for each in (found.value, found.low, found.high))
+    sign = "+" if found.value > 0 else ""
+    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" [{low}, {high}]")
+
+
+def _points(value: float) -> str:
+    """Format percentage points without decimals, unless the sign would be lost."""
+    whole = formatting.number(value, 0)
+    return formatting.number(value, 1) if whole == "0" else whole
 
 
 @dataclass(frozen=True)
@@ -38,7 +154,7 @@ class Finding:
         return {True: REPLICATED, False: NOT_REPLICATED, None: UNTESTABLE}[self.holds]
 
     @classmethod
-    def of(cls, ours: str, holds: bool, doubt: str) -> "Finding":
+    def of(cls, ours: str, holds: bool, doubt: str) -> Finding:
         """Return a verdict; ``doubt`` is the reason if the claim does not hold."""
         return cls(ours, holds, "" if holds else doubt)
 
@@ -49,17 +165,10 @@ MISSING = Finding("-", None, "results are missing")
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, and how it is judged.
+    """A shortened sentence of the paper with its number, and the function that judges it.
 
-    Attributes
-    ----------
-    key : a short name.
-    place : the part of the paper.
-    statement : the sentence, shortened.
-    printed : its number.
-    judge : function of the evidence and the version of FairX.
-    datasets, methods, experiment : what a run must contain to judge it, besides a version of FairX.
-    about_fairx : whether the finding depends on the version of FairX.
+    The function takes the evidence and the version of FairX. The other fields name what a run must contain to
+    judge the claim, and whether the finding depends on the version of FairX.
     """
 
     key: str
@@ -78,10 +187,10 @@ class Judged:
     """A claim with its finding per version of FairX."""
 
     claim: Claim
-    findings: Mapping[str, Finding] = field(default_factory=dict)
+    findings: Mapping[str, Finding]
 
 
-def judge_claims(found: Collected, claims: Iterable[Claim]) -> list[Judged]:
+def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
     """Judge the claims that the requested datasets, methods and experiments can test."""
     evidence = Evidence(found)
     versions = [method for method in (PUBLISHED, FAIRX) if method in found.request.methods]
@@ -139,7 +248,7 @@ def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:
 
 
 def _reasons(judged: Judged) -> str:
-    """Return the reasons; those that do not apply to every version name the version."""
+    """Return the reasons, with the name of the version unless they apply to all versions."""
     reasons = {version: finding.reason for version, finding in judged.findings.items() if finding.reason}
     if len(reasons) == len(judged.findings) and len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))

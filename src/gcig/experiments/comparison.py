@@ -1,7 +1,8 @@
-"""Comparison (RQ1): all methods on every dataset, alongside the paper's main table."""
+"""Comparison (RQ1): all methods on every dataset alongside the paper's main table, and their trade-offs."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,16 +22,19 @@ from gcig.experiments.settings import (
     fold_values,
     means,
     method_label,
-    parameter,
+    ordered,
     spread,
 )
+from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked, measure_range
-from gcig.report.charts import Series
+from gcig.records.trade_off import pareto_front
+from gcig.report.charts import Series, TradeOff
 from gcig.report.tables import Entry, Mark, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
 PRINTED = ("eo_gap", "f1", "gcig_raw")  # the metrics of the paper's main table
+_GAPS = ("gcig", "eo_gap")
 MEASURES = (
     *("gcig_raw", "gcig", "gcig_members", "reference_offset", "faithfulness", "attribute_effect"),
     *("auc", "f1", "balanced_accuracy", "log_loss", "eo_gap", "eo_noise_floor", "effective_columns"),
@@ -48,14 +52,7 @@ def settings(*, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting
 def main_table(
     frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], expected: Mapping[str, int]
 ) -> Table:
-    """Return the paper's main table with ours next to it: one row per dataset and method.
-
-    Parameters
-    ----------
-    frame : one row per fit.
-    datasets, methods : what to show, in this order; entries without results are shown as missing.
-    expected : dataset -> number of fits per method.
-    """
+    """Return the paper's main table with ours next to it; `expected` has the fits per method of a dataset."""
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
@@ -85,10 +82,7 @@ def main_table(
 
 
 def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> Table:
-    """Return one row per dataset with the plain network, the best of the other methods and FairX.
-
-    An EO gap is easily closed at the expense of decisions: the best one is shown with its F1.
-    """
+    """Return one row per dataset with the plain network, the best of the other methods and FairX."""
     others = [method for method in methods if method not in (PLAIN, FAIRX, PUBLISHED)]
     measures = ("gcig", "gcig_members", "eo_gap")
     rows: list[tuple[Value, ...]] = []
@@ -98,17 +92,19 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
             values = _means(frame, name, metric, (PLAIN, *others, FAIRX))
             ranked = {m: values[m] for m in others if m in values and is_ranked(m, metric)}
             first = min(ranked, key=lambda method: ranked[method], default=None)
-            plain, own = (_number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
+            plain, own = (formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
             best = "-"
-            if first is not None:
-                score = _number(_rows(frame, name, first)["f1"].mean())
+            if first is not None:  # an EO gap is easily closed by poor decisions: show the F1 with it
+                score = formatting.number(_rows(frame, name, first)["f1"].mean())
                 words = f"{method_label(first)}, F1 {score}" if metric == "eo_gap" else method_label(first)
-                best = f"{_number(ranked[first])} ({words})"
+                best = f"{formatting.number(ranked[first])} ({words})"
             entries += [plain, best, own]
-        entries.append(_number(_rows(frame, name, FAIRX)["eo_noise_floor"].mean()))
+        entries.append(formatting.number(_rows(frame, name, FAIRX)["eo_noise_floor"].mean()))
         for metric in ("auc", "f1"):
             values = _means(frame, name, metric, (PLAIN, FAIRX))
-            entries.append(" → ".join(_number(values.get(method, math.nan)) for method in (PLAIN, FAIRX)))
+            entries.append(
+                " → ".join(formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
+            )
         rows.append(tuple(entries))
     triples = [f"{LABELS[m]}: {who}" for m in measures for who in ("plain", "best other", "FairX")]
     header = ("dataset", *triples, "EO gap: chance", "AUC plain → FairX", "F1 plain → FairX")
@@ -127,9 +123,6 @@ def _means(frame: pd.DataFrame, dataset: str, metric: str, methods: Sequence[str
     return {method: value for method, value in values.items() if not math.isnan(value)}
 
 
-_number = formatting.number
-
-
 def _rows(frame: pd.DataFrame, dataset: str, method: str) -> pd.DataFrame:
     return frame[(frame["dataset"] == dataset) & (frame["method"] == method)]
 
@@ -142,10 +135,7 @@ def tables(
     n_folds: int,
     pooled: pd.DataFrame | None = None,
 ) -> dict[str, Table]:
-    """Return all measures with intervals, the differences from the paper, and the pooled EO gaps.
-
-    `pooled` has dataset, method, eo_gap and eo_noise_floor of pooled out-of-fold predictions.
-    """
+    """Return all measures with intervals, the differences from the paper, and the pooled EO gaps."""
     made = {
         "comparison": _measures(frame, datasets, methods, n_folds),
         "differences": _differences(frame, datasets, methods),
@@ -287,7 +277,8 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
 
 def _facts(own: pd.DataFrame) -> dict[str, str]:
     """Return values of one method on one dataset that reasons may quote."""
-    objectives = {parameter(row, "objective") or "accuracy_score" for row in own.to_dict("records")}
+    parameters = [json.loads(text) for text in own["parameters"]]
+    objectives = {given.get("objective") or "accuracy_score" for given in parameters}
     return {
         "noise_floor": formatting.number(float(own["eo_noise_floor"].mean())),
         "objective": " or ".join(sorted(objectives)).replace("_score", "").replace("_", " "),
@@ -315,3 +306,67 @@ def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             "such numbers.",
         ),
     )
+
+
+def trade_off_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
+    """Plot the methods of the comparison: means on test rows, one point per method."""
+    points = {name: _trade_offs(frame[frame["dataset"] == name], by=[]) for name in datasets}
+    caption = (
+        "One point per method, means over the folds; upper left is better. Hardt is not shown with GCIG, "
+        "because the logit that is explained does not contain its group thresholds."
+    )
+    return {"trade_off": _trade_off_figure("The price of fair outcomes and fair reasons", caption, points)}
+
+
+def candidate_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
+    """Plot every candidate of the grid search: means on the validation rows of the folds."""
+    points = {name: _trade_offs(frame[frame["dataset"] == name], by=["parameters"]) for name in datasets}
+    caption = (
+        "One point per candidate of the grid search, means over the validation rows of the folds; upper left "
+        "is better. Candidates that collapsed in a fold are not on the front."
+    )
+    return {"candidates": _trade_off_figure("Every candidate of every method", caption, points)}
+
+
+def _trade_offs(frame: pd.DataFrame, by: list[str]) -> list[TradeOff]:
+    """Return the means of each method, or of each group of its rows with equal values in `by`."""
+    rows = finished(frame)
+    found = []
+    for method in ordered(rows["method"], first=tuple(METHODS)):
+        own = rows[rows["method"] == method]
+        for _, part in own.groupby(by or ["method"], sort=False):
+            auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", *_GAPS))
+            gcig = gcig if is_ranked(method, "gcig") else math.nan
+            words = _describe_parameters(json.loads(part["parameters"].iloc[0]), method) if by else ""
+            collapsed = bool(part["collapsed"].astype(bool).any())
+            found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))
+    return found
+
+
+def _describe_parameters(parameters: Mapping[str, Any], method: str) -> str:
+    searched = METHODS[method].search_space if method in METHODS else parameters
+    return ", ".join(f"{name} {value}" for name, value in parameters.items() if name in searched)
+
+
+def _trade_off_figure(title: str, caption: str, points: Mapping[str, Sequence[TradeOff]]) -> Figure:
+    panels = []
+    for name, own in points.items():
+        for metric in _GAPS:
+            labels = dict.fromkeys(point.series for point in own)
+            series = [_cloud(own, label, metric) for label in labels]
+            title_of_panel = f"{name}: AUC against {LABELS[metric]}"
+            panels.append(Panel(title_of_panel, LABELS[metric], "AUC", series, front=_corners(own, metric)))
+    return Figure(title, caption, panels, columns=4, trade_offs=dict(points), marks_collapsed=True)
+
+
+def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
+    own = [point for point in points if point.series == label]
+    gaps = [getattr(point, metric) for point in own]
+    return Series(label, gaps, [p.auc for p in own], hollow=[p.collapsed for p in own], joined=False)
+
+
+def _corners(points: Sequence[TradeOff], metric: str) -> list[tuple[float, float]]:
+    """Return the points that no other dominates in AUC and one of the gaps, from left to right."""
+    usable = [p for p in points if not p.collapsed and not math.isnan(p.auc + getattr(p, metric))]
+    flags = pareto_front([(p.auc, -getattr(p, metric)) for p in usable])
+    return sorted({(getattr(p, metric), p.auc) for p, flag in zip(usable, flags, strict=True) if flag})

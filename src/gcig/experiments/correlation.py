@@ -16,7 +16,7 @@ from gcig.benchmark.statistics import (
 )
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.settings import LABELS, PLACE, finished, method_label, ordered
+from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, method_label, ordered
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.charts import Series
@@ -60,14 +60,14 @@ def points(frame: pd.DataFrame, fairx: str | None = None) -> pd.DataFrame:
     rows = finished(frame)
     fairx = fairx or (PUBLISHED if (rows["method"] == PUBLISHED).any() else FAIRX)
     kept = rows[(rows["method"] == fairx) | ~rows["method"].isin([PUBLISHED, FAIRX])]
-    return kept.groupby(["dataset", "method", *PLACE], sort=False)[[X, Y, GIVEN]].mean().reset_index()
+    return kept.groupby(["dataset", "method", *FOLD_KEYS], sort=False)[[X, Y, GIVEN]].mean().reset_index()
 
 
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
     """Compute all measures of association of EO gap and GCIG over some trials."""
     fit = linear_fit(rows[X], rows[Y])
     known = rows.dropna(subset=[X, Y])
-    clusters = known.groupby(["dataset", *PLACE]).ngroup()
+    clusters = known.groupby(["dataset", *FOLD_KEYS]).ngroup()
     interval = clustered_bootstrap(known[[X, Y]], coefficient, clusters=clusters, draws=draws)
     return {
         "pearson": pearson(rows[X], rows[Y]),

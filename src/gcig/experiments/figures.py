@@ -1,7 +1,6 @@
-"""Figures: what they show as plain values, and their drawing as SVG and PNG files without a screen.
+"""Figures: their content as plain values, and their drawing as SVG and PNG files without a screen.
 
-Equal figures give equal bytes: there is no date, and ids come from a fixed salt. Names are passed to
-matplotlib with ``$`` escaped, and none is read as mathematics.
+Equal figures give equal bytes: there is no date, and ids come from a fixed salt.
 """
 
 from __future__ import annotations
@@ -38,13 +37,7 @@ _SETTINGS: Any = {  # Any, because matplotlib's own type lists every name
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
-
-    Attributes
-    ----------
-    fit : intercept and slope of a line through all points.
-    front : corners of the Pareto front, from left to right.
-    """
+    """One pair of axes: series, intercept and slope of a fitted line, and corners of a Pareto front."""
 
     title: str
     x_label: str
@@ -59,10 +52,9 @@ class Panel:
 class Figure:
     """Panels in rows of `columns`, with a title and a caption.
 
-    Series with the same name look the same in all panels. ``trade_offs`` holds the same points per dataset
-    if the figure shows trade-offs, for which HTML pages have a chart of their own. ``marks_collapsed`` says
-    that the hollow points are collapsed models, which the files mark with a cross; otherwise they are
-    outlines, as the paper's numbers are.
+    A series looks the same in all panels. ``trade_offs`` has the points of a trade-off figure per dataset,
+    from which HTML pages draw their own chart. If ``marks_collapsed``, hollow points are collapsed models,
+    which files mark with a cross; otherwise they are drawn as outlines, such as the paper's numbers.
     """
 
     title: str
@@ -112,8 +104,6 @@ def draw(figure: Figure, format: str = "svg") -> bytes:
 def plain_text(name: str) -> str:
     r"""Escape a name for matplotlib, which otherwise reads text between dollar signs as mathematics.
 
-    Examples
-    --------
     >>> print(plain_text("$income$"))
     \$income\$
     """

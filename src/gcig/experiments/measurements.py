@@ -32,8 +32,6 @@ _REASONS = {
     "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
     "bank-additional-full.csv.",
 }
-
-
 _SIZE = ("name", "target", "attribute", "rows", "columns", "encoded_columns")
 
 
@@ -83,9 +81,8 @@ def measure_cost(
 ) -> list[dict[str, Any]]:
     """Measure the ratio of epochs as published to epochs without the GCIG term.
 
-    Epochs are timed as the difference of a long fit and one of a single epoch, which leaves out what a fit
-    costs besides. Rows are encoded beforehand. Groups are drawn at random: the cost of a step does not depend
-    on the members of the groups, and random groups allow any number of them.
+    An epoch is timed as the difference between a long fit and a fit of one epoch, which excludes the fixed
+    cost of a fit. Groups are drawn at random: cost depends on their number, not on their members.
     """
     data = load_dataset(dataset)
     inputs = TableEncoder().fit_transform(data.X.iloc[:n_rows])

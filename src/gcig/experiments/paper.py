@@ -28,10 +28,8 @@ def paper() -> Mapping[str, Any]:
 def printed(dataset: str, method: str, metric: str) -> tuple[float, float] | None:
     """Return mean and standard deviation from the paper's main table, or None if it has no such number.
 
-    Both of our versions of FairX have the paper's FairX as their counterpart.
+    Both of our versions of FairX correspond to the paper's FairX.
 
-    Examples
-    --------
     >>> printed("adult", "fairx", "gcig_raw")
     (0.054, 0.005)
     >>> printed("compas", "fairx", "gcig_raw") is None  # without the leak
@@ -61,12 +59,10 @@ def printed_tally(metric: str) -> pd.DataFrame:
 
 
 def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> str:
-    """Return why a number of ours may differ from the paper's: the first reason on file that applies.
+    """Return why a number of ours may differ from the paper's: the first recorded reason that applies.
 
     `facts` are values of the run that a reason may quote: ``noise_floor`` and ``objective``.
 
-    Examples
-    --------
     >>> facts = {"noise_floor": "0.151", "objective": "accuracy"}
     >>> reason("german", "eo_gap", "fairx", facts).split(", ")[0]
     'a test fold has cells of 22 to 100 rows: an exactly fair model scores 0.151 by chance'
@@ -81,11 +77,7 @@ def reason(dataset: str, metric: str, method: str, facts: Mapping[str, str]) -> 
 
 
 def contradictions(facts: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the place of each contradiction in the paper, what cannot all hold, and our reading of it.
-
-    `facts` are values of the run that a reading may quote: ``plain_gcig_raw``, ``plain_gcig`` and
-    ``plain_gcig_l2`` (of the plain network on ``compas-paper``) and ``collapsed``.
-    """
+    """Return place, statement and our reading of each contradiction; readings quote `facts` of the run."""
     return [
         (entry["place"], entry["statement"], entry["reading"].format_map(facts))
         for entry in paper()["contradictions"]

@@ -17,34 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from gcig._warnings import warn_caller
-from gcig.benchmark.run_files import RunError, RunWarning, write_file
+from gcig.benchmark.store import RunError, RunWarning, write_file
 from gcig.experiments.chapters import Chapter, chapters
-from gcig.experiments.collection import (
-    MEASURED,
-    POOLED,
-    PROVENANCE,
-    REQUEST,
-    read,
-    read_request,
-)
 from gcig.experiments.comparison import overview_table
 from gcig.experiments.figures import Figure, draw
-from gcig.experiments.request import CHOSEN
+from gcig.experiments.run_folder import CHOSEN, MEASURED, POOLED, PROVENANCE, REQUEST, read, read_request
 from gcig.report import charts
 from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
 from gcig.report.tables import Table, entry_text, to_csv, to_latex, to_markdown
 
 PAGE = "index.html"
-MAX_ROWS = 16  # longer tables are split by dataset: more rows are hard to take in at a glance
+MAX_ROWS = 16  # longer tables are split by dataset, because they are hard to read
 
 
 def render(run: str | Path) -> Path:
-    """Write ``tables/``, ``figures/`` and ``index.html`` of a reproduction without running anything.
-
-    Returns
-    -------
-    The path of the page.
-    """
+    """Write ``tables/``, ``figures/`` and ``index.html`` of a reproduction; return the page's path."""
     out = Path(run)
     found = read(out)
     listed = chapters(found)
@@ -83,8 +70,6 @@ def split_by_dataset(table: Table) -> list[Table]:
 
     The value moves into the caption, and notes follow the last part. Other tables are returned unchanged.
 
-    Examples
-    --------
     >>> rows = [(name, i) for name in ("german", "adult") for i in range(20)]
     >>> parts = split_by_dataset(Table(("dataset", "i"), rows))
     >>> [(part.caption, part.header, len(part.rows)) for part in parts]
@@ -192,7 +177,7 @@ def publish(
 
 
 def update_readme(run: str | Path, readme: str | Path) -> None:
-    """Replace what is between the two marks of a README by the overview of a reproduction."""
+    """Replace the text between the two marks of a README with the overview of a reproduction."""
     found, path = read(Path(run)), Path(readme)
     before, start, rest = path.read_text(encoding="utf-8").partition(_README_START)
     _, end, after = rest.partition(_README_END)
@@ -207,10 +192,7 @@ def update_readme(run: str | Path, readme: str | Path) -> None:
 
 
 def write_documentation(run: str | Path, docs_path: str | Path) -> Path:
-    """Write the documentation page of the reproduction in folder `run` to the file `docs_path`.
-
-    The page links to the figures in the folder by relative paths.
-    """
+    """Write the documentation page of a reproduction; it links to the figures in `run` by relative paths."""
     folder, page = Path(run), Path(docs_path)
     figures = os.path.relpath(folder / "figures", page.parent).replace(os.sep, "/")
     write_file(page, restructured_text(chapters(read(folder)), figures=figures))
@@ -240,8 +222,6 @@ def restructured_text(listed: Sequence[Chapter], *, figures: str) -> str:
 def escape(text: str) -> str:
     r"""Escape the markup of reStructuredText, and put the text on one line.
 
-    Examples
-    --------
     >>> print(escape("a_ *b* |c|"))
     a\_ \*b\* \|c\|
     """

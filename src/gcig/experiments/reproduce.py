@@ -7,21 +7,22 @@ from typing import Any
 
 from gcig.benchmark.backends import Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
-from gcig.benchmark.run_files import exclusive_claim
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import TRIALS, RunStore
+from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim
 from gcig.experiments import measurements
-from gcig.experiments.collection import (
+from gcig.experiments.paper import PUBLISHED
+from gcig.experiments.rendering import render
+from gcig.experiments.run_folder import (
     MEASURED,
+    Parameters,
+    Request,
     add_parameters,
     add_request,
+    choose_parameters,
     collect,
     read_request,
     write_json,
 )
-from gcig.experiments.paper import PUBLISHED
-from gcig.experiments.rendering import render
-from gcig.experiments.request import Parameters, Request, choose_parameters
 
 KIND = "reproduction"
 
@@ -44,35 +45,14 @@ def reproduce(
     progress: bool = False,
     retry_failed: bool = False,
 ) -> Path:
-    """Reproduce the paper's tables and figures in a folder; the same call resumes an interrupted run.
+    """Reproduce the paper's tables and figures in a folder, and return the path of the HTML page.
 
-    Parameters
-    ----------
-    out : folder of the run.
-    datasets, methods : by default the paper's four datasets and ``compas``, and all methods.
-    folds, seeds : folds and partitions of the cross-validation; several seeds give several partitions. Small
-        datasets are fitted five times per fold.
-    tuning : "nested" chooses parameters inside the training rows of every fold, "split" on one split of the
-        rows as in the paper, "none" takes the defaults.
-    quick : whether to run RQ1 and the ablation only, on two folds, without tuning.
-    jobs : number of processes; results do not depend on it.
-    backend, address, device : a cluster to run on, and where networks are trained, as in `gcig.compare`.
-    shard : (i, n), from 1, to run part i of n only. The page shows the finished trials of all parts.
-    parameters : set in every method that has them, such as ``{"max_epochs": 2}`` for a quick look.
-    progress : whether to report progress on standard error.
-    retry_failed : whether to repeat the trials that failed before.
-
-    Returns
-    -------
-    The path of the HTML page. It shows everything that was ever requested in the folder, not only this call.
+    The same call resumes an interrupted run. The page shows all that was ever requested in the folder, not
+    only this call. The options are those of ``gcig reproduce`` and `gcig.compare`; `parameters` are set in
+    every method that has them.
     """
     request = Request.of(
-        datasets=datasets,
-        methods=methods,
-        folds=folds,
-        seeds=seeds,
-        tuning=tuning,
-        quick=quick,
+        datasets=datasets, methods=methods, folds=folds, seeds=seeds, tuning=tuning, quick=quick
     )
     folder = Path(out)
     tables = request.load_tables()
@@ -89,11 +69,7 @@ def reproduce(
         folder, tables=tables.values(), configuration=configuration, methods=request.methods
     )
     add_request(folder, request)
-    running: dict[str, Any] = {
-        "backend": place,
-        "progress": progress,
-        "retry_failed": retry_failed,
-    }
+    running: dict[str, Any] = {"backend": place, "progress": progress, "retry_failed": retry_failed}
     chosen = choose_parameters(request, tables, store, overrides=parameters, **running)
     add_parameters(folder, chosen)
     trials = dict.fromkeys(trial for own in chosen.trials(request, tables).values() for trial in own)
@@ -119,10 +95,7 @@ def report(run: str | Path) -> Path:
 
 
 def measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
-    """Measure what is not a trial, and store the rows, unless that was done.
-
-    If another process is measuring, wait until it finishes or dies.
-    """
+    """Measure and store rows unless they exist; wait if another process is measuring them."""
     file = folder / MEASURED / f"{name}.json"
     with exclusive_claim(folder / "claims" / name, patience=math.inf):
         if not file.is_file():

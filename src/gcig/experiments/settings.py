@@ -1,4 +1,4 @@
-"""Settings: what an experiment runs on a dataset, and the summary of its results as means and spreads.
+"""Settings: the fits of an experiment on a dataset, and the means and spreads of their results.
 
 Results are a frame with the columns of ``results.csv``, one row per fold. A fold that is absent or whose fit
 failed is missing: means leave it out, and the entry reports how many folds it has.
@@ -6,7 +6,6 @@ failed is missing: means leave it out, and the entry reports how many folds it h
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,22 +19,34 @@ from gcig.benchmark.trials import Table, Trial, fold_trials
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Value
+from gcig.report.tables import Table as ReportTable
 
-# The parameters that tuning chose: (dataset, method, seed, fold) -> arguments of the estimator.
+# (dataset, method, seed, fold) -> the parameters that tuning chose
 Chosen: TypeAlias = Callable[[str, str, int, int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One method on one dataset with the chosen parameters and some changes of them.
-
-    ``variant`` names it within an experiment.
-    """
+    """A named variant of one method on one dataset: changes of the parameters that tuning chose."""
 
     dataset: str
     method: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     variant: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment with its own datasets: the settings to run, the tables of results, and a limit of folds.
+
+    ``settings`` takes datasets and methods; ``tables`` also takes the frame of results and the expected
+    number of results per setting.
+    """
+
+    datasets: tuple[str, ...]
+    settings: Callable[[Sequence[str], Sequence[str]], list[Setting]]
+    tables: Callable[[pd.DataFrame, Sequence[str], Sequence[str], int], dict[str, ReportTable]]
+    folds: int | None = None
 
 
 def setting_trials(
@@ -48,13 +59,7 @@ def setting_trials(
     folds: int | None = None,
     repeats: Mapping[str, int] | None = None,
 ) -> list[Trial]:
-    """Return the trials of every setting on every fold and seed.
-
-    Parameters
-    ----------
-    folds : run only that many of the `n_folds` folds.
-    repeats : dataset -> fits per fold; one by default.
-    """
+    """Return the trials of every setting and seed on the first `folds` folds, each with its `repeats`."""
     return [
         trial
         for each in settings
@@ -72,15 +77,10 @@ def setting_trials(
     ]
 
 
-def select_setting(frame: pd.DataFrame, dataset: str, variant: str, method: str = "fairx") -> pd.DataFrame:
+def select_setting(frame: pd.DataFrame, dataset: str, variant: str, method: str) -> pd.DataFrame:
     """Return the rows of one variant of a method on one dataset."""
     chosen = (frame["dataset"] == dataset) & (frame["method"] == method)
     return frame[chosen & (frame["variant"].fillna("") == variant)]
-
-
-def parameter(row: Mapping[Any, Any], name: str) -> Any:
-    """Return one parameter of a result, which the frame holds as JSON, or None if it was not given."""
-    return json.loads(row["parameters"]).get(name)
 
 
 LABELS = {
@@ -106,10 +106,9 @@ LABELS = {
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
 MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
-PLACE = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
+FOLD_KEYS = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
 COLLAPSED_NOTE = (
-    "† and a number: that many fits collapsed, which means an AUC under 0.55 or one decision for 99.5 % of "
-    "the rows."
+    "†n: n fits collapsed, that is, they have an AUC below 0.55 or the same decision for 99.5 % of the rows."
 )
 DEFINITION_NOTE = (
     "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
@@ -132,22 +131,17 @@ def means(
 
 def fold_values(rows: pd.DataFrame, metric: str) -> pd.Series[Any]:
     """Return the mean over the fits of each fold, by seed and fold."""
-    return finished(rows).groupby(PLACE)[metric].mean().dropna()
+    return finished(rows).groupby(FOLD_KEYS)[metric].mean().dropna()
 
 
 def fold_test(values: pd.Series[Any], *, n_folds: int) -> ResampledTest:
-    """Test the mean of fold values, or of paired differences of two, against zero, with its 95 % interval.
-
-    Folds share training rows, for which Nadeau and Bengio's correction widens the interval.
-    """
+    """Test whether the mean of fold values is zero, corrected for folds that share training rows."""
     return corrected_resampled_t(values, test_share=1 / n_folds)
 
 
 def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digits: int = 3) -> Entry:
-    """Return mean and standard deviation of a metric over some folds, with collapsed and missing folds.
+    """Return mean and standard deviation of a metric, with the number of collapsed and of missing folds.
 
-    Examples
-    --------
     >>> rows = pd.DataFrame({"auc": [0.8, 0.9], "f1": [0.1, 0.2], "collapsed": [False, True]})
     >>> spread(rows, "auc", expected=5).text
     '0.850 ± 0.071 †1 (2 of 5 folds)'
@@ -174,10 +168,8 @@ def spreads(rows: pd.DataFrame, metrics: Sequence[str], *, expected: int) -> lis
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    """Return distinct names: those of `first` in its order, then the others in theirs.
+    """Return distinct names: first the names in `first`, in its order, then the others.
 
-    Examples
-    --------
     >>> ordered(["loans", "adult", "german", "adult"], first=("german", "adult"))
     ['german', 'adult', 'loans']
     """

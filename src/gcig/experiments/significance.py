@@ -52,7 +52,7 @@ def tables(
 def paired_differences(
     frame: pd.DataFrame, dataset: str, method: str, metric: str, *, minus: str
 ) -> pd.Series[Any]:
-    """Return a method's fold values minus those of another, on the folds that both have."""
+    """Return the differences between the fold values of two methods, on the folds that both have."""
     rows = frame[frame["dataset"] == dataset]
     ours, theirs = (fold_values(rows[rows["method"] == each], metric) for each in (method, minus))
     return (ours - theirs).dropna()

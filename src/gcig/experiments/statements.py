@@ -5,10 +5,19 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from gcig.experiments import ablation, sensitivity
-from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Finding, are_known, untestable
+from gcig.experiments import design
+from gcig.experiments.claims import (
+    MISSING,
+    TOO_FEW,
+    Claim,
+    Evidence,
+    Finding,
+    are_known,
+    percent,
+    shown,
+    untestable,
+)
 from gcig.experiments.comparison_claims import CHANCE, COMPARISON_CLAIMS, LEAKED, MARGIN, MATCH, OTHERS
-from gcig.experiments.evidence import Evidence, percent, shown
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import LABELS
@@ -49,7 +58,7 @@ def correlation(
             doubts.append("the interval is not above zero")
         holds = not doubts
         if kind == "r_squared" and data.correlate(fairx, datasets).value < 0:
-            doubts.append("the share is of a negative correlation, the paper's of a positive one")
+            doubts.append("our correlation is negative, the paper's is positive")
         return Finding(shown(found), holds, "; ".join(doubts))
 
     place = "/".join(datasets) if len(datasets) == 1 else "all"
@@ -93,7 +102,7 @@ def ablated(key: str, statement: str) -> Claim:
         changes = found.low > 0 if theirs > 0 else found.high < 0
         opposite = found.high < 0 if theirs > 0 else found.low > 0
         if not changes:
-            return Finding(percent(found), False, "the opposite is found" if opposite else CHANCE)
+            return Finding(percent(found), False, "the change has the opposite sign" if opposite else CHANCE)
         inside = found.low - _ROUNDING <= theirs / 100 <= found.high + _ROUNDING
         size = "the direction is the same, but the interval excludes the printed change"
         return Finding.of(percent(found), inside, size)
@@ -105,7 +114,7 @@ def ablated(key: str, statement: str) -> Claim:
 
 
 def _ablation_rows(data: Evidence, fairx: str, key: str) -> pd.DataFrame:
-    return data.folds(LEAKED, fairx, variant=ablation.variant(key), experiment="ablation")
+    return data.folds(LEAKED, fairx, variant=design.ablation_variant(key), experiment="ablation")
 
 
 def _both_terms(data: Evidence, fairx: str) -> Finding:
@@ -126,7 +135,7 @@ def _both_terms(data: Evidence, fairx: str) -> Finding:
 def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], Finding]:
     def judge(data: Evidence, fairx: str) -> Finding:
         new, old = (
-            data.mean(LEAKED, fairx, metric, variant=ablation.variant(key), experiment="ablation")
+            data.mean(LEAKED, fairx, metric, variant=design.ablation_variant(key), experiment="ablation")
             for key in ("full", "prediction")
         )
         if math.isnan(new + old):
@@ -141,9 +150,9 @@ def _ablation_same(metric: str, tolerance: float) -> Callable[[Evidence, str], F
 
 def _insensitive(data: Evidence, fairx: str) -> Finding:
     frames = [
-        data.folds(LEAKED, fairx, variant=sensitivity.variant(swept, weight), experiment="sensitivity")
-        for swept in sensitivity.SWEPT
-        for weight in sensitivity.WEIGHTS
+        data.folds(LEAKED, fairx, variant=design.sensitivity_variant(swept, weight), experiment="sensitivity")
+        for swept in design.SWEPT
+        for weight in design.WEIGHTS
     ]
     if not all(map(len, frames)):
         return MISSING
@@ -157,7 +166,7 @@ def _insensitive(data: Evidence, fairx: str) -> Finding:
 
 
 def _slower(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row for row in data.found.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row for row in data.results.measured.get("cost", ())}
     rows = [(steps, cost.get((rule_name(steps), GROUPS[0]))) for steps in paper()["cost"]["steps"]]
     known = [(steps, row) for steps, row in rows if row is not None]
     if not known:
@@ -168,7 +177,7 @@ def _slower(data: Evidence, _: str) -> Finding:
 
 
 def _independent_of_groups(data: Evidence, _: str) -> Finding:
-    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.found.measured.get("cost", ())}
+    cost = {(row["rule"], row["groups"]): row["ratio"] for row in data.results.measured.get("cost", ())}
     few, many = (cost.get((rule_name(16), groups), math.nan) for groups in GROUPS)
     if math.isnan(few + many):
         return Finding("-", None, "the cost was not measured")

@@ -1,4 +1,4 @@
-"""Variants: other readings of what the paper leaves open, tried where our numbers differ from its own.
+"""Variants: other readings of details that the paper omits, tried where our numbers differ from its own.
 
 Bank Marketing: the paper does not say how it splits age into two groups, nor its decision threshold. COMPAS:
 it does not say which columns the disparate impact remover repairs, how strongly, nor how the adversary is set
@@ -14,12 +14,18 @@ import pandas as pd
 
 from gcig.benchmark.trials import Table as Rows
 from gcig.experiments.paper import PUBLISHED, printed
-from gcig.experiments.settings import LABELS, Setting, finished, method_label, select_setting, spreads
+from gcig.experiments.settings import (
+    LABELS,
+    Experiment,
+    Setting,
+    finished,
+    method_label,
+    select_setting,
+    spreads,
+)
 from gcig.records import formatting
 from gcig.report.tables import Entry, Mark, Table, Value
 
-DATASETS = ("bank", "compas-paper")
-FOLDS = 2
 PRINTED = ("eo_gap", "f1", "gcig_raw")
 AGES = {"bank-age-25": 25, "bank-age-33": 33, "bank-age-median": None, "bank-age-60": 60}
 LEAK = "compas-paper-leak-repaired"
@@ -38,7 +44,7 @@ class Reading:
 
     @property
     def variant(self) -> str:
-        """The name of its trials."""
+        """The variant of its trials."""
         return f"variant {self.label}"
 
 
@@ -96,14 +102,14 @@ def regrouped(tables: Mapping[str, Rows]) -> dict[str, Rows]:
             found[name] = Rows.of(bank.X, bank.y, sensitive_features=groups, name=name)
     if "compas-paper" in tables:
         leaked = tables["compas-paper"]
-        # A little noise makes it a column of numbers, which the remover repairs; 0 and 1 alone it leaves.
+        # The remover repairs columns of numbers but not 0/1 columns; noise turns this one into numbers.
         noise = 0.01 * np.random.default_rng(0).random(len(leaked.y))
         inputs = leaked.X.assign(is_recid=leaked.X["is_recid"] + noise)
         found[LEAK] = Rows.of(inputs, leaked.y, sensitive_features=leaked.sensitive_features, name=LEAK)
     return found
 
 
-def settings(*, datasets: Sequence[str] = DATASETS, methods: Sequence[str]) -> list[Setting]:
+def settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
     """Return every reading of the requested datasets and methods."""
     return [
         Setting(each.table, each.method, each.changes, each.variant)
@@ -113,7 +119,7 @@ def settings(*, datasets: Sequence[str] = DATASETS, methods: Sequence[str]) -> l
 
 
 def tables(
-    frame: pd.DataFrame, *, datasets: Sequence[str] = DATASETS, methods: Sequence[str], expected: int
+    frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
 ) -> dict[str, Table]:
     """Return every reading next to the printed row, with the closest one of each method marked."""
     rows: list[tuple[Value, ...]] = []
@@ -142,25 +148,22 @@ def tables(
                 words = _describe_readings(frame, readings, closest)
                 notes.append(f"{method_label(method)} on {name}: {words}")
         notes += _describe_shared(frame, name, methods)
-    header = ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance")
-    return (
-        {
-            "variants": Table(
-                header,
-                rows,
-                caption="Other readings of the paper, with the closest to its numbers in bold",
-                notes=(
-                    *notes,
-                    "Distance: the mean over the three figures of the difference from the paper's mean, in "
-                    "standard deviations that the paper prints. A reading matches if every figure is within "
-                    f"one of them. Readings are not tuned, and run on {expected} folds.",
-                ),
-                marks=marks,
-            )
-        }
-        if rows
-        else {}
-    )
+    if not rows:
+        return {}
+    return {
+        "variants": Table(
+            ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance"),
+            rows,
+            caption="Other readings of the paper, with the closest to its numbers in bold",
+            notes=(
+                *notes,
+                "Distance: the mean over the three figures of the difference from the paper's mean, in "
+                "standard deviations that the paper prints. A reading matches if every figure is within "
+                f"one of them. Readings are not tuned, and run on {expected} folds.",
+            ),
+            marks=marks,
+        )
+    }
 
 
 def _folds(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
@@ -198,9 +201,9 @@ def _describe_misses(frame: pd.DataFrame, reading: Reading) -> list[str]:
 
 
 def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) -> list[str]:
-    """Compare the readings that all methods of a dataset must share, such as its groups.
+    """Compare the readings that all methods of a dataset share, such as its groups.
 
-    Nothing is returned unless some method has no readings of its own besides.
+    The result is empty if every method also has readings of its own.
     """
     found: dict[str, dict[str, float]] = {}
     for each in READINGS:
@@ -213,9 +216,12 @@ def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) 
     known = sorted((value, label) for label, value in means.items() if not np.isnan(value))
     listed = ", ".join(f"'{label}' {_text(value)}" for value, label in known)
     names = " and ".join(method_label(method) for method in found)
-    words = f"{dataset}: one reading has to serve {names}. Their mean distances: {listed}."
+    words = f"{dataset}: one reading must fit {names}. Their mean distances: {listed}."
     return [words] if known else []
 
 
 def _text(distance: float) -> str:
     return "missing" if np.isnan(distance) else formatting.number(distance, 1)
+
+
+VARIANTS = Experiment(("bank", "compas-paper"), settings, tables, folds=2)

@@ -58,10 +58,9 @@ def debiased(predictor: Tensor, adversary: Tensor, alpha: float | Tensor) -> Ten
 
 
 def balanced_weights(members: Tensor) -> Tensor:
-    """Return row weights under which all groups count alike within each label, and both labels alike.
+    """Return row weights, with mean one, under which all (label, group) cells have the same total weight.
 
-    Without them an adversary that sees only labels already knows something about the groups, and a large
-    group hides what happens to a small one. Their mean is one.
+    Without them, labels alone would inform the adversary about the groups, and large groups would dominate.
 
     >>> balanced_weights(torch.eye(4)[[0, 1, 2, 3, 3]])
     tensor([1.2500, 1.2500, 1.2500, 0.6250, 0.6250])
@@ -71,18 +70,10 @@ def balanced_weights(members: Tensor) -> Tensor:
 
 
 class Adversary(nn.Module):
-    """Logits of the groups, shape (n, groups), from the predictor's logit and the label.
+    """Logistic regression of the groups, shape (n, groups), on the predictor's logit and the label.
 
-    Parameters
-    ----------
-    n_groups : int
-    sharpness : float or "learned"
-        The factor k; the larger, the closer s is to the decision. ``"learned"`` is the paper's, 1 + |c|
-        with c learned.
-    cut : float
-        The logit at which s is one half.
-
-    Weights start from zero: a logistic regression needs no random start.
+    The factor k is ``sharpness``, or 1 + abs(extra) with ``extra`` learned; ``cut`` is the logit at which s
+    is one half.
     """
 
     def __init__(self, n_groups: int, sharpness: float | str = 5.0, cut: float = 0.0) -> None:
@@ -102,13 +93,7 @@ class Adversary(nn.Module):
 
 
 class AdversarialStep:
-    """A training step: the adversary learns to infer the groups, the predictor to prevent that.
-
-    Parameters
-    ----------
-    optimizers : pair of FlatAdamW
-        The predictor's and the adversary's.
-    """
+    """A training step: the adversary learns to infer the groups, the predictor to prevent that."""
 
     def __init__(
         self,
@@ -134,7 +119,7 @@ class AdversarialStep:
         self.alpha: float | Tensor = data.inputs.new_zeros(()) if data.inputs.is_cuda else 0.0
 
     def load(self) -> None:
-        """Set alpha, which is raised linearly over the first part of training, and the learning rates."""
+        """Set alpha, which rises linearly during the warm-up, and the learning rates."""
         self.n_done += 1
         alpha = self.settings.alpha * min(1.0, self.n_done / max(self.n_warm, 1.0))
         if isinstance(self.alpha, Tensor):

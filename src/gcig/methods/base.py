@@ -1,4 +1,4 @@
-"""The base class of all methods: one network on an encoded table, with scikit-learn's interface."""
+"""Base class of all methods: one network on an encoded table, with scikit-learn's interface."""
 
 import copyreg
 from abc import abstractmethod
@@ -25,8 +25,8 @@ from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
-from gcig.data.csv_layout import CsvFormat
 from gcig.data.encoding import TableEncoder
+from gcig.data.formats import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, target_codes
@@ -40,13 +40,13 @@ from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
-IN_MEMORY_BYTES = 2**29  # a table of this size takes about four times as much while it is fitted
+IN_MEMORY_BYTES = 2**29  # fitting a table takes about four times its size
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], Outcome]
 
 
 class _Learned:
-    """The attributes that `fit` sets, apart from the class below, whose annotations declare parameters."""
+    """The attributes that `fit` sets; annotations of `NetworkClassifier` would declare parameters."""
 
     module_: nn.Module
     encoder_: TableEncoder | PassThrough
@@ -118,8 +118,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "csv_format_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
-    # Stated by the class that implements `train_network`: whether the network is all that it learns for
-    # predictions, which can then be made with the last good epoch if training diverges.
+    # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
+    # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
     # Metadata routing passes groups to `fit` without a request, and to the others if the method needs them.
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
@@ -339,7 +339,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     def _train(
         self, train: TrainNetwork, network: nn.Module | None, data: TrainingData, seed: int
     ) -> DivergenceError | None:
-        """Train a network, or a new one, on encoded rows, and set what is learned from them."""
+        """Train a network, or a new one, on encoded rows, and set the learned attributes."""
         rows, device = data.all, data.all.inputs.device
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
         with own_modes(device):  # training uses the tensors, also if the caller infers
@@ -478,8 +478,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     def check_learned(self) -> None:
         """Raise a `ValueError` if a loaded model has learned values that no fit gives.
 
-        A method whose predictions depend on more than the network, the encoder and the threshold overrides
-        this: files can be edited.
+        Methods whose predictions depend on other learned values override this, because files can be edited.
         """
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
@@ -547,17 +546,14 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
 
 
 def _network_suffices(method: type[NetworkClassifier]) -> bool:
-    """Return what the class states whose `train_network` is used: a subclass's own may learn more."""
+    """Return `predicts_by_network` of the class whose `train_network` is used."""
     trains = next(each for each in method.__mro__ if "train_network" in vars(each))
     return bool(vars(trains).get("predicts_by_network", False))
 
 
 @contextmanager
 def _restored_on_error(estimator: object) -> Iterator[None]:
-    """Restore an estimator's attributes if an error occurs, so a failed fit leaves the old one intact.
-
-    Attributes are restored, not copied: objects that were changed in place stay changed.
-    """
+    """Restore an estimator's attributes (but not objects changed in place) if an error occurs."""
     before = vars(estimator).copy()
     try:
         yield
@@ -568,14 +564,14 @@ def _restored_on_error(estimator: object) -> Iterator[None]:
 
 
 def _forget_fit(estimator: object) -> None:
-    """Remove what an earlier fit learned: by convention, the names that end in an underscore."""
+    """Remove the attributes of an earlier fit: by convention, the names that end in an underscore."""
     for name in list(vars(estimator)):
         if name.endswith("_") and not name.startswith("_"):
             delattr(estimator, name)
 
 
 def _describe_divergence(error: DivergenceError, *, usable: bool) -> DivergenceError:
-    """Return the same error with what it means for the estimator."""
+    """Return the same error with the state of the estimator added."""
     state = (
         "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
         if usable

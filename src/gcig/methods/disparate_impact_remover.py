@@ -4,7 +4,8 @@ Feldman, Friedler, Moeller, Scheidegger and Venkatasubramanian (2015), "Certifyi
 impact", https://doi.org/10.1145/2783258.2783311.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,15 +20,134 @@ from gcig._validation import InputError, check_features, check_groups, check_len
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
-from gcig.methods.quantile_repair import Distribution, GroupRepair
+from gcig.methods.randomised import row_uniforms
 from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
+Floats = NDArray[np.float64]
 _REASON = "a row is repaired by the quantiles of its own group"
 
 
-class _RepairParameters(Parametrised):
-    """The parameters of the repair."""
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A distribution as a table: each value occupies the ranks from ``below`` to ``upto``.
+
+    A value that many rows share is an atom, whose interval is as wide as its share. The others are points of
+    the piecewise linear quantile function: ``below`` and ``upto`` are both the middle of their ranks.
+    """
+
+    values: Floats
+    below: Floats
+    upto: Floats
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` unless the arrays describe a distribution."""
+        table = np.stack([self.values, self.below, self.upto])
+        finite = table.ndim == 2 and table.dtype.kind == "f" and table.size and np.isfinite(table).all()
+        if not finite or (np.diff(table) < 0).any() or (self.below > self.upto).any():
+            raise ValueError("a distribution needs finite values and ranks in ascending order")
+        if self.below[0] < 0 or self.upto[-1] > 1 + 1e-9:
+            raise ValueError("the ranks of a distribution lie between 0 and 1")
+
+    @classmethod
+    def of(cls, sample: Floats, *, resolution: int = 1000) -> Self:
+        """Return the distribution of a sample, with ranks exact to the inverse of `resolution`.
+
+        Values with a smaller share than that are not atoms, and about `resolution` of them are kept.
+
+        >>> Distribution.of(np.array([0.0, 0.0, 0.0, 5.0]))
+        Distribution(values=array([0., 5.]), below=array([0.   , 0.875]), upto=array([0.75 , 0.875]))
+        """
+        values, counts = np.unique(sample, return_counts=True)
+        last = np.cumsum(counts)
+        below, upto = (last - counts) / len(sample), last / len(sample)
+        atom = (counts > 1) & (counts >= len(sample) / resolution)
+        middle = (below + upto) / 2
+        below, upto = np.where(atom, below, middle), np.where(atom, upto, middle)
+        kept = atom | _thin_out(~atom, counts, resolution)
+        return cls(values[kept], below[kept], upto[kept])
+
+    def ranks(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return the first and the last rank of each value, interpolated; they differ for atoms only."""
+        after = np.searchsorted(self.values, x, side="left").clip(max=len(self.values) - 1)
+        before = (after - 1).clip(min=0)
+        seen = self.values[after] == x
+        width = np.where(after > before, self.values[after] - self.values[before], 1.0)
+        share = ((x - self.values[before]) / width).clip(0, 1)
+        between = self.upto[before] + share * (self.below[after] - self.upto[before])
+        between = np.where(x < self.values[0], self.below[0], between)
+        between = np.where(x > self.values[-1], self.upto[-1], between)
+        return np.where(seen, self.below[after], between), np.where(seen, self.upto[after], between)
+
+    def quantile(self, rank: Floats) -> Floats:
+        """Return the value at each rank."""
+        ranks = np.stack([self.below, self.upto], axis=1).ravel()
+        return np.interp(rank, ranks, np.repeat(self.values, 2))
+
+
+def median_quantile(distributions: Sequence[Distribution], rank: Floats) -> Floats:
+    """Return the median over distributions of the value at each rank; for two, this is the mean.
+
+    >>> low, high = Distribution.of(np.array([1.0, 2.0])), Distribution.of(np.array([11.0, 14.0]))
+    >>> median_quantile([low, high], np.array([0.25, 0.75]))
+    array([6., 8.])
+    """
+    return np.asarray(np.median([each.quantile(rank) for each in distributions], axis=0))
+
+
+def _thin_out(light: NDArray[np.bool_], counts: NDArray[np.int64], resolution: int) -> NDArray[np.bool_]:
+    """Mark about ``resolution`` of the marked values, evenly spaced by rank, with the first and the last."""
+    places = np.flatnonzero(light)
+    if len(places) <= resolution:
+        return light
+    mass = np.cumsum(counts[places])
+    chosen = np.searchsorted(mass, np.linspace(mass[0], mass[-1], resolution))
+    kept = np.zeros_like(light)
+    kept[places[chosen]] = True
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRepair:
+    """Distributions of columns, by number, in every group, and the map to the median distribution.
+
+    Rows with the same value are spread over their ranks by a seed or, unless ``spread_ties``, get the middle.
+    """
+
+    tables: Mapping[int, tuple[Distribution, ...]]
+    seed: int
+    spread_ties: bool
+
+    def check(self, n_groups: int, n_columns: int) -> None:
+        """Raise a `ValueError` unless the repair fits this many groups and columns."""
+        columns = all(type(column) is int and 0 <= column < n_columns for column in self.tables)
+        tables = all(
+            isinstance(parts, tuple)
+            and len(parts) == n_groups
+            and all(isinstance(part, Distribution) for part in parts)
+            for parts in self.tables.values()
+        )
+        if not columns or not tables or type(self.seed) is not int or type(self.spread_ties) is not bool:
+            raise ValueError(f"the repair does not fit {n_groups} groups and {n_columns} columns")
+
+    def apply(self, table: Floats, groups: NDArray[np.int64], level: float) -> Floats:
+        """Return a copy of the rows with each column moved by ``level`` towards the median distribution."""
+        repaired = table.copy()
+        place = np.full((len(table), len(self.tables)), 0.5)
+        if self.spread_ties:
+            place = row_uniforms(table, self.seed, len(self.tables))
+        for index, (column, distributions) in enumerate(self.tables.items()):
+            for group, own in enumerate(distributions):
+                rows = np.flatnonzero((groups == group) & ~np.isnan(table[:, column]))
+                values = table[rows, column]
+                first, last = own.ranks(values)
+                target = median_quantile(distributions, first + place[rows, index] * (last - first))
+                repaired[rows, column] = (1 - level) * values + level * target
+        return repaired
+
+
+class _Repairing(Parametrised):
+    """An estimator that repairs columns: the parameters of the repair, and its learning."""
 
     repair_level: float = parameter(
         default=1.0,
@@ -48,8 +168,20 @@ class _RepairParameters(Parametrised):
     )
     n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
 
+    def _learn_repair(
+        self, table: Floats, groups: NDArray[np.int64], columns: Sequence[int], random_state: Any
+    ) -> GroupRepair:
+        """Learn from rows (n, p) with group codes (n,); NaN entries are left out."""
+        tables = {}
+        for column in columns:
+            values = table[:, column]
+            parts = [values[(groups == g) & ~np.isnan(values)] for g in range(groups.max() + 1)]
+            tables[column] = tuple(Distribution.of(part, resolution=self.n_quantiles) for part in parts)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return GroupRepair(tables, seed, spread_ties=self.ties == "spread")
 
-class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairParameters):
+
+class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing):
     r"""A transformer that moves every number to the median over groups of its quantile.
 
     With :math:`F_g` the distribution of a column in group g,
@@ -98,14 +230,7 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairPara
     random_state: Any = parameter(default=0, rule=RANDOM_STATE, doc="Seed of the spread of ties.")
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:  # noqa: ARG002 (interface)
-        """Learn the quantile functions of the groups from training rows.
-
-        Parameters
-        ----------
-        X : table of shape (n, columns)
-        y : ignored
-        sensitive_features : array, Series or DataFrame with n rows
-        """
+        """Learn the quantile functions of the groups from training rows."""
         self.check_parameters()
         if sensitive_features is None:
             raise InputError("sensitive_features is missing: fit needs the group of every row.")
@@ -126,28 +251,15 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairPara
         self.groups_ = groups.names
         self.feature_names_in_ = np.asarray(names, dtype=object)
         self.n_features_in_ = len(names)
-        self.repair_ = GroupRepair.of(
-            values,
-            groups.codes,
-            [numeric[name] for name in self.columns_],
-            n_quantiles=self.n_quantiles,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            spread_ties=self.ties == "spread",
-        )
+        columns = [numeric[name] for name in self.columns_]
+        self.repair_ = self._learn_repair(values, groups.codes, columns, self.random_state)
         return self
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """Repair rows; return a DataFrame if X has column names, else an array."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.feature_names_in_.tolist(), model=type(self).__name__)
-        groups = require_groups(
-            X,
-            sensitive_features,
-            names=self.groups_,
-            n_rows=len(frame),
-            model=type(self).__name__,
-            reason=_REASON,
-        )
+        groups = require_groups(self, X, sensitive_features, n_rows=len(frame), reason=_REASON)
         values = self.repair_.apply(_as_numbers(frame), groups.codes, self.repair_level)
         repaired = frame.copy()
         for name, column in zip(self.columns_, self.repair_.tables, strict=True):
@@ -161,7 +273,7 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _RepairPara
         )
 
 
-class DisparateImpactRemoverClassifier(_RepairParameters, UnconstrainedClassifier):
+class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
     """The unconstrained network trained on a table whose numbers are repaired.
 
     The repair is that of `DisparateImpactRemover`, on encoded columns of numbers. GCIG explains the logit as
@@ -200,27 +312,15 @@ class DisparateImpactRemoverClassifier(_RepairParameters, UnconstrainedClassifie
     def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded = super().encode(X)
-        groups = require_groups(
-            X,
-            sensitive_features,
-            names=self.groups_,
-            n_rows=len(encoded),
-            model=type(self).__name__,
-            reason=_REASON,
-        )
+        groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=_REASON)
         return self._repaired(encoded, groups.codes)
 
     def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
         encoded, groups = super()._encode_training(table), table.groups
         if not hasattr(self, "repair_"):
-            self.repair_ = GroupRepair.of(
-                encoded.astype(np.float64),
-                groups.codes,
-                _number_columns(self.encoder_, encoded),
-                n_quantiles=self.n_quantiles,
-                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-                spread_ties=self.ties == "spread",
-            )
+            columns = _number_columns(self.encoder_, encoded)
+            table_values = encoded.astype(np.float64)
+            self.repair_ = self._learn_repair(table_values, groups.codes, columns, self.random_state)
         elif groups.names != self.groups_:  # warm start
             raise InputError(
                 f"warm_start continues with the quantiles of the groups {', '.join(self.groups_)}, but "

@@ -202,15 +202,7 @@ def train_weighted(
     weight_decay: float,
     generator: torch.Generator,
 ) -> Outcome:
-    """Train a network in place with weighted cross-entropy, to the last epoch.
-
-    Parameters
-    ----------
-    network : nn.Module
-        Maps (n, ...) to one logit per row, on the device of the rows.
-    inputs, labels, weights : tensors of shape (n, ...), (n,), (n,)
-        Rows, labels 0 and 1, and the weight of each row.
-    """
+    """Train a network in place with weighted cross-entropy, to the last epoch."""
     targets, weights = labels.to(inputs.dtype), weights.to(inputs.dtype)
     device = inputs.device
     network.train()
@@ -238,13 +230,7 @@ def train_weighted(
 
 
 class WeightedErrorRate(ErrorRate):
-    """The weighted share of wrong decisions.
-
-    Parameters
-    ----------
-    weights : array of shape (n,)
-        One weight per row of the loaded data; scaled to a mean of one.
-    """
+    """The share of wrong decisions, weighted by row."""
 
     def __init__(self, weights: Floats) -> None:
         super().__init__()
@@ -266,14 +252,7 @@ class WeightedErrorRate(ErrorRate):
 
 
 class WeightedEqualizedOdds(EqualizedOdds):
-    """A bound on how far weighted rates of a group differ from those of all rows with the same label.
-
-    Parameters
-    ----------
-    weights : array of shape (n,)
-        One weight per row of the loaded data; scaled to a mean of one.
-    difference_bound : float
-    """
+    """A bound on the differences of a group's weighted rates from those of all rows with the same label."""
 
     prob_event: "pd.Series[float]"
     prob_group_event: "pd.Series[float]"

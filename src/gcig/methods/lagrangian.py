@@ -92,15 +92,8 @@ def pulls(multipliers: Tensor) -> Tensor:
 class Multipliers(nn.Module):
     """The dual player: multipliers, and observed rates as moving averages over rows.
 
-    The rate of each cell is averaged over about ``memory`` of its rows, or all if it has fewer: small cells
-    are averaged over many mini-batches, and all rates are about equally precise.
-
-    Parameters
-    ----------
-    members : Tensor of shape (n, 2 x groups)
-        Cells of all training rows.
-    steps : int
-        Mini-batches per epoch; the dual learning rate is that of an epoch.
+    The rate of each cell is averaged over about ``memory`` of its rows, or all if it has fewer, which makes
+    all rates about equally precise. The dual learning rate of an epoch is divided by its ``steps``.
     """
 
     values: Tensor

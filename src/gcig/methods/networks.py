@@ -37,17 +37,8 @@ CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so 
 
 
 class MixtureOfLogits(nn.Module):
-    """The weighted mean of the logits of several networks: (n, p) -> (n,).
+    """The mean of the logits of several networks, (n, p) -> (n,), with positive weights that sum to one.
 
-    Parameters
-    ----------
-    networks : sequence of nn.Module
-        Each maps (n, p) to one logit per row.
-    weights : sequence of float
-        Positive; scaled to a sum of one.
-
-    Examples
-    --------
     >>> one, two = nn.Linear(2, 1), nn.Linear(2, 1)
     >>> rows = torch.ones(3, 2)
     >>> mixture = MixtureOfLogits([one, two], [1.0, 3.0])
@@ -88,7 +79,7 @@ def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
-    """Copy a network that maps (n, n_inputs) to one logit per row to the CPU; refuse any other.
+    """Copy a network to the CPU; raise an error unless it maps (n, n_inputs) to one logit per row.
 
     >>> copy_checked(nn.Linear(3, 1), 2)
     Traceback (most recent call last):
@@ -173,7 +164,7 @@ def _describes(model: Any, network: nn.Module) -> bool:
 
 
 def architecture_of(module: nn.Module) -> dict[str, Any] | None:
-    """Return how to build a network of this package again; None for any other, whose code is not stored."""
+    """Return the architecture of a network of this package; None for any other, whose code is not stored."""
     if type(module) is MixtureOfLogits:
         return {"mixture": [architecture_of(network) for network in module.networks]}
     # A subclass may compute something else with the same layers.
@@ -197,7 +188,7 @@ def restore_network(
         return mlp_from_architecture(architecture, state).eval()
     if module is None:
         raise InputError(
-            "module is missing: this model has a network of its own, whose code is not stored. Pass "
+            "module is missing: this model has a custom network, whose code is not stored. Pass "
             "gcig.load(path, module=...) an untrained network of the same architecture."
         )
     network = deepcopy(module).cpu()

@@ -34,25 +34,12 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
 
     Missing entries are NaN for numbers, and "" (or "nan", "None", "<NA>") for text. They and categories that
     were not in the training data are encoded as in `predict`, but without a warning. The graph does not check
-    for values that `predict` refuses, such as infinities.
+    for values that `predict` rejects, such as infinities.
 
-    Parameters
-    ----------
-    model : estimator of gcig
-        A method that predicts by a network and a threshold; methods that need the groups of new rows or draw
-        their decisions are refused. The network is a chain of linear layers, activations, normalisations.
-    path : str or Path
-        The file, usually ``*.onnx``; its folder must exist.
-    opset : int, optional
-        Version of ONNX's operators; by default 17, the oldest that suffices.
+    Methods that need the groups of new rows or draw their decisions cannot be exported, and the network must
+    be a chain of linear layers, activations and normalisations. The default `opset` is 17, the oldest that
+    suffices.
 
-    Raises
-    ------
-    ImportError
-        If onnx is not installed: ``pip install 'gcig[onnx]'``.
-
-    Examples
-    --------
     >>> import gcig, tempfile
     >>> data = gcig.load_dataset("german")
     >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)

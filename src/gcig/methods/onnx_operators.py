@@ -27,15 +27,8 @@ Translation = Callable[["GraphBuilder", Any, str], str]
 
 
 class GraphBuilder:
-    """A growing ONNX graph: nodes and constants in order of computation, with unique names.
+    """A growing ONNX graph: nodes and constants in order of computation, with names that are not ``taken``.
 
-    Parameters
-    ----------
-    taken : iterable of str
-        Names that are already in use: those of the inputs, which come from users' tables.
-
-    Examples
-    --------
     >>> graph = GraphBuilder(["age"])
     >>> graph.apply("Sub", "age", graph.constant(np.array([[40.0]]), "mean"), name="age")
     'age_2'

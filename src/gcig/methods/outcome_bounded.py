@@ -22,7 +22,7 @@ from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
 from gcig.training.loop import Loop, Validation
 
-_FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs: multipliers and adversaries start from zero and need time
+_FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs; multipliers and adversaries start from zero and need time
 
 
 def cell_members(rows: GroupedBatch, n_groups: int, weights: Tensor | None = None) -> Tensor:
@@ -63,23 +63,10 @@ def excess(rates: Tensor, max_gap: float) -> float:
 class RateCheckpointSelector:
     """Checkpoint selection: score each epoch by validation AUC if it meets the bound, else by its excess.
 
-    Rates are those of the training and the held-out rows together: a cell of the held-out set alone is often
-    so small that its rate is mostly noise. A model that predicts nearly everyone alike has equal rates for
-    the wrong reason: an epoch that lost more than half of the best difference between true and false positive
-    rate so far ranks below all others.
-
-    Parameters
-    ----------
-    network : nn.Module
-        The network in training.
-    validation, training : GroupedBatch
-    n_groups : int
-    max_gap : float
-        The bound.
-    max_epochs : int
-        Epochs in the first quarter of these are not kept.
-    cut : float
-        The logit from which a row is predicted positive.
+    Rates are those of the training and the held-out rows together, because cells of the held-out set are
+    often too small. A model with one decision for nearly everyone has equal rates for the wrong reason: an
+    epoch that lost more than half of the best difference between true and false positive rate ranks below all
+    others. Rows are predicted positive from the logit ``cut``.
     """
 
     network: nn.Module
@@ -129,7 +116,7 @@ class RateCheckpointSelector:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedTraining:
-    """The settings that trainings under a bound share; see `OutcomeBoundedClassifier`."""
+    """The settings of all trainings under a bound; see `OutcomeBoundedClassifier`."""
 
     loop: Loop
     learning_rate: float = 2e-3
@@ -158,7 +145,7 @@ _Settings = TypeVar("_Settings", bound=BoundedTraining)
 
 
 class OutcomeBoundedClassifier(NetworkClassifier):
-    """A network that shall meet a bound ``max_gap`` on the differences of TPR and of FPR between groups.
+    """A network under a bound ``max_gap`` on the differences of TPR and of FPR between groups.
 
     Of the epochs that meet the bound, the one with the highest validation AUC is kept; if none does, the one
     nearest to it. The bound concerns predictions at `threshold`; with ``threshold="f1"``, which is chosen

@@ -30,17 +30,7 @@ _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails wi
 
 @dataclass(frozen=True)
 class Rule:
-    """The values that a parameter accepts.
-
-    Attributes
-    ----------
-    text : str
-        The values in words, with an article: for the documentation and for errors.
-    holds : callable
-        Returns whether a value is accepted.
-    choices : tuple of str
-        The names that are accepted, from which a misspelt one is guessed.
-    """
+    """The values that a parameter accepts, in words with an article, and the accepted names, if any."""
 
     text: str
     holds: Callable[[Any], bool]

@@ -21,12 +21,9 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 def row_uniforms(rows: NDArray[np.floating], seed: int, n_draws: int = 1) -> NDArray[np.float64]:
     """Draw numbers in (0, 1), of shape (n, n_draws), from the content of each row and a seed.
 
-    A decision drawn this way is the same for a row alone, within any table, and after a restart; rows that
-    agree in every column get the same numbers. Draws are the finaliser of SplitMix64 (Steele, Lea and Flood
-    2014) over the bits of the values, in float64.
+    A row gets the same numbers alone, in any table and after a restart. They are the finaliser of SplitMix64
+    (Steele, Lea and Flood 2014) over the bits of the values.
 
-    Examples
-    --------
     >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> bool((row_uniforms(rows, 0)[::-1] == row_uniforms(rows[::-1], 0)).all())
     True

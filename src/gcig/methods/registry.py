@@ -1,4 +1,4 @@
-"""The registry of methods, by key: those of this package, of installed packages, and registered ones."""
+"""Registry of methods: of this package, of installed packages, and registered by the user."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -120,7 +120,7 @@ def portable_state(model: "NetworkClassifier") -> dict[str, Any]:
     document, tensors = describe_model(model)
     if needs_module(document["network"]):
         raise PersistenceError(
-            f"{type(model).__name__} has a network of its own, whose code cannot be stored: use save(), and "
+            f"{type(model).__name__} has a custom network, whose code cannot be stored: use save(), and "
             "gcig.load(path, module=...) with an untrained network of the same architecture."
         )
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
@@ -168,7 +168,7 @@ def describe_model(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str
 
 
 def _listed(cls: type, attribute: str) -> list[Any]:
-    """Return what a class and its bases list under a name, without repetition."""
+    """Return the values of a class attribute of a class and its bases, without repetition."""
     listed = (item for each in cls.__mro__ for item in vars(each).get(attribute, ()))
     return list(dict.fromkeys(listed))
 
@@ -225,7 +225,7 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
         )
     if not np.isfinite(model.baselines_).all():
         raise ValueError("baselines are not finite")
-    # Methods without the parameter decide by rules of their own, and their threshold is NaN.
+    # Methods without the parameter have other decision rules, and their threshold is NaN.
     decides = "threshold" in model.get_params(deep=False)
     if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):
         raise ValueError(f"the threshold {model.threshold_} is no probability")
@@ -250,7 +250,7 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
     path : str or Path
         The model's folder.
     module : torch.nn.Module, optional
-        An untrained network of the same architecture, for a model with a network of its own.
+        An untrained network of the same architecture, for a model with a custom network.
 
     Examples
     --------

@@ -14,17 +14,9 @@ def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
 
     F1 is flat around its maximum, whose place is mostly noise on a few hundred rows. If positives are the
     majority, predicting everyone positive often has the highest F1. Therefore each class must be predicted
-    for at least half as many rows as have it, if that is possible.
+    for at least half as many rows as have it, if that is possible. Rows from the threshold upwards are
+    predicted positive.
 
-    Parameters
-    ----------
-    probability : Tensor of shape (n,)
-        Probability of the positive class; rows from the threshold upwards are predicted positive.
-    labels : Tensor of shape (n,)
-        0 or 1.
-
-    Examples
-    --------
     >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([0, 1, 1, 1]))
     0.15...
     >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([1, 0, 1, 1]))  # not below 0.1
@@ -49,9 +41,5 @@ def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
 
 
 def logit_of(probability: float) -> float:
-    """Return the logit of a probability.
-
-    >>> logit_of(0.5)
-    0.0
-    """
+    """Return the logit of a probability."""
     return math.log(probability) - math.log1p(-probability)

@@ -70,12 +70,7 @@ def equalize_odds(
 ) -> tuple[ThresholdRule, ...]:
     """Return the best rules, one per group, whose true and false positive rates are equal on these rows.
 
-    Parameters
-    ----------
-    scores, labels, groups : arrays of shape (n,)
-        Labels are 0 and 1; every group code occurs with both.
-    objective, grid_size : str, int
-        As in `ThresholdOptimizerClassifier`.
+    Labels are 0 and 1, and every group code occurs with both.
     """
     optimizer = ThresholdOptimizer(
         estimator=_Scores(),
@@ -168,14 +163,7 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         self, encoded: NDArray[np.float32], *, sensitive_features: Any = None
     ) -> NDArray[np.float64]:
         """Return the probability of a positive decision under the rule of each row's group."""
-        codes = require_groups(
-            encoded,
-            sensitive_features,
-            names=self.groups_,
-            n_rows=len(encoded),
-            model=type(self).__name__,
-            reason=_REASON,
-        ).codes
+        codes = require_groups(self, encoded, sensitive_features, n_rows=len(encoded), reason=_REASON).codes
         scores = _sigmoid(torch.from_numpy(self._logits(encoded)))
         probability = np.empty(len(scores))
         for group, rule in enumerate(self.rules_):

@@ -95,11 +95,7 @@ def check_table(
     class_weight: Any,
     min_cell: int | None = None,
 ) -> CheckedTable:
-    """Check a table, its labels, groups and weights against each other.
-
-    Rows of weight zero are left out: they would otherwise count in the encoding, the baselines and the
-    explanations.
-    """
+    """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
     if sensitive_features is None:
         raise InputError(
             "sensitive_features is missing: fit needs the group of every row. Pass an array, a Series, or a "
@@ -133,7 +129,7 @@ def _with_class_weight(
 def class_factors(
     class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]
 ) -> NDArray[np.float64] | None:
-    """Return the weight of the rows of each class, given the rows of each; None if all have the same."""
+    """Return the weight of a row of each class, given the number of rows; None without class weights."""
     if class_weight is None:
         return None
     if class_weight == "balanced":
@@ -191,21 +187,14 @@ def training_data(
     )
 
 
-def require_groups(
-    X: Any, sensitive_features: Any, *, names: tuple[str, ...], n_rows: int, model: str, reason: str
-) -> Groups:
-    """Return the groups of new rows as codes into ``names``, the training groups; refuse missing ones.
-
-    Parameters
-    ----------
-    model, reason : str
-        The class that needs the groups, and why, for the error.
-    """
+def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, reason: str) -> Groups:
+    """Return the groups of new rows as codes into the model's groups; for some `reason` they are required."""
+    names = model.groups_
     if sensitive_features is None:
         raise InputError(
-            f"sensitive_features is missing: {reason}, so {model} needs the group of every row, also to "
-            f"predict. Pass sensitive_features=..., with groups of the training data: {', '.join(names[:10])}"
-            f"{' and others' if len(names) > 10 else ''}."
+            f"sensitive_features is missing: {reason}, so {type(model).__name__} needs the group of every "
+            f"row, also to predict. Pass sensitive_features=..., with groups of the training data: "
+            f"{', '.join(names[:10])}{' and others' if len(names) > 10 else ''}."
         )
     check_lengths(X=X, sensitive_features=sensitive_features)
     return check_groups(sensitive_features, n_rows=n_rows, names=names)

@@ -1,8 +1,8 @@
-"""Training data from a file of any length: two passes over it, and a shuffled copy on disk to train from.
+"""Training data from a file of any length, in two passes and a shuffled copy on disk.
 
 The first pass fits the encoder and counts labels and groups. The second encodes the rows, sums the baselines,
-holds out a validation set, and deals the other rows to blocks on disk. Memory does not grow with the file: a
-part of the file, a block and two samples are held at a time.
+holds out a validation set, and distributes the other rows over blocks on disk. Memory does not grow with the
+file: it holds a part of the file, a block and two samples.
 """
 
 import shutil
@@ -40,20 +40,13 @@ from gcig.training.row_blocks import RowBlocks
 
 _ROWS_AT_ONCE = 65_536
 _VALIDATION_BYTES = 32 * 2**20
-_CHECKED_ROWS = 16_384  # in which columns that reveal the group are looked for
-_KEPT_PER_CELL = 64  # rows of each cell that the sample has in any case, for references of rare cells
+_CHECKED_ROWS = 16_384  # sample in which columns that reveal the group are searched
+_KEPT_PER_CELL = 64  # smallest number of rows per cell in the sample, for references of rare cells
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingFile:
-    """The rows of a Parquet or Feather file that a model is trained on.
-
-    Attributes
-    ----------
-    file, roles : the file, and the roles of its columns.
-    skipped : numbers of rows that are left out, sorted.
-    progress : whether to report progress on standard error.
-    """
+    """The rows of a Parquet or Feather file that a model is trained on: all but the sorted ``skipped``."""
 
     file: TableFile
     roles: Roles
@@ -226,7 +219,7 @@ def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> torc
 
 
 def find_classes(values: "pd.Series[Any]", positive: str | None) -> tuple[Any, Any]:
-    """Return the values that labels 0 and 1 stand for."""
+    """Return the values of the target for labels 0 and 1."""
     classes = check_labels(values).classes
     if positive is None:
         return classes
@@ -244,12 +237,12 @@ def _check_complete(part: pd.DataFrame, columns: list[str]) -> None:
         if count := int(part[name].isna().sum()):
             raise InputError(
                 f"Column {name!r} has missing values ({count} in a batch of {len(part)} rows). Remove these "
-                "rows, or give them a value of their own."
+                "rows, or give them a separate value such as 'unknown'."
             )
 
 
 def _check_counts(counts: NDArray[np.int64], classes: tuple[Any, Any], groups: Groups) -> None:
-    """Apply `check_cells` to counts: one or two rows stand for the rows of a cell."""
+    """Apply `check_cells` to counts, with one or two rows for each cell."""
     labels, codes = np.nonzero(counts)
     several = counts[labels, codes] > 1
     labels, codes = np.append(labels, labels[several]), np.append(codes, codes[several])

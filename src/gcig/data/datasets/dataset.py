@@ -1,4 +1,4 @@
-"""A loaded dataset: the table of a declaration, split into inputs, labels and groups, and its card."""
+"""Loaded dataset: a table split into inputs, labels and groups, and its card."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ class GroupFacts:
 class DatasetCard:
     """The facts to know before using a dataset, as text, as HTML and as a dictionary.
 
-    Attributes
-    ----------
-    spec : the declaration.
-    inputs : names of the columns to predict from.
-    rows, base_rate : number of rows, and the share of rows with label 1.
-    groups : name of a protected attribute -> facts about its groups, the largest first.
+    ``groups`` has facts about the groups of each protected attribute, the largest group first.
     """
 
     spec: DatasetSpec
@@ -129,8 +124,6 @@ def group_facts(y: pd.Series[int], groups: pd.Series[str]) -> tuple[GroupFacts, 
 def format_groups(groups: Sequence[GroupFacts]) -> list[str]:
     """Return one aligned line of text per group.
 
-    Examples
-    --------
     >>> format_groups([GroupFacts("male", 690, 0.723)])
     ['  male      690 rows   72.3% with label 1']
     """

@@ -1,4 +1,4 @@
-"""The registry of datasets: the shipped ones, those of installed packages, and those that users register."""
+"""Registry of datasets: shipped, from installed packages, and registered by the user."""
 
 from __future__ import annotations
 
@@ -55,13 +55,7 @@ def _spec_of(name: str, found: object) -> DatasetSpec:
 
 
 def dataset_spec(name: str) -> DatasetSpec:
-    """Return the declaration of a dataset, without reading its table.
-
-    Examples
-    --------
-    >>> dataset_spec("german").rows
-    1000
-    """
+    """Return the declaration of a dataset, without reading its table."""
     if name in _SPECS or name in _all_specs():
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)

@@ -1,6 +1,6 @@
-"""The declaration of a dataset: facts that are known before any row is read; and the shipped data files.
+"""Declaration of a dataset, which needs no rows, and the shipped data files.
 
-This module does not import pandas: listing the declarations must stay fast.
+This module does not import pandas, which keeps listing the declarations fast.
 """
 
 from __future__ import annotations
@@ -173,8 +173,6 @@ class DatasetSpec:
 def two_groups(member: pd.Series[bool], inside: str, outside: str) -> pd.Series[str]:
     """Return two named groups from a condition on the rows.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> two_groups(pd.Series([31, 22]) > 25, "over 25", "25 or younger").tolist()
     ['over 25', '25 or younger']

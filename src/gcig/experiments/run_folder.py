@@ -1,48 +1,50 @@
-"""Request: the datasets, methods and parameters of a reproduction, and the trials that follow from them."""
+"""Folder of a reproduction: its request, the chosen parameters, and the collected results.
+
+Results are collected from the store into files. Rendering uses these files alone, and therefore works without
+the store, whose predictions are not published.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import pandas as pd
+
 from gcig._validation import InputError
-from gcig.benchmark.run_files import write_file
-from gcig.benchmark.store import RunStore
+from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
+from gcig.benchmark.store import RunError, RunStore, exclusive_claim, write_file, write_provenance
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
-from gcig.experiments import ablation, comparison, design_choices, sensitivity, variants
+from gcig.experiments import comparison, variants
+from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY
 from gcig.experiments.settings import Setting, ordered, setting_trials
 from gcig.methods.registry import METHODS
+from gcig.records import FoldResult
+from gcig.records.evaluation import decides_alike
 
-# The experiments with settings, tables and datasets of their own; the comparison has those of the request.
-MODULES = {
-    "ablation": ablation,
-    "sensitivity": sensitivity,
-    "design_choices": design_choices,
-    "variants": variants,
+# The experiments with their own datasets; the comparison, which RQ2 uses as well, has those of the request.
+EXPERIMENTS = {
+    "ablation": ABLATION,
+    "sensitivity": SENSITIVITY,
+    "design_choices": DESIGN_CHOICES,
+    "variants": variants.VARIANTS,
 }
-QUICK = ("comparison", "ablation")  # RQ2 uses the results of RQ1
-FULL = ("comparison", *MODULES)
+QUICK = ("comparison", "ablation")
+FULL = ("comparison", *EXPERIMENTS)
 QUICK_FOLDS = 2
-SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because single fits differ more
+SMALL_ROWS = 10_000  # smaller tables are fitted several times per fold, because their fits vary more
 SMALL_REPEATS = 5
-CHOSEN = "chosen_parameters.json"
+REQUEST, CHOSEN = "request.json", "chosen_parameters.json"
+POOLED, PROVENANCE, MEASURED = "pooled.csv", "provenance.json", "measured"
 
 
 @dataclass(frozen=True)
 class Request:
-    """Datasets, methods, folds and seeds of a reproduction.
-
-    Attributes
-    ----------
-    seeds : seeds of the partitions into folds.
-    repeats : dataset -> fits per fold in RQ1, each with its own seed.
-    tuning : how parameters are chosen: "nested", "split" or "none".
-    quick : whether to run RQ1 and the ablation on two folds only.
-    """
+    """Datasets, methods, folds and seeds of a reproduction; ``repeats`` has the fits per fold of RQ1."""
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
@@ -104,8 +106,8 @@ class Request:
 
     def folds_of(self, experiment: str) -> int:
         """Return the number of folds that an experiment runs."""
-        fewer = getattr(MODULES.get(experiment), "FOLDS", self.folds)  # settings differ by more than folds do
-        return min(fewer, self.folds)
+        limit = EXPERIMENTS[experiment].folds if experiment in EXPERIMENTS else None
+        return min(limit or self.folds, self.folds)
 
     def expected(self, experiment: str = "comparison") -> int:
         """Return the number of results per setting with one fit per fold."""
@@ -116,13 +118,13 @@ class Request:
         """Names of the experiments, each with a file of results; "tuning" holds the candidates."""
         return (*(QUICK if self.quick else FULL), *(() if self.tuning == "none" else ("tuning",)))
 
-    def requested(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of an experiment's datasets that were requested; a quick run takes the first one."""
-        found = tuple(name for name in names if name in self.datasets)
+    def requested(self, experiment: str) -> tuple[str, ...]:
+        """Return the requested datasets of an experiment; a quick run takes the first one."""
+        found = tuple(name for name in EXPERIMENTS[experiment].datasets if name in self.datasets)
         return found[:1] if self.quick else found
 
     def load_tables(self) -> dict[str, Table]:
-        """Load the datasets, and those with other groups that the study of variants needs."""
+        """Load the datasets, and the tables with other groups or columns that variants use."""
         tables = {name: Table.shipped(name) for name in self.datasets}
         return tables if self.quick else {**tables, **variants.regrouped(tables)}
 
@@ -130,17 +132,11 @@ class Request:
         """Return the settings of one experiment."""
         if experiment == "comparison":
             return comparison.settings(datasets=self.datasets, methods=self.methods)
-        module = MODULES[experiment]
-        found: list[Setting] = module.settings(datasets=self.requested(module.DATASETS), methods=self.methods)
-        return found
-
-    def to_json(self) -> str:
-        """Return the content of the request's file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return EXPERIMENTS[experiment].settings(self.requested(experiment), self.methods)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Rebuild a request from the output of `to_json`."""
+        """Rebuild a request from the content of its file."""
         data: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in json.loads(text).items()
@@ -150,40 +146,35 @@ class Request:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters with which a reproduction runs its methods.
+    """The parameters of the methods: common ones of all fits, and those chosen by tuning.
 
-    Attributes
-    ----------
-    common : method -> parameters of all its fits.
-    chosen : one entry per dataset, method, seed and fold with its parameters; the fold is None if one search
-        serves all folds.
+    ``chosen`` has one entry per dataset, method, seed and fold. Seed and fold are None if one search serves
+    all folds.
     """
 
     common: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     chosen: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
-    def _by_place(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-        return {_place(**each): each["parameters"] for each in self.chosen}
+    def _by_fold(self) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+        return {_fold_key(**each): each["parameters"] for each in self.chosen}
 
     def of(self, dataset: str, method: str, seed: int, fold: int) -> dict[str, Any]:
         """Return the parameters of a method on a fold of a dataset."""
-        whole = self._by_place.get((dataset, method, None, None), {})
-        chosen = self._by_place.get((dataset, method, seed, fold), whole)
+        whole = self._by_fold.get((dataset, method, None, None), {})
+        chosen = self._by_fold.get((dataset, method, seed, fold), whole)
         return {**chosen, **self.common.get(method, {})}
-
-    def _untuned(self, dataset: str, method: str, seed: int, fold: int) -> Mapping[str, Any]:  # noqa: ARG002 (as `of`)
-        return self.common.get(method, {})
 
     def trials(self, request: Request, tables: Mapping[str, Table]) -> dict[str, list[Trial]]:
         """Return the trials of every experiment of a request."""
+        untuned = Parameters(self.common)
         return {
             name: _search(request, tables, self.common)
             if name == "tuning"
             else setting_trials(
                 request.settings(name),
                 tables,
-                self._untuned if name == "variants" else self.of,
+                untuned.of if name == "variants" else self.of,
                 n_folds=request.n_folds,
                 seeds=request.seeds,
                 folds=request.folds_of(name),
@@ -194,13 +185,12 @@ class Parameters:
 
     def union(self, later: "Parameters") -> "Parameters":
         """Combine these parameters with later ones, which take precedence."""
-        chosen = {_place(**each): each for each in (*self.chosen, *later.chosen)}
+        chosen = {_fold_key(**each): each for each in (*self.chosen, *later.chosen)}
         return Parameters({**self.common, **later.common}, list(chosen.values()))
 
     def write(self, folder: Path) -> None:
         """Write the parameters into the folder of the results."""
-        content = {"common": self.common, "chosen": list(self.chosen)}
-        write_file(folder / CHOSEN, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_json(folder / CHOSEN, {"common": self.common, "chosen": list(self.chosen)})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -217,12 +207,9 @@ def choose_parameters(
     overrides: Mapping[str, Any],
     **running: Any,
 ) -> Parameters:
-    """Return the parameters of a request; tune, or resume tuning, if it was requested.
+    """Return the parameters of a request, after tuning if it was requested.
 
-    Parameters
-    ----------
-    overrides : set in every method that has the parameter, over what was chosen.
-    running : passed to `gcig.benchmark.runner.run_trials`.
+    `overrides` replace chosen parameters in every method that has them; `running` is passed to `run_trials`.
     """
     common = {method: common_parameters(method, {**COMMON, **overrides}) for method in request.methods}
     found = tune(_search(request, tables, common), tables.values(), store, **running)
@@ -259,5 +246,107 @@ def _search(
     ]
 
 
-def _place(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
+def _fold_key(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
     return dataset, method, seed, fold
+
+
+@dataclass(frozen=True)
+class Results:
+    """The collected results of a reproduction; ``frames`` has one row per fold for each experiment."""
+
+    request: Request
+    frames: Mapping[str, pd.DataFrame]
+    pooled: pd.DataFrame
+    measured: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=Parameters)
+
+
+def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -> None:
+    """Write the finished results of every experiment with their provenance; leave out unfinished trials."""
+    done: dict[Trial, FoldResult] = {}
+    for name, own in trials.items():
+        found = {
+            trial: result for trial in own if (result := done.get(trial) or store.get(trial)) is not None
+        }
+        done |= found
+        results = list(found.values())
+        write_file(out / _file(name), csv_text(results_frame(results)))
+        if name == "comparison":
+            metrics = pooled([result for result in results if result.predictions])
+            write_file(out / POOLED, csv_text(metrics))
+    write_provenance(out / PROVENANCE, done, store.manifest)
+
+
+def add_request(out: Path, request: Request) -> None:
+    """Add a request to the earlier requests of the folder."""
+    with exclusive_claim(out / "claims" / "request"):
+        whole = read_request(out).union(request) if (out / REQUEST).is_file() else request
+        write_json(out / REQUEST, asdict(whole))
+
+
+def add_parameters(out: Path, chosen: Parameters) -> None:
+    """Add parameters to those in the folder."""
+    with exclusive_claim(out / "claims" / "parameters"):
+        Parameters.read(out).union(chosen).write(out)
+
+
+def read_request(out: Path) -> Request:
+    """Read the request of a folder; raise a `RunError` if there is none."""
+    file = out / REQUEST
+    if not file.is_file():
+        raise RunError(
+            f"there is no reproduction in {str(out)!r}: it has no {REQUEST}. Name the folder of one."
+        )
+    try:
+        return Request.from_json(file.read_bytes())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(
+            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__}). Restore the file, or "
+            "name another folder."
+        ) from error
+
+
+def read(out: Path) -> Results:
+    """Read the files that `collect` and `reproduce` wrote; missing files count as empty."""
+    request = read_request(out)
+    return Results(
+        request=request,
+        frames={name: _frame(out / _file(name)) for name in request.experiments},
+        pooled=_csv(out / POOLED),
+        measured={name: _json(out / MEASURED / f"{name}.json", []) for name in ("datasets", "cost")},
+        provenance=_json(out / PROVENANCE, {}),
+        parameters=Parameters.read(out),
+    )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write plain values as JSON, atomically."""
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _file(experiment: str) -> str:
+    return "results.csv" if experiment == "comparison" else f"results_{experiment}.csv"
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    frame = _csv(path)
+    if not len(frame):
+        return pd.DataFrame({name: pd.Series(dtype=float) for name in RESULT_COLUMNS})
+    known = frame.reindex(columns=list(RESULT_COLUMNS))  # results of another version may lack a column
+    # A model with one decision for everyone counts as collapsed, whatever its F1 and EO gap are.
+    collapsed = known["collapsed"].eq(True) | known["selection_rate"].map(decides_alike)
+    return known.assign(variant=known["variant"].fillna(""), collapsed=collapsed)
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+        return pd.DataFrame()
+    return pd.read_csv(path, dtype={"variant": "object", "error": "object"})
+
+
+def _json(path: Path, default: Any) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else default
+    except ValueError as error:
+        raise RunError(f"{str(path)!r} is not JSON: {error}. Restore or remove the file.") from None

@@ -1,4 +1,4 @@
-"""The layout of a CSV file: its encoding, its separator, the names of its columns and how it writes numbers.
+"""Formats of table files: CSV (encoding, separator, column names, notation of numbers), Parquet and Feather.
 
 Every function reads the file in pieces, so memory use does not depend on its size.
 """
@@ -17,17 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
+import pandas as pd
 
 from gcig._tables import InputError, check_name_lengths, listed
-from gcig.data.arrow_files import MAGIC
-from gcig.data.number_text import MARK_NAMES
+from gcig.data.entries import MARK_NAMES
 
 SEPARATORS = (";", "\t", "|", ",")  # in order of preference if two fit equally well
 _BLOCK = 2**20  # bytes
 _GZIP = b"\x1f\x8b"
+_ARROW = {b"PAR1": "Parquet", b"ARRO": "Feather"}  # by the first four bytes
 _FOREIGN = {
     b"FEA1": "a Feather file of version 1: save it again with a current version of pandas or Arrow",
     b"\xfd7zX": "an xz file: decompress it first",
@@ -51,13 +52,9 @@ class CsvLayout:
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a CSV file writes its numbers; saved with a model, because files to predict must not differ.
+    """Notation of numbers in a CSV file; saved with a model, because files to predict must not differ.
 
-    Attributes
-    ----------
-    separator : the character between entries.
-    decimal : "." or ","; None if no number showed a decimal mark.
-    thousands : whether digits were in groups of three, separated by the other mark.
+    ``decimal`` is None if no number showed a decimal mark; ``thousands`` says whether digits were grouped.
     """
 
     separator: str
@@ -89,9 +86,7 @@ def find_layout(path: Path, *, separator: str | None, encoding: str | None, note
 
 @contextmanager
 def explained_csv_errors(path: Path, encoding: str) -> Iterator[None]:
-    """Explain a parser's error. A message of the parser that could quote entries is not repeated."""
-    import pandas as pd
-
+    """Replace a parser's error by one that says what to do."""
     try:
         yield
     except UnicodeError as error:
@@ -130,7 +125,7 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
 
 
 def recognise_format(path: Path) -> str:
-    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; refuse what is no table."""
+    """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; reject other files."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -145,7 +140,7 @@ def recognise_format(path: Path) -> str:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}.")
-    found = MAGIC.get(head, "CSV (gzip)" if head.startswith(_GZIP) else "CSV")
+    found = _ARROW.get(head, "CSV (gzip)" if head.startswith(_GZIP) else "CSV")
     claimed = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
     if (named := claimed.get(path.suffix)) not in (None, found):
         raise InputError(f"{path} is not a {named} file, although its name says so.")
@@ -271,3 +266,106 @@ def _check_shape(path: Path, encoding: str, separator: str) -> tuple[list[str], 
     if n_rows == 0:
         raise InputError(f"{path} has a header line but no rows.")
     return names, n_rows
+
+
+@contextmanager
+def opened_arrow(path: Path, kind: str) -> Iterator[Any]:
+    """Yield an open "Parquet" or "Feather" file with the interface of ``pyarrow.parquet.ParquetFile``."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError(
+            f"{kind} files need pyarrow: pip install 'gcig[big]', or save the table as CSV."
+        ) from error
+    with explained_arrow_errors(path, kind):
+        local = path.absolute()  # Arrow would take a name such as s3:/table for an address
+        # Buffered row groups would stay in memory until the last one is read.
+        with pq.ParquetFile(local, pre_buffer=False) if kind == "Parquet" else _FeatherFile(local) as file:
+            yield file
+
+
+@contextmanager
+def explained_arrow_errors(path: Path, kind: str) -> Iterator[None]:
+    """Explain the errors of a damaged file, which may be of any type."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
+        raise InputError(
+            f"{path} is a damaged {kind} file: {type(error).__name__}. Write it again, or use a copy."
+        ) from error
+
+
+def check_flat(schema: Any, columns: Sequence[str], path: Path) -> None:
+    """Raise an error for columns whose entries are lists, records or bytes."""
+    import pyarrow as pa
+
+    for name in columns:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            raise InputError(
+                f"of {path} has the type {kind}: entries must be numbers, text, booleans or dates. Spread "
+                "its values over separate columns, or remove it from the file.",
+                column=name,
+            )
+
+
+def to_frame(table: Any) -> pd.DataFrame:
+    """Return the columns as in the file, without pandas' index and with decimals as floats."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.float64()))
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+    return frame
+
+
+class _FeatherFile:
+    """A Feather file (version 2, Arrow's IPC format), read batch by batch."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._file = pa.OSFile(str(path))
+        self.schema_arrow = pa.ipc.open_file(self._file).schema
+
+    def __enter__(self) -> _FeatherFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows, for which one column is read."""
+        return sum(batch.num_rows for batch in self._stored_batches(self.schema_arrow.names[:1]))
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Return some columns as one table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self._stored_batches(columns))).select(list(columns))
+
+    def iter_batches(self, batch_size: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows in order, at most ``batch_size`` at once."""
+        for batch in self._stored_batches(columns):
+            for start in range(0, batch.num_rows, batch_size):
+                yield batch.slice(start, batch_size).select(list(columns))
+
+    def _stored_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        places = [self.schema_arrow.get_field_index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(places))
+        reader = pa.ipc.open_file(self._file, options=options)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def count_rows(file: Any) -> int:
+    """Return the number of rows of an open file."""
+    return int(file.n_rows if isinstance(file, _FeatherFile) else file.metadata.num_rows)
