@@ -13,6 +13,7 @@ from gcig.core.references import (
     GroupBaselines,
     GroupMembers,
     cell_sums,
+    medoid,
     modal_member,
     typical_members,
 )
@@ -336,6 +337,9 @@ def test_the_modal_member_has_the_most_frequent_categories_and_numbers_near_the_
     origin = torch.tensor([0, 0, 1])
     assert modal_member(members, origin) == 2  # red, and nearly the median of the numbers, 0.1
     assert modal_member(members[:1], origin) == 0
+    members = torch.tensor([[0.0, 1, 0], [1.0, 0, 1], [1.1, 1, 0], [9.0, 0, 1], [1.2, 1, 0]])
+    assert modal_member(members, torch.tensor([0, 1, 1])) == 2  # the median and the mode
+    assert medoid(members) == 4  # the mean is (2.46, 0.6, 0.4)
     assert modal_member(torch.ones(3, 2)) == 0  # columns without spread
 
 

@@ -19,8 +19,6 @@ from gcig.metrics.robustness import (
     PanelFigure,
     _distance_of_groups,
     _fairer,
-    _medoid,
-    _modal_member,
     _without_label,
     conclude,
 )
@@ -192,13 +190,6 @@ def test_whichever_model_is_fairer_must_be_certain() -> None:
 def test_gcig_is_material_from_a_twentieth_above_its_noise(value: float, agrees: bool) -> None:
     assert conclude(panel(mean=value)).agrees == agrees
     assert conclude(panel(**{"mean,_l2": 0.0})).agrees  # on another scale, and not judged
-
-
-def test_typical_members() -> None:
-    members = np.array([[0.0, 1, 0], [1.0, 0, 1], [1.1, 1, 0], [9.0, 0, 1], [1.2, 1, 0]])
-    assert _medoid(members).tolist() == [1.2, 1, 0]  # the mean is (2.46, 0.6, 0.4)
-    assert _modal_member(members, np.array([0, 1, 1])).tolist() == [1.1, 1, 0]  # the median and the mode
-    assert _modal_member(np.ones((3, 1)), np.array([0])).tolist() == [1.0]
 
 
 def test_references_without_a_label_are_weighted_by_the_rows_of_the_labels() -> None:

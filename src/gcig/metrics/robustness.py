@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gcig.adapters import AdaptedModel, block_shapley_values
 from gcig.core.definition import Definition
 from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
+from gcig.core.references import medoid, modal_member
 from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
-from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.rates import Floats, quotient
 from gcig.metrics.reasons import Comparison, combine_labels, compare_attributions
 from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
 from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, members_interval, sum_members
@@ -28,7 +30,6 @@ from gcig.records.base import UNDEFINED, Interval, Z
 from gcig.records.trust import REFERENCES, Robustness, RobustnessFigure
 
 _SHAPLEY_ROWS, _SHAPLEY_PAIRS = 100, 8
-_NEAR = 0.25  # standard deviations from the median within which a number counts as common
 _OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
 
 
@@ -85,12 +86,12 @@ def _references(
 ) -> Iterator[tuple[str, Rows, tuple[Rows, Rows] | None]]:
     """Yield kinds of reference: name, references (2, groups, p), and those of two halves of every cell."""
     compared, shape = comparison.compared, comparison.baselines.shape
-    blocks = comparison.compared_columns.input_blocks
+    blocks = torch.from_numpy(comparison.compared_columns.input_blocks)
     counts = np.maximum(pool.counts[:, list(compared)], 1).astype(np.float64)
     makers = {
         "mean": lambda members: members.mean(axis=0),
-        "medoid": _medoid,
-        "modal member": lambda members: _modal_member(members, blocks),
+        "medoid": lambda members: members[int(medoid(torch.from_numpy(members)))],
+        "modal member": lambda members: members[int(modal_member(torch.from_numpy(members), blocks))],
     }
     for kind, make in makers.items():
         whole, first, second = (np.full(shape, np.nan) for _ in range(3))
@@ -113,25 +114,6 @@ def _without_label(references: Rows, counts: Floats) -> Rows:
     """Return the mean over labels of references (2, groups, p), for both labels."""
     mean = np.einsum("yg,ygp->gp", counts / counts.sum(axis=0), references)
     return np.stack([mean, mean])
-
-
-def _medoid(members: Floats) -> Floats:
-    """Return the member that is nearest to the mean."""
-    return np.asarray(members[np.square(members - members.mean(axis=0)).sum(axis=1).argmin()])
-
-
-def _modal_member(members: Floats, blocks: Codes) -> Floats:
-    """Return the member with the most frequent category, or a number near the median, in most columns."""
-    agree = np.zeros(len(members))
-    for block in np.unique(blocks):
-        own = members[:, blocks == block]
-        if own.shape[1] > 1:
-            agree += own.argmax(axis=1) == own.mean(axis=0).argmax()
-        else:
-            scale = own.std() or 1.0
-            distance = np.abs(own[:, 0] - np.median(own)) / scale
-            agree += (distance < _NEAR) - 1e-3 * distance
-    return np.asarray(members[agree.argmax()])
 
 
 def _relative_to(
