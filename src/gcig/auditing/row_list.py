@@ -1,19 +1,22 @@
-"""Single rows of an audit: the distribution of the disparity, and the rows where it is largest, described."""
+"""Single rows of an audit: the distribution of the disparity, the most affected rows and their neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from gcig._validation import check_features
-from gcig.auditing.neighbours import Neighbourhood
-from gcig.auditing.sources import Source, take_rows
+from gcig.adapters import Outputs
+from gcig.auditing.sources import Batch, Source, take_rows
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
-from gcig.metrics.row_reasons import RowDescriber, known_protected, revealing_columns
+from gcig.metrics.row_reasons import RowDescriber, find_neighbours, known_protected, revealing_columns
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import RowAudit
+from gcig.records.explanation import RowExplanation
 
+NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _N_BINS = 24
 _TOP_ROWS = 20
 _DESCRIBED_ROWS = 50  # with include_rows
@@ -35,21 +38,10 @@ class ListedRow:
 
 
 class RowList:
-    """Histogram of the disparity per group, differences per column, and the rows with the largest disparity.
+    """Histograms of the disparity per group and of the differences per column, and the most affected rows.
 
-    Parameters
-    ----------
-    comparison : how rows are explained and compared.
-    probe : rows that determine the bins of the histogram.
-    n_groups : the number of groups of the rows, compared or not.
-    include_rows : whether rows are described, rather than only located.
-    favourable : the label that is favourable for a person.
-
-    Attributes
-    ----------
-    edges : (bins + 1,) edges of the histogram; the last bin is open.
-    histogram : (groups, bins) counts of rows.
-    differences : (columns, bins) counts of the differences of normalised attributions.
+    The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
+    of normalised attributions.
     """
 
     def __init__(
@@ -59,7 +51,7 @@ class RowList:
         *,
         n_groups: int,
         include_rows: bool,
-        favourable: int = 1,
+        favourable: int,
     ) -> None:
         self.comparison, self.include_rows = comparison, include_rows
         self.sign = 1 if favourable else -1
@@ -97,9 +89,9 @@ class RowList:
         self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
 
     def quantiles(self, min_cell: int) -> list[tuple[float, ...]]:
-        """Return quantiles of the difference of each column over rows; empty for fewer than ``min_cell``.
+        """Return quantiles of each column's difference over the rows; none for fewer than ``min_cell`` rows.
 
-        A quantile that falls between two rows is the mean of both, so turning the sign mirrors all of them.
+        A quantile between two rows is their mean, so changing the sign mirrors all quantiles.
         """
         total = self.differences.sum(axis=1, keepdims=True)
         if not len(total) or int(total[0, 0]) < min_cell:
@@ -114,7 +106,7 @@ class RowList:
         return [tuple(of_column) for of_column in both.tolist()]
 
     def counts(self, names: tuple[str, ...], n_rows: Codes, min_cell: int) -> dict[str, tuple[int, ...]]:
-        """Return the counts of each group; a bin, or a group, under ``min_cell`` rows counts as empty."""
+        """Return the histogram of each group; bins and groups with fewer than ``min_cell`` rows are empty."""
         return {
             name: tuple(np.where(self.histogram[g] >= min_cell, self.histogram[g], 0).tolist())
             for g, name in enumerate(names)
@@ -122,10 +114,7 @@ class RowList:
         }
 
     def listed(self, others: EncodedRows) -> list[ListedRow]:
-        """Return the rows by decreasing disparity; if rows are described, some of ``others`` as well.
-
-        ``others`` are audited rows in random order.
-        """
+        """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
         if not self.include_rows:
             return self._top
         explained = self.comparison.explain_all(
@@ -141,7 +130,7 @@ class RowList:
 
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
-    """Return some of the explained rows one by one."""
+    """Return some of the explained rows as separate objects."""
     return [
         ListedRow(
             int(rows.positions[i]),
@@ -174,11 +163,8 @@ def describe_rows(
 ) -> tuple[RowAudit, ...]:
     """Describe rows by decreasing disparity; rows of suppressed cells are left out.
 
-    Parameters
-    ----------
-    cell_sizes : (groups, 2) number of audited rows per group and label.
-    people : positions of the rows among which the nearest ones to each row are found.
-    compared : positions of the groups that these come from.
+    ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
+    positions ``people`` that belong to ``compared`` groups.
     """
     shown = [row for row in listed if cell_sizes[row.group, row.label] >= min_cell]
     if not shown:
@@ -203,9 +189,67 @@ def describe_rows(
         values=np.stack([row.values for row in rows], axis=1),
     )
     if table is not None and len(people):
-        near = Neighbourhood(
-            take_rows(source, people), source.group_names, compared, describer, threshold, min_cell
+        described = add_neighbours(
+            described,
+            table,
+            take_rows(source, people),
+            describer,
+            group_names=source.group_names,
+            compared=compared,
+            threshold=threshold,
+            min_cell=min_cell,
         )
-        described = near.add(table, described)
     found = dict(zip(places, described, strict=True))
     return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
+
+
+def add_neighbours(
+    described: tuple[RowExplanation, ...],
+    table: pd.DataFrame,
+    people: Batch,
+    describer: RowDescriber,
+    *,
+    group_names: Sequence[str],
+    compared: tuple[int, ...],
+    threshold: float | None,
+    min_cell: int,
+) -> tuple[RowExplanation, ...]:
+    """Return the rows with the people nearest to each, one per compared group and decision.
+
+    Neighbours are shown only if at least ``min_cell`` people share their group and decision.
+    """
+    groups, others = people.groups, check_features(people.table)
+    outputs = people.predict(describer.comparison.adapted, threshold)
+    accepted = ((outputs.decisions >= 0.5) == describer.favourable).astype(np.int64)
+    large = {
+        (group, decision)
+        for group in compared
+        for decision in (0, 1)
+        if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
+    }
+    found = find_neighbours(table[list(others.columns)], others, groups, accepted, compared)
+    nearest = [
+        [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
+    ]
+    places = np.unique([place for of_row in nearest for place, _ in of_row]).astype(np.int64)
+    if not len(places):
+        return described
+    names = [group_names[group] for group in groups[places].tolist()]
+    words = ("unfavourable", "favourable")
+    near = describer.describe(
+        people.rows[places],
+        Outputs(outputs.scores[places], outputs.decisions[places]),
+        names=[""] * len(places),
+        table=others.iloc[places],
+        label_source="given",
+        group_names=names,
+        roles=[
+            f"nearest {words[decision]} decision in group {name!r}"
+            for name, decision in zip(names, accepted[places].tolist(), strict=True)
+        ],
+    )
+    by_place = dict(zip(places.tolist(), near, strict=True))
+    return tuple(
+        replace(row, neighbours=tuple(replace(by_place[place], distance=d) for place, d in of_row))
+        for row, of_row in zip(described, nearest, strict=True)
+    )

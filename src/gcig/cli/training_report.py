@@ -188,8 +188,7 @@ def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
 
 def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]:
     """Return sentences that compare a fair model with the plain network."""
-    from gcig.report.summaries import MethodSummary
-    from gcig.report.trade_off import describe_trade_off
+    from gcig.report.summaries import MethodSummary, describe_trade_off
 
     before, after = plain.evaluation, fair.evaluation
     headline, findings, cautions = describe_trade_off(

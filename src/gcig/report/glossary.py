@@ -1,8 +1,9 @@
-"""Explanations of the numbers on a page, for readers who are not statisticians."""
+"""Explanations of the numbers on a page, for readers without a background in statistics."""
 
 from collections.abc import Sequence
 
-from gcig.report.document import Details, Paragraph
+from gcig.records.formatting import describe_suppression
+from gcig.report.document import Block, Callout, Details, Paragraph
 
 EXPLANATIONS = {
     "What is GCIG?": (
@@ -136,5 +137,11 @@ EXPLANATIONS = {
 
 
 def explanations(*names: str) -> Sequence[Details]:
-    """Return the explanations with these names, each of which opens on a click."""
+    """Return the explanations with these names; each opens on a click."""
     return [Details(name, [Paragraph(text) for text in EXPLANATIONS[name]]) for name in names]
+
+
+def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
+    """Return a note that names the suppressed cells, if there are any."""
+    note = describe_suppression(cells, min_cell)
+    return [Callout("caution", note)] if note else []
