@@ -66,7 +66,7 @@ def test_columns_are_read_as_requested_and_the_model_remembers(messy, folder, sh
     }
     assert read_as["remark"]["role"] == "dropped"
     assert read_as["born"]["read_as"] == "date, as days"
-    assert "the 99 most frequent are kept apart" in read_as["postcode"]["read_as"]
+    assert "the 99 most frequent are kept separate" in read_as["postcode"]["read_as"]
     assert "'male' (" in read_as["sex"]["read_as"]
 
 
