@@ -117,4 +117,4 @@ def test_the_training_page_names_both_models():
     assert robustness().verdict in read.texts
     assert any(text.startswith("FairX, mean (headline)") for text in read.texts)
     assert any(text.startswith("Plain, members") for text in read.texts)
-    assert "every reference orders the two models alike" in read.text
+    assert "every reference gives the same order of the two models" in read.text

@@ -115,13 +115,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
         )
         definition = comparison.definition
-        rows = RowList(
-            comparison,
-            first.probe,
-            n_groups=len(names),
-            include_rows=options.include_rows,
-            favourable=options.favourable,
-        )
+        rows = RowList(comparison, first.probe, len(names), options)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
         _second_pass(source, first, options, sums, rows, outcome)
         figures = _compare_with_chance(sums, source, first, options, streams)
@@ -136,7 +130,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             n_bootstrap=options.n_bootstrap,
         )
         measured = figures.record(published.sum(axis=0))
-        spread = dict(zip(comparison.columns, rows.quantiles(options.min_cell), strict=True))
+        spread = dict(zip(comparison.columns, rows.quantiles(), strict=True))
         procedural = replace(
             measured,
             columns=tuple(replace(each, quantiles=spread[each.column]) for each in measured.columns),
@@ -150,7 +144,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             shuffled_rows=min(len(first.probe), adapted.explainer.budget.shuffled_rows),
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
-            histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),
+            histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
             rows=_rows(rows, figures, first, source, options, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
@@ -209,10 +203,8 @@ def _rows(
         listed,
         source,
         describer,
+        options,
         cell_sizes=sizes,
-        min_cell=options.min_cell,
-        threshold=options.threshold,
-        include_protected=options.include_protected,
         people=() if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist(),
         compared=first.compared,
     )
@@ -313,6 +305,5 @@ def _compare_with_chance(
         sampled=sampled,
         groups=tuple(source.group_names[g] for g in first.compared),
         classes=(str(source.classes[0]), str(source.classes[1])),
-        min_cell=options.min_cell,
-        favourable=options.favourable,
+        options=options,
     )

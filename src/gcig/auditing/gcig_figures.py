@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gcig.adapters import Advance
+from gcig.auditing.subject import Options
 from gcig.metrics.intervals import Draws, Z, interval
 from gcig.metrics.rates import Codes, Floats, quotient
 from gcig.metrics.reason_sums import ReasonSums, combine_labels, label_means
@@ -178,8 +179,7 @@ class GcigFigures:
     sampled: float
     groups: tuple[str, ...]
     classes: tuple[str, str]
-    min_cell: int
-    favourable: int
+    options: Options
 
     def record(self, n_of_label: Codes) -> GcigAudit:
         """Return the figures; ``n_of_label`` counts the rows of groups that are not suppressed."""
@@ -221,7 +221,7 @@ class GcigFigures:
         """Return GCIG over the rows of each group; suppressed groups are undefined."""
         values, drawn = self._means(self.sums.by_group)
         return tuple(
-            interval(float(values[g]), drawn[:, g]) if n >= self.min_cell else UNDEFINED
+            interval(float(values[g]), drawn[:, g]) if n >= self.options.min_cell else UNDEFINED
             for g, n in enumerate(n_rows.tolist())
         )
 
@@ -239,7 +239,7 @@ class GcigFigures:
         drawn = label_means(self.draws.resample(self.sums.total))
         return tuple(
             LabelAudit(name, n, interval(float(means[y]), drawn[:, y]))
-            if n >= self.min_cell
+            if n >= self.options.min_cell
             else LabelAudit(name, None, UNDEFINED)
             for y, (name, n) in enumerate(zip(self.classes, n_of_label.tolist(), strict=True))
         )
@@ -259,7 +259,7 @@ class GcigFigures:
         weight = np.broadcast_to(sums.total.sum(axis=0)[:, 1], (*sums.profile.shape[1:], 2))
         profile = sums.combine(np.stack([np.moveaxis(sums.profile, 0, -1), weight], axis=-1))
         order = np.argsort(-np.nan_to_num(values), kind="stable")
-        sign = 1 if self.favourable else -1
+        sign = 1 if self.options.favourable else -1
         return tuple(
             ColumnAudit(
                 column=sums.comparison.columns[j],

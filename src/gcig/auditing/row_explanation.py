@@ -238,7 +238,7 @@ class _References:
         compared = comparable_groups(sums.counts.numpy(), None, min_cell)
         if len(compared) < 2:
             raise InputError(
-                f"has fewer than two groups with {min_cell} rows of each label, so there is nobody to "
+                f"has fewer than two groups with {min_cell} rows of each label, so there are no groups to "
                 "compare with. Pass more rows, merge groups, or lower min_cell.",
                 argument="reference",
             )

@@ -9,6 +9,7 @@ import pandas as pd
 from gcig._validation import check_features
 from gcig.adapters import Outputs
 from gcig.auditing.sources import Batch, Source, take_rows
+from gcig.auditing.subject import Options
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.row_reasons import RowDescriber, find_neighbours, known_protected, revealing_columns
@@ -27,14 +28,13 @@ _EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
 
 @dataclass(frozen=True, eq=False)
 class ListedRow:
-    """A row and its reasons: ``values`` (groups, columns) are attributions, ``inputs`` (p,) is encoded."""
+    """A row and its attributions, ``values`` (groups, columns)."""
 
     position: int
     disparity: float
     label: int
     group: int
     values: Floats
-    inputs: Floats
 
 
 class RowList:
@@ -44,23 +44,14 @@ class RowList:
     of normalised attributions.
     """
 
-    def __init__(
-        self,
-        comparison: Comparison,
-        probe: EncodedRows,
-        *,
-        n_groups: int,
-        include_rows: bool,
-        favourable: int,
-    ) -> None:
-        self.comparison, self.include_rows = comparison, include_rows
-        self.sign = 1 if favourable else -1
+    def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
+        self.comparison, self.options = comparison, options
         spread = [found.disparity for _, found, _ in comparison.explain_all(probe) if found is not None]
         top = float(np.quantile(np.concatenate(spread), 0.995)) if spread else 0.0
         self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
-        self._n_top = _DESCRIBED_ROWS if include_rows else _TOP_ROWS
+        self._n_top = _DESCRIBED_ROWS if options.include_rows else _TOP_ROWS
         self._top: list[ListedRow] = []
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
@@ -80,7 +71,7 @@ class RowList:
     def _add_differences(self, normalised: Floats) -> None:
         """Count differences between the groups, from normalised attributions (groups, m, columns)."""
         if len(normalised) == 2:
-            apart = self.sign * (normalised[1] - normalised[0])
+            apart = (1 if self.options.favourable else -1) * (normalised[1] - normalised[0])
         else:
             apart = np.ptp(normalised, axis=0)
         bins = np.clip(np.searchsorted(_EDGES, apart, side="right") - 1, 0, len(_EDGES) - 2)
@@ -88,13 +79,13 @@ class RowList:
         flat = np.arange(apart.shape[1]) * size + bins
         self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
 
-    def quantiles(self, min_cell: int) -> list[tuple[float, ...]]:
+    def quantiles(self) -> list[tuple[float, ...]]:
         """Return quantiles of each column's difference over the rows; none for fewer than ``min_cell`` rows.
 
         A quantile between two rows is their mean, so changing the sign mirrors all quantiles.
         """
         total = self.differences.sum(axis=1, keepdims=True)
-        if not len(total) or int(total[0, 0]) < min_cell:
+        if not len(total) or int(total[0, 0]) < self.options.min_cell:
             return [()] * len(total)
         reached = np.cumsum(self.differences, axis=1) / total
         middles = (_EDGES[:-1] + _EDGES[1:]) / 2
@@ -105,8 +96,9 @@ class RowList:
         both = (middles[below] + middles[np.minimum(above, len(middles) - 1)]) / 2
         return [tuple(of_column) for of_column in both.tolist()]
 
-    def counts(self, names: tuple[str, ...], n_rows: Codes, min_cell: int) -> dict[str, tuple[int, ...]]:
+    def counts(self, names: tuple[str, ...], n_rows: Codes) -> dict[str, tuple[int, ...]]:
         """Return the histogram of each group; bins and groups with fewer than ``min_cell`` rows are empty."""
+        min_cell = self.options.min_cell
         return {
             name: tuple(np.where(self.histogram[g] >= min_cell, self.histogram[g], 0).tolist())
             for g, name in enumerate(names)
@@ -115,7 +107,7 @@ class RowList:
 
     def listed(self, others: EncodedRows) -> list[ListedRow]:
         """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
-        if not self.include_rows:
+        if not self.options.include_rows:
             return self._top
         explained = self.comparison.explain_all(
             others[: self.comparison.adapted.explainer.budget.described_rows]
@@ -138,7 +130,6 @@ def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> lis
             label,
             int(rows.groups[i]),
             found.values[:, i],
-            np.asarray(rows.inputs[i], dtype=np.float64),
         )
         for i in few.tolist()
     ]
@@ -153,11 +144,9 @@ def describe_rows(
     listed: list[ListedRow],
     source: Source,
     describer: RowDescriber,
+    options: Options,
     *,
     cell_sizes: Codes,
-    min_cell: int,
-    threshold: float | None,
-    include_protected: bool,
     people: Sequence[int],
     compared: tuple[int, ...],
 ) -> tuple[RowAudit, ...]:
@@ -166,13 +155,13 @@ def describe_rows(
     ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
     positions ``people`` that belong to ``compared`` groups.
     """
-    shown = [row for row in listed if cell_sizes[row.group, row.label] >= min_cell]
+    shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
     adapted, places = describer.comparison.adapted, sorted(by_position)
     hidden: set[str] = set()
-    if not include_protected:
+    if not options.include_protected:
         hidden = {*source.attributes, *known_protected(adapted.model)}
         first = next(source.batches())
         hidden |= revealing_columns(first.table, first.groups)
@@ -181,11 +170,11 @@ def describe_rows(
     table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
     described = describer.describe(
         EncodedRows(part.inputs, part.labels, part.groups, np.array(places), None),
-        part.predict(adapted, threshold),
+        part.predict(adapted, options.threshold),
         names=part.identifiers or [str(place) for place in places],
         table=table,
         label_source="given",
-        group_names=[source.group_names[row.group] if include_protected else None for row in rows],
+        group_names=[source.group_names[row.group] if options.include_protected else None for row in rows],
         values=np.stack([row.values for row in rows], axis=1),
     )
     if table is not None and len(people):
@@ -196,8 +185,8 @@ def describe_rows(
             describer,
             group_names=source.group_names,
             compared=compared,
-            threshold=threshold,
-            min_cell=min_cell,
+            threshold=options.threshold,
+            min_cell=options.min_cell,
         )
     found = dict(zip(places, described, strict=True))
     return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)

@@ -53,7 +53,7 @@ class Batch:
         return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
 
     def take(self, places: Codes) -> Batch:
-        """Return some of the rows as a batch of their own."""
+        """Return some of the rows as a batch."""
         return Batch(
             _taken(self.table, places),
             _taken(self.sensitive, places),
@@ -124,7 +124,7 @@ class Schema:
             if count := int(frame[name].isna().sum()):
                 raise InputError(
                     f"Column {name!r} has missing values ({count} in a batch of {len(frame)} rows). Remove "
-                    "these rows, or give them a value of their own."
+                    "these rows, or replace the missing values by a separate value such as 'unknown'."
                 )
         kinds = {
             name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
@@ -188,7 +188,7 @@ class FileSource:
 
     @property
     def classes(self) -> tuple[Any, Any]:
-        """The classes that labels 0 and 1 stand for."""
+        """The values of labels 0 and 1."""
         if (named := self.roles.named_classes(self.schema.targets)) is not None:
             return named
         if self.adapted.classes is not None:

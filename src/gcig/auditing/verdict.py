@@ -43,8 +43,8 @@ def reasons_status(found: GcigAudit, robustness: Robustness | None = None) -> st
         return "inconclusive"
     if members_status(found) == "concern":
         return "concern"
-    alike = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
-    return "clear" if alike and (robustness is None or robustness.agrees) else "inconclusive"
+    small = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
+    return "clear" if small and (robustness is None or robustness.agrees) else "inconclusive"
 
 
 def members_status(found: GcigAudit) -> str:

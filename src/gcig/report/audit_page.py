@@ -165,7 +165,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: S
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
             number_entry(audit.procedural.effective_columns, 1),
-            "no merit" if point.collapsed else "on the front" if on else "dominated",
+            "excluded" if point.collapsed else "on the front" if on else "dominated",
         )
         for name, audit, point, on in zip(names, audits, points, on_front, strict=True)
     ]
@@ -236,7 +236,7 @@ def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
     """Return the rates and ranking of each group, and the measures over all rows."""
     shown = [group for group in record.groups if group.n_rows is not None]
     return Section(
-        "Outcome: do the decisions treat the groups alike?",
+        "Outcome: do the decisions treat the groups equally?",
         [
             *_degenerate_note(record),
             FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),

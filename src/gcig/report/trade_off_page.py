@@ -111,7 +111,7 @@ def _verdict(record: TradeOffRecord) -> VerdictBlock:
     cautions = [
         f"With {count(record.n_rows)} rows, even an exactly fair model has an upper confidence limit of "
         f"about {number(record.fair_limit)} for the {gap}: smaller limits cannot be shown.",
-        "Limits hold for each model by itself. If you choose among many, prefer a model with some room.",
+        "Each limit holds for a single model. If you choose among many, prefer one well within its limits.",
     ]
     return VerdictBlock("neutral", headline, findings, cautions, label="Trade-off")
 
@@ -163,7 +163,7 @@ def _table(record: TradeOffRecord) -> TableBlock:
             Entry(number(point.gap), point.gap, f"up to {number(point.gap_limit)}"),
             number_entry(point.evaluation.f1, 3),
             Entry(_people(point.gained + point.lost), point.gained + point.lost),
-            "no merit" if point.evaluation.degenerate else "yes" if point.number in front else "no",
+            "excluded" if point.evaluation.degenerate else "yes" if point.number in front else "no",
         )
         for point in record.points
     ]

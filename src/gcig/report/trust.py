@@ -177,14 +177,14 @@ def _caption(paired: bool, any_reversed: bool) -> str:
     """Return the caption that explains the chart."""
     if not paired:
         return (
-            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show what is measured "
-            "if nothing differs. The shaded row is the headline's; the dashed line marks its value."
+            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show the value measured "
+            "if the groups do not differ. The shaded row is the headline's; the dashed line marks its value."
         )
     order = (
         "Dashed lines lean the other way: these references reverse the order of the two models, though not "
         "with certainty if the intervals overlap."
         if any_reversed
-        else "All lines lean the same way: every reference orders the two models alike."
+        else "All lines lean the same way: every reference gives the same order of the two models."
     )
     return (
         "GCIG relative to each kind of reference, with 95 % intervals. The shaded row is the headline's. "
