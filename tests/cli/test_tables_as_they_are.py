@@ -100,7 +100,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
     code, _, err = shell(*train)
     assert code == 2
-    assert "column 'income' holds numbers, and 1 other values" in err
+    assert "column 'income' holds numbers and 1 other values" in err
     assert "--numeric income reads those as missing" in err
     code, _, err = shell(*train, "--numeric", "income")
     assert code == 2
