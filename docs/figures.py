@@ -18,8 +18,17 @@ from gcig._validation import InputWarning
 from gcig.methods import METHODS
 from gcig.methods.explanation import Explanation
 from gcig.report.charts import disparity_histogram, standalone
-from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
+from gcig.report.charts.axes import (
+    Scale,
+    colour,
+    dash,
+    legend,
+    legend_height,
+    marker,
+    scale_for,
+    x_axis,
+    y_axis,
+)
 from gcig.report.charts.svg import WIDTH, chart, element, join, text
 
 STATIC = Path(__file__).parent / "_static"

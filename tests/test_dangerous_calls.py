@@ -35,4 +35,4 @@ def test_no_text_is_run_and_no_yaml_is_read():
 
 def test_pickles_are_read_in_two_places_only():
     """A model that trust_pickle opens, and a table that a driver sends to the workers of its cluster."""
-    assert files_with(UNPICKLING) == {"auditing/model_files.py", "benchmark/clusters.py"}
+    assert files_with(UNPICKLING) == {"auditing/subject.py", "benchmark/clusters.py"}

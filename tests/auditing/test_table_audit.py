@@ -435,6 +435,6 @@ def test_own_baselines_explain_a_table_with_few_rows() -> None:
     expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:], min_cell=1)
     assert found.record.procedural.gcig.value == pytest.approx(expected.gcig, rel=1e-5)
     assert found.record.procedural.evidence == "not enough"
-    assert "With typical members of the audited rows, not of the training rows, it is" in str(found)
+    assert "With typical members of the audited rows instead of the training rows, it is" in str(found)
     one_sided = audit(model, X[1000:1012], y[1000:1012], sensitive_features=sex[1000:1012], **QUICK)
     assert "nan" not in str(one_sided)

@@ -66,7 +66,7 @@ def test_columns_are_read_as_requested_and_the_model_remembers(messy, folder, sh
     }
     assert read_as["remark"]["role"] == "dropped"
     assert read_as["born"]["read_as"] == "date, as days"
-    assert "the 99 most frequent are kept apart" in read_as["postcode"]["read_as"]
+    assert "the 99 most frequent are kept separate" in read_as["postcode"]["read_as"]
     assert "'male' (" in read_as["sex"]["read_as"]
 
 
@@ -100,7 +100,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
     code, _, err = shell(*train)
     assert code == 2
-    assert "column 'income' holds numbers, and 1 other values" in err
+    assert "column 'income' holds numbers and 1 other values" in err
     assert "--numeric income reads those as missing" in err
     code, _, err = shell(*train, "--numeric", "income")
     assert code == 2

@@ -104,7 +104,7 @@ def test_a_gap_of_a_model_that_decides_everyone_alike_is_inconclusive():
     assert judge(alike, max_gcig=None, max_eo_gap=None) == (0, [])
     code, (reason,) = judge(alike, max_gcig=None, max_eo_gap=0.1)
     assert code == 3
-    assert "decided alike" in reason
+    assert "same decision" in reason
     assert describe(PLAIN, alike).endswith("use --threshold f1.")
 
 

@@ -152,7 +152,7 @@ TABLES = {
     "infinity": (infinite, "contains infinity (inf) in column 'income'"),
     "a cell of one row": (lonely, "(label 'yes', group 'female')"),
     "one class": (lambda loans: loans.assign(approved="yes"), "must have two values, but has 1"),
-    "one group": (lambda loans: loans.assign(sex="female"), "has one value only"),
+    "one group": (lambda loans: loans.assign(sex="female"), "has only one value"),
     "huge integers": (huge, "If it is an identifier, drop it"),
     "one row": (lambda loans: loans.head(1), "two values"),
 }

@@ -31,11 +31,11 @@ def test_fault_43_a_collapsed_model_does_not_pass(shell, tmp_path):
 
 @pytest.mark.parametrize("threshold", ["0.000001", "0.999999"])
 def test_fault_43_everyone_decided_alike_does_not_pass(shell, model, loans_csv, threshold):
-    """The gap is 0 then, which is no merit: the gate is inconclusive, not passed."""
+    """The gap is then 0, which says nothing: the gate is inconclusive, not passed."""
     gate = ["audit", model, loans_csv, *ROLE_FLAGS, "--threshold", threshold, "--max-eo-gap", "0.5"]
     code, printed, err = shell(*gate, "--json", "--quiet")
     assert json.loads(printed)["outcome"]["eo_gap"]["value"] == 0
     assert code == 3
     assert "inconclusive" in err
-    assert "everyone is decided alike at this threshold, so the gap says nothing" in err
+    assert "everyone gets the same decision at this threshold, so the gap says nothing" in err
     assert shell(*gate, "--max-gcig", "0.000001", "--quiet")[0] == 1  # the reasons can still fail

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from gcig.records import Interval, RobustnessFigure
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
-from gcig.report.charts.axes import Scale, scale_for, tick_labels, ticks
-from gcig.report.charts.marks import COLOURS, SHAPES, colour, legend_height, marker
+from gcig.report.charts.axes import (
+    COLOURS,
+    SHAPES,
+    Scale,
+    colour,
+    legend_height,
+    marker,
+    scale_for,
+    tick_labels,
+    ticks,
+)
 from gcig.report.charts.svg import WIDTH, element, fitted, text_width
 from support.audit_records import HOSTILE
 from support.audit_records import robustness as example_robustness

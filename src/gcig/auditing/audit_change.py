@@ -1,8 +1,8 @@
-"""Comparison of two audits: what changed, and whether that is more than chance.
+"""Comparison of two audits: what changed, and whether chance explains it.
 
-The intervals of the two audits give a standard error each. If the rows are different, the two are
-independent; if they are the same, the errors are alike and the difference is less uncertain than assumed
-here, so the test is conservative. Several figures are tested at once, so p-values are corrected (Holm).
+The interval of each audit gives a standard error. If the audits have different rows, the errors are
+independent; if they share rows, the errors are correlated and the test is conservative. P-values are
+corrected for the number of figures tested (Holm).
 """
 
 import math
@@ -22,24 +22,21 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class _Figure:
-    """A figure of an audit: where it is, whether lower is better, and what it compares the groups by.
-
-    ``tested`` has the interval that the test takes, if that of the audit is too narrow to compare audits.
-    """
+    """A figure of an audit, and how to compare it between audits."""
 
     field: str
     name: str
     read: Callable[[AuditRecord], Interval]
     lower_is_better: bool = True
-    compares: Literal["", "reasons", "error rates", "decisions"] = ""
-    tested: Callable[[AuditRecord], Interval] | None = None
+    compares: Literal["", "reasons", "error rates", "decisions"] = ""  # what it compares between groups
+    tested: Callable[[AuditRecord], Interval] | None = None  # if the interval of the audit is too narrow
 
 
 def _members(found: GcigAudit) -> Interval:
-    """Return GCIG relative to members; the uncertainty of the references is taken from that of GCIG.
+    """Return GCIG relative to members, with an interval that includes the uncertainty of the references.
 
-    The interval of the audit covers the choice of rows and of members among the known people, but not that
-    of these people.
+    The interval of the audit covers the choice of rows and of members among the reference rows, but not the
+    choice of the reference rows; this uncertainty is taken from that of GCIG.
     """
     own = found.gcig_members
     extra = _error(found.interval) ** 2 - _error(found.gcig) ** 2
@@ -150,20 +147,20 @@ def _differences(before: AuditRecord, after: AuditRecord) -> list[str]:
     old, new = before.subject, after.subject
     models = {old.model_sha256, new.model_sha256}
     same_data = old.data_sha256 == new.data_sha256 and old.data_sha256 is not None
-    model = f"The model is {'the same' if len(models) == 1 else 'another one'}"
+    model = f"The model is {'the same' if len(models) == 1 else 'a different one'}"
     if None in models:
-        model = "Whether the model is the same is not known"
-    rows = "the same" if same_data else f"others ({old.n_rows:,} then, {new.n_rows:,} now)"
+        model = "It is not known whether the model is the same"
+    rows = "the same" if same_data else f"different ({old.n_rows:,} then, {new.n_rows:,} now)"
     notes = [f"{model}, and the rows are {rows}."]
     if old.favourable != new.favourable:
-        notes.append("The favourable class is not the same, so the four-fifths ratios mean different things.")
+        notes.append("The favourable class has changed, so the four-fifths ratios mean different things.")
     if old.threshold != new.threshold and not math.isnan(old.threshold + new.threshold):
         notes.append(f"The threshold is {number(new.threshold)}; it was {number(old.threshold)}.")
     return notes
 
 
 def _incomparable(before: AuditRecord, after: AuditRecord) -> dict[str, str]:
-    """Return what two audits do not compare alike -> the reason, in a sentence."""
+    """Return what cannot be compared between two audits -> the reason, in a sentence."""
     old, new = before.subject, after.subject
     columns = [{column.column for column in each.procedural.columns} for each in (before, after)]
     chosen = [
@@ -173,15 +170,15 @@ def _incomparable(before: AuditRecord, after: AuditRecord) -> dict[str, str]:
     shown = [{group.group for group in each.groups if group.n_rows is not None} for each in (before, after)]
     cells = [set(each.suppressed_cells) for each in (before, after)]
     reasons = {
-        "the columns are not the same": columns[0] != columns[1],
-        "it was measured by another definition": chosen[0] != chosen[1] or old.explanation != new.explanation,
-        "the groups are not the same": groups[0] != groups[1],
+        "the columns are different": columns[0] != columns[1],
+        "the definition is different": chosen[0] != chosen[1] or old.explanation != new.explanation,
+        "the groups are different": groups[0] != groups[1],
     }
     found = {}
     if apart := [reason for reason, holds in reasons.items() if holds]:
         found["reasons"] = f"GCIG is not compared: {', and '.join(apart)}."
     if shown[0] != shown[1]:
-        found["decisions"] = "The four-fifths ratio is not compared: other groups are suppressed."
+        found["decisions"] = "The four-fifths ratio is not compared: different groups are suppressed."
     if shown[0] != shown[1] or cells[0] != cells[1]:
-        found["error rates"] = "The EO gap is not compared: other (label, group) cells are suppressed."
+        found["error rates"] = "The EO gap is not compared: different (label, group) cells are suppressed."
     return found

@@ -11,11 +11,10 @@ from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning
 from gcig.adapters import OnnxClassifier, adapt
 from gcig.adapters.boosters import booster_columns
-from gcig.auditing.file_source import FileSource, Schema, SchemaGrew
-from gcig.auditing.findings import Options, run_audit
+from gcig.auditing.findings import run_audit
 from gcig.auditing.result import AuditResult
-from gcig.auditing.sources import Audited, reference_source
-from gcig.auditing.subject import hash_model, resolve_model
+from gcig.auditing.sources import FileSource, Schema, SchemaGrew, reference_source
+from gcig.auditing.subject import Audited, Options, hash_model, resolve_model
 from gcig.auditing.table_audit import read_earlier
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
@@ -69,8 +68,8 @@ def audit_file(
     """Audit the rows of a CSV, Parquet or Feather file, which may be larger than memory.
 
     The file is read twice, in batches: for the groups' references, and for attributions and decisions. It is
-    read once more if its first batch did not contain all groups, labels or kinds of columns. Parameters that
-    are not listed here are those of `gcig.audit`.
+    read once more if its first batch does not contain all groups, labels and kinds of columns. Parameters
+    that are not listed here are those of `gcig.audit`.
 
     Parameters
     ----------
@@ -80,20 +79,21 @@ def audit_file(
         A CSV file with a header line (gzip is fine), or a Parquet or Feather file.
     target, positive : str
         The column with the label, and the value that is label 1; by default the second of the model's
-        classes. A model that does not record its classes needs it, unless the values are 0 and 1.
+        classes. Required if the model does not record its classes, unless the values are 0 and 1.
     sensitive : str or sequence of str
         The protected columns; several are crossed.
     drop : sequence of str
-        Columns that are not inputs; needed only if the model does not know its columns.
+        Columns that are not inputs; needed only if the model does not record its columns.
     keep_sensitive : bool
-        Whether the protected columns are inputs as well; likewise.
+        Whether the protected columns are inputs as well; needed only if the model does not record its
+        columns.
     id_column : str, optional
         The column of identifiers, by which a reader of the page finds rows.
     separator, decimal, encoding : str, optional
         The format of a CSV file; detected by default.
     kinds : mapping of column to kind, optional
-        Columns whose kind is not left to their entries: "number", "category", "date", "date dmy" or "date
-        mdy". By default the categories of a gcig model are read as text, as in training.
+        Columns whose kind is not inferred from their entries: "number", "category", "date", "date dmy" or
+        "date mdy". The categories of a gcig model are read as text by default, as in training.
     group_names : mapping of value to name, optional
         Other names for values of the protected columns, such as ``{"1": "male", "2": "female"}``; for one of
         several columns ``{"sex.1": "male"}``.
@@ -134,7 +134,7 @@ def audit_file(
         also = assign_roles(stream, **named_roles, known=columns_of(other, stream.names))
         if set(also.inputs) != set(roles.inputs):
             raise InputError(
-                "reads other columns than the audited model, so the two cannot be compared. Pass a model of "
+                "uses other columns than the audited model, so the two cannot be compared. Pass a model of "
                 "the same columns.",
                 argument="other",
             )
@@ -185,10 +185,9 @@ def audit_file(
 def open_for_model(
     model: Any, path: str | Path, *, kinds: Mapping[str, str] | None = None, **layout: str | None
 ) -> TableFile:
-    """Scan a file to be read as the training file of a model was, if the model is one of gcig.
+    """Open a file with `open_table`; for a model of gcig, read it in the same way as the training file.
 
-    Its categories are text even if they hold digits, unless ``kinds`` requests another kind; ``layout`` and
-    ``kinds`` are those of `open_table`.
+    The model's categories are then text even if they hold digits, unless ``kinds`` requests another kind.
     """
     file = open_table(path, trained=getattr(model, "csv_format_", None), kinds=kinds, **layout)
     encoder = getattr(model, "encoder_", None)
@@ -200,7 +199,7 @@ def open_for_model(
 
 
 def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
-    """Return the columns that a model says it takes, as they are spelled among the given ones."""
+    """Return the columns that a model records as its inputs, as they are spelled among the given ones."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
     if known is not None and not isinstance(model, OnnxClassifier):
         return known
@@ -209,7 +208,7 @@ def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
 
 
 def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:
-    """Read batches until two groups, two labels and the positive one were seen; return their schema."""
+    """Read batches until they contain two groups, two labels and the positive label; return their schema."""
     schema = Schema()
     for frame in stream.batches(roles.columns, decimal=decimal, rows=rows):
         schema = schema.grown(frame, roles)

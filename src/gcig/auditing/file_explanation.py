@@ -1,4 +1,4 @@
-"""Explanations of chosen rows of a file; the whole file is the reference."""
+"""Explanations of chosen rows of a file, with the whole file as the reference."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,9 +9,8 @@ import pandas as pd
 from gcig._tables import level_name, listed
 from gcig._validation import InputError
 from gcig.adapters.base import last_step
-from gcig.auditing.explain_result import ExplainResult
 from gcig.auditing.file_audit import columns_of, open_for_model
-from gcig.auditing.row_explanation import explain
+from gcig.auditing.row_explanation import ExplainResult, explain
 from gcig.auditing.subject import resolve_model
 from gcig.data.roles import assign_roles, check_positive
 
@@ -38,17 +37,10 @@ def explain_file(
     group_names: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ExplainResult:
-    """Explain rows of a file, chosen by identifier or position.
+    """Explain rows of a file, chosen by identifier (``ids``) or by position (``rows``).
 
-    Parameters
-    ----------
-    ids, id_column : identifiers of the rows, and the column that holds them; by default a column called id.
-    rows : positions of further rows, from 0.
-    target, positive, sensitive, drop, keep_sensitive : roles of the columns, as in `audit_file`. With target
-        and sensitive the file is the reference: they are needed for models without references of their own,
-        and for neighbours.
-    separator, decimal, encoding, kinds, group_names : as in `audit_file`.
-    options : as in `gcig.explain`.
+    Parameters are those of `audit_file` and `gcig.explain`. If target and sensitive are named, the file is
+    the reference, which is required for neighbours and for models without references of their own.
     """
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
@@ -70,7 +62,7 @@ def explain_file(
     elif known is None or not hasattr(last_step(model), "baselines_"):
         raise InputError(
             "is needed: only models of gcig have references of their own. Name the target and the protected "
-            "attribute, and the rows of the file are the references.",
+            "attribute, so that the rows of the file become the references.",
             argument="target",
         )
     else:
@@ -106,7 +98,7 @@ def explain_file(
 
 
 def _id_column(names: Sequence[str], given: str | None, inputs: Sequence[str]) -> str:
-    """Return the column of identifiers: the one that is named, or the one that looks like it."""
+    """Return the column of identifiers: the given one, or one whose name suggests it."""
     if given is not None:
         if given not in names:
             raise InputError(

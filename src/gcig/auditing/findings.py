@@ -2,7 +2,7 @@
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,17 +10,20 @@ from gcig._progress import progress
 from gcig._validation import Groups, InputError, check_features, find_proxy_columns
 from gcig.adapters import AdaptedModel
 from gcig.adapters.base import DifferentiableModel
-from gcig.auditing.alternatives import NullDistribution, check_stability, compare_shuffles, mean_disparities
 from gcig.auditing.audit_change import compare_audits
 from gcig.auditing.first_pass import FirstPass, first_pass
-from gcig.auditing.gcig_figures import GcigFigures
-from gcig.auditing.neighbours import NEIGHBOUR_ROWS
+from gcig.auditing.gcig_figures import (
+    GcigFigures,
+    NullDistribution,
+    check_stability,
+    compare_shuffles,
+    mean_disparities,
+)
 from gcig.auditing.outcome_figures import audit_groups, audit_outcome
-from gcig.auditing.row_list import RowList, describe_rows
-from gcig.auditing.sources import Audited, Source, iterate
-from gcig.auditing.subject import describe_subject
+from gcig.auditing.row_list import NEIGHBOUR_ROWS, RowList, describe_rows
+from gcig.auditing.sources import Source, iterate
+from gcig.auditing.subject import Audited, Options, describe_subject
 from gcig.auditing.verdict import write_verdict
-from gcig.core.definition import Definition
 from gcig.metrics.intervals import Draws
 from gcig.metrics.predictions import OutcomeSums
 from gcig.metrics.rates import Codes
@@ -30,13 +33,13 @@ from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
-from gcig.records.audit import SMALLEST_CELL, AuditRecord, GcigAudit, RowAudit, Verdict
+from gcig.records.audit import AuditRecord, GcigAudit, RowAudit, Verdict
 from gcig.records.base import UNDEFINED
 from gcig.records.formatting import count
 from gcig.training.runtime import one_thread
 
-# Weights up to which threads mostly wait for each other: with 5,000 of them, an audit of 20,000 rows takes
-# 2 s with one thread, and 6 to 18 s with two on a machine that other processes use as well.
+# Networks up to this size are audited with one thread, because several mostly wait for each other: an audit
+# of 20,000 rows with 5,000 weights takes 2 s with one thread, and 6 to 18 s with two on a busy machine.
 _FEW_WEIGHTS = 100_000
 _NOT_COMPARED = GcigAudit(
     gcig=UNDEFINED,
@@ -51,42 +54,14 @@ _NOT_COMPARED = GcigAudit(
 )
 
 
-@dataclass(frozen=True)
-class Options:
-    """The settings of an audit; see `gcig.audit`."""
-
-    definition: Definition
-    threshold: float | None = None
-    min_cell: int = SMALLEST_CELL
-    include_rows: bool = False
-    n_bootstrap: int = 1000
-    n_shuffles: int | None = None
-    random_state: int = 0
-    max_rows_explained: int | None = None
-    progress: bool = False
-    robustness: bool = False
-    favourable: int = 1
-    include_protected: bool = False
-
-
 def run_audit(
-    audited: Audited,
-    options: Options,
-    *,
-    other: Audited | None = None,
-    earlier: AuditRecord | None = None,
+    audited: Audited, options: Options, *, other: Audited | None, earlier: AuditRecord | None
 ) -> AuditRecord:
-    """Audit the rows of a source; references come from ``reference``, the model or the rows themselves.
-
-    Parameters
-    ----------
-    other : a second model that the audited one is compared with under several references.
-    earlier : an earlier audit; the record says what changed since then.
-    """
+    """Audit a model; compare it with an ``other`` model and with an ``earlier`` audit if these are given."""
     if options.definition.reference != "mean":
         raise InputError(
-            "is by members, but audits compare rows with the mean of each cell, and report gcig_members "
-            "alongside. Leave reference at 'mean', or call gcig.evaluate.",
+            "has reference='members', but audits compare rows with the mean of each cell and report "
+            "gcig_members alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
     adapted, parts = audited.adapted.within_budget(
@@ -98,7 +73,7 @@ def run_audit(
     if not parts:
         with _fastest_threads(adapted):
             return _conclude(_run_audit(audited, options, other), earlier)
-    # A limit on the rows sent to the model determines the amount of explaining. One bar counts these rows.
+    # The limit on the rows sent to the model determines how much is explained. One bar counts these rows.
     limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
     total = sum(parts.values())
     if options.progress:
@@ -125,14 +100,11 @@ def _conclude(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
 
 
 def _run_audit(audited: Audited, options: Options, other: Audited | None) -> AuditRecord:
-    """Measure everything; the verdict is left open."""
+    """Measure everything, without a verdict."""
     adapted, source = audited.adapted, audited.source
     streams = RandomStreams.spawn(options.random_state)
-    first = _first_pass(audited, options, streams)
-    names, outcome = (
-        source.group_names,
-        OutcomeSums(len(source.group_names), probabilistic=adapted.probabilistic),
-    )
+    first, names = first_pass(audited, options, streams), source.group_names
+    outcome = OutcomeSums(len(names), probabilistic=adapted.probabilistic)
     if len(first.compared) < 2:
         _sum_decisions(adapted, source, outcome, options)
         definition, procedural, of_groups = options.definition, _NOT_COMPARED, (UNDEFINED,) * len(names)
@@ -142,13 +114,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
         )
         definition = comparison.definition
-        rows = RowList(
-            comparison,
-            first.probe,
-            n_groups=len(names),
-            include_rows=options.include_rows,
-            favourable=options.favourable,
-        )
+        rows = RowList(comparison, first.probe, len(names), options)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
         _second_pass(source, first, options, sums, rows, outcome)
         figures = _compare_with_chance(sums, source, first, options, streams)
@@ -163,7 +129,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             n_bootstrap=options.n_bootstrap,
         )
         measured = figures.record(published.sum(axis=0))
-        spread = dict(zip(comparison.columns, rows.quantiles(options.min_cell), strict=True))
+        spread = dict(zip(comparison.columns, rows.quantiles(), strict=True))
         procedural = replace(
             measured,
             columns=tuple(replace(each, quantiles=spread[each.column]) for each in measured.columns),
@@ -177,7 +143,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             shuffled_rows=min(len(first.probe), adapted.explainer.budget.shuffled_rows),
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
-            histogram_counts=rows.counts(names, n_rows.sum(axis=1), options.min_cell),
+            histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
             rows=_rows(rows, figures, first, source, options, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
@@ -190,11 +156,10 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
     return AuditRecord(
         subject=describe_subject(
             audited,
+            options,
             # The number of all rows would reveal the size of a suppressed group.
             n_rows=int(n_rows[n_rows >= options.min_cell].sum()),
             definition=adapted.explainer.describe(definition),
-            threshold=options.threshold,
-            favourable=options.favourable,
         ),
         verdict=Verdict("inconclusive", ""),
         outcome=audit_outcome(outcome, options.n_bootstrap, streams.outcome, **shown),
@@ -208,7 +173,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
 
 
 def _find_proxies(source: Source) -> tuple[str, ...]:
-    """Return the columns that determine the group in the first batch; none for rows that are no table."""
+    """Return the columns that determine the group in the first batch; none if the rows are not a table."""
     first = next(source.batches())
     if getattr(first.table, "ndim", 2) != 2:
         return ()
@@ -219,7 +184,7 @@ def _find_proxies(source: Source) -> tuple[str, ...]:
 def _rows(
     rows: RowList, figures: GcigFigures, first: FirstPass, source: Source, options: Options, sizes: Codes
 ) -> tuple[RowAudit, ...]:
-    """Return the rows with the largest disparity: positions, or descriptions if they were asked for."""
+    """Return the rows with the largest disparity, with descriptions if these were requested."""
     listed = rows.listed(first.sample)
     if not options.include_rows:
         return tuple(RowAudit(row.position, row.disparity) for row in listed)
@@ -237,41 +202,27 @@ def _rows(
         listed,
         source,
         describer,
+        options,
         cell_sizes=sizes,
-        min_cell=options.min_cell,
-        threshold=options.threshold,
-        include_protected=options.include_protected,
         people=() if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist(),
         compared=first.compared,
-    )
-
-
-def _first_pass(audited: Audited, options: Options, streams: RandomStreams) -> FirstPass:
-    return first_pass(
-        audited.adapted,
-        audited.source,
-        audited.reference,
-        max_rows_explained=options.max_rows_explained,
-        min_cell=options.min_cell,
-        streams=streams,
-        shown=options.progress,
     )
 
 
 def _measure_robustness(
     audited: Audited, other: Audited | None, options: Options, headline: GcigAudit
 ) -> Robustness | None:
-    """Measure GCIG of one or two models under several references, in a pass of its own.
+    """Measure GCIG of one or two models under several references, in a separate pass.
 
-    The mean is the reference of the headline. A single model has its figures there, which come from all rows
-    and include the uncertainty of the references; two models are compared on the same rows.
+    Two models are compared on the same rows. For a single model, the figures relative to means are those of
+    the headline, which come from all rows and include the uncertainty of the references.
     """
     panels = []
     for each in (audited, other):
         if not options.robustness or each is None:
             continue
         streams = RandomStreams.spawn(options.random_state)
-        first = _first_pass(each, options, streams)
+        first = first_pass(each, options, streams)
         if len(first.compared) < 2:
             return None
         panels.append(
@@ -306,7 +257,7 @@ def _second_pass(
     rows: RowList,
     outcome: OutcomeSums,
 ) -> None:
-    """Explain all rows, or a sample, and sum the decisions of all."""
+    """Explain all rows or a sample of them, and sum the decisions of all rows."""
     comparison, adapted = sums.comparison, sums.comparison.adapted
     if not first.explains_all:
         _sum_decisions(adapted, source, outcome, options)
@@ -353,6 +304,5 @@ def _compare_with_chance(
         sampled=sampled,
         groups=tuple(source.group_names[g] for g in first.compared),
         classes=(str(source.classes[0]), str(source.classes[1])),
-        min_cell=options.min_cell,
-        favourable=options.favourable,
+        options=options,
     )

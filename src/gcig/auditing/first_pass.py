@@ -1,12 +1,12 @@
 """The first pass over the rows: the groups to compare, their references, and a sample of the rows.
 
-References are cell means, and those of shuffled groups and of resampled rows. Only sums over random blocks
-of rows are kept, so memory does not grow with the number of rows. The first rows have a block each: a table
-with few rows is shuffled and resampled row by row.
+References are the means of the cells, also under shuffled groups and resampled rows. Only sums over random
+blocks of rows are kept, so memory does not grow with the number of rows. The first rows have a block each: a
+short table is shuffled and resampled row by row.
 
 Shuffling deals the blocks of a label out to the groups at random. If the groups are exchangeable given the
-label, the shuffled means have the distribution of the observed ones, which makes the test that compares them
-exact for few rows. In long tables a group receives whole blocks with about as many rows as it has; the
+label, the shuffled means have the distribution of the observed ones, so the test that compares them is exact
+for short tables. In long tables a group receives whole blocks with about as many rows as it has; the
 deviation of their mean from the label's mean is scaled to the variance that the group's size implies.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gcig.adapters import AdaptedModel
-from gcig.auditing.sources import Source, iterate
+from gcig.auditing.sources import iterate
+from gcig.auditing.subject import Audited, Options
 from gcig.core.references import CellSums
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
@@ -31,8 +31,8 @@ from gcig.metrics.sample import (
     sum_cells,
 )
 
-_LABEL_BLOCKS = 4096
-_CELL_BLOCKS = 256
+_LABEL_BLOCKS = 4096  # per label, for shuffling
+_CELL_BLOCKS = 256  # per (label, group) cell, for resampling
 
 
 class BaselineSums:
@@ -153,29 +153,19 @@ def _variance_ratio(size: int, n_dealt: float, n_rows: int) -> float:
 class FirstPass:
     """The result of one pass over the rows.
 
-    Attributes
-    ----------
-    sums : sums of the rows that references are estimated from.
-    compared : positions of the compared groups.
-    shuffled : positions of the groups that are compared with chance: those with enough rows in ``sums``. If
-        the model brings its own references, more groups can be compared than that.
-    baselines : name of a kind of reference -> (2, compared groups, p); the first kind is used.
-    pool : members of the cells, of the rows that references are estimated from.
-    sample : audited rows in random order.
-    probe : the first rows of the sample; costly questions are answered on these.
-    n_rows : the number of audited rows.
-    limit : the number of rows to explain; None for all.
+    ``compared`` are the positions of the groups that GCIG compares, and ``shuffled`` of those with enough
+    rows to compare with chance; a model with its own references may compare more groups than that.
     """
 
-    sums: BaselineSums
+    sums: BaselineSums  # of the rows that references are estimated from
     compared: tuple[int, ...]
     shuffled: tuple[int, ...]
-    baselines: dict[str, Floats]
-    pool: MemberPool
-    sample: EncodedRows
-    probe: EncodedRows
+    baselines: dict[str, Floats]  # kind of reference -> (2, compared groups, p); the first kind is used
+    pool: MemberPool  # members of the cells
+    sample: EncodedRows  # audited rows in random order
+    probe: EncodedRows  # the first rows of the sample, for expensive measurements
     n_rows: int
-    limit: int | None
+    limit: int | None  # rows to explain; None for all
 
     @property
     def explains_all(self) -> bool:
@@ -188,30 +178,22 @@ class FirstPass:
         return self.n_rows if self.limit is None else min(self.limit, self.n_rows)
 
 
-def first_pass(
-    adapted: AdaptedModel,
-    source: Source,
-    reference: Source | None,
-    *,
-    max_rows_explained: int | None,
-    min_cell: int,
-    streams: RandomStreams,
-    shown: bool,
-) -> FirstPass:
+def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> FirstPass:
     """Sum the rows that references are estimated from, and sample the audited rows."""
-    budget = adapted.explainer.budget
-    limit = budget.rows if max_rows_explained is None else max_rows_explained
+    adapted, source, reference = audited.adapted, audited.source, audited.reference
+    budget, min_cell = adapted.explainer.budget, options.min_cell
+    limit = budget.rows if options.max_rows_explained is None else options.max_rows_explained
     sums = BaselineSums(len(source.group_names), streams.shuffles)
     pool = MemberPool(len(source.group_names), streams.members)
     sampled = draw_sample(limit, streams.sample)
     typical = sampled if reference is None else draw_sample(None, streams.shuffles)
-    for batch in iterate(source, "baselines", shown=shown):
+    for batch in iterate(source, "baselines", shown=options.progress):
         sampled.add(batch.rows)
         if reference is None:
             pool.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
     if reference is not None:
-        for batch in iterate(reference, "reference", shown=shown):
+        for batch in iterate(reference, "reference", shown=options.progress):
             typical.add(batch.rows)
             pool.add(batch.rows)
             sums.add(batch.inputs, batch.labels, batch.groups)
@@ -219,7 +201,7 @@ def first_pass(
     compared = comparable_groups(sums.counts, own, min_cell)
     shuffled = comparable_groups(sums.counts, None, min_cell)
     if len(shuffled) < 2 and own is not None:
-        shuffled = compared  # few rows say little about chance, and the shuffles show that
+        shuffled = compared  # with few rows the shuffles vary widely, so they show that evidence is weak
     means = sums.means[:, compared]
     baselines = {"means": means}
     if own is not None:

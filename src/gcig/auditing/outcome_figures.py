@@ -1,8 +1,7 @@
-"""Utility and outcome fairness as a record, over all rows and per group, with intervals.
+"""Utility and outcome fairness over all rows and per group, with intervals.
 
-Rates, among them accuracy, have Wilson's interval, and AUC has DeLong's. Differences, ratios, balanced
-accuracy and F1 have percentile intervals over resampled counts: the rows of each group are resampled, which
-for counts is a multinomial draw.
+Rates and accuracy have Wilson intervals, and AUC has DeLong's. Differences, ratios, balanced accuracy and F1
+have bootstrap percentile intervals: resampling the rows of a group is a multinomial draw of its counts.
 """
 
 import math
@@ -69,7 +68,7 @@ def audit_outcome(
 
 
 def _widen(found: Interval, confusion: Confusion, kept: Mask, favourable: int) -> Interval:
-    """Widen the interval of a ratio of 0: resampled rows of a group with rate 0 never show another rate."""
+    """Widen the interval of a ratio of 0, because resampling a group with rate 0 never gives another rate."""
     if found.value != 0 or math.isnan(found.high):
         return found
     rates = favourable_rates(confusion.counts, favourable)
@@ -133,7 +132,7 @@ def _calibration(sums: OutcomeSums, g: int, size: float) -> Interval:
 
 
 def _resample(confusion: Confusion, n_draws: int, rng: np.random.Generator) -> Floats:
-    """Resample the rows of each group, whose weight is kept; return counts (draws, groups, 2, 2)."""
+    """Resample the rows of each group, keeping its total weight; return counts (draws, groups, 2, 2)."""
     out = np.zeros((n_draws, *confusion.counts.shape))
     for g, counts in enumerate(confusion.counts):
         total = counts.sum()

@@ -1,4 +1,4 @@
-"""The result of an audit: its record, the ways to write it, and the check against limits."""
+"""The result of an audit: its record, the check against limits, and the formats it can be written in."""
 
 import json
 import math
@@ -10,31 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
-from gcig.auditing.model_card import model_card, trust_lines
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
-from gcig.records.base import check_part, flatten, make_frame
-from gcig.records.formatting import estimate, html_table, percent, shown
+from gcig.records.base import Interval, check_part, flatten, make_frame
+from gcig.records.formatting import estimate, html_table, limits, percent, shown
+from gcig.records.trust import TRUST_NUMBERS, describe_trust
+from gcig.report import tables
+from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_CARD_COLUMNS = 10  # columns of the table that a model card or a notebook lists
+
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """One figure compared with its limit.
-
-    Attributes
-    ----------
-    figure : "gcig" or "eo_gap".
-    value : the value that was compared; NaN if it is undefined.
-    limit : the largest value that passes.
-    upper : whether ``value`` is the upper limit of the 95 % interval.
-    """
+    """One figure ("gcig" or "eo_gap") compared with the largest value that passes."""
 
     figure: str
-    value: float
+    value: float  # NaN if the figure is undefined
     limit: float
-    upper: bool = False
+    upper: bool = False  # whether the value is the upper limit of the 95 % interval
 
     @property
     def exceeded(self) -> bool:
@@ -54,13 +50,16 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome of the limits of an audit.
+    """The comparison of an audit with limits.
 
     Attributes
     ----------
-    checks : the figures that have limits.
-    collapsed : whether the model no longer ranks: it then fails.
-    decides_alike : whether it decides everyone alike: a limit of the equalized odds gap is then inconclusive.
+    checks : tuple of LimitCheck
+        The figures that have limits.
+    collapsed : bool
+        Whether the model no longer ranks; it then fails.
+    decides_alike : bool
+        Whether the model decides everyone alike; a limit on the equalized odds gap is then inconclusive.
 
     Examples
     --------
@@ -77,8 +76,8 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """True if the model ranks, no limit is exceeded and every figure that has a limit says something."""
-        return not self.failed and not any(map(self._is_empty, self.checks))
+        """True if the model ranks, no limit is exceeded and every figure that has a limit is conclusive."""
+        return not self.failed and all(map(self._is_conclusive, self.checks))
 
     @property
     def failed(self) -> bool:
@@ -87,11 +86,11 @@ class CheckResult:
 
     @property
     def inconclusive(self) -> bool:
-        """True if nothing fails, but a figure with a limit is undefined, or zero for lack of decisions."""
+        """True if nothing fails, but a limited figure is undefined, or 0 because all decisions are equal."""
         return not self.passed and not self.failed
 
-    def _is_empty(self, check: LimitCheck) -> bool:
-        return math.isnan(check.value) or (self.decides_alike and check.figure == "eo_gap")
+    def _is_conclusive(self, check: LimitCheck) -> bool:
+        return not math.isnan(check.value) and not (self.decides_alike and check.figure == "eo_gap")
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -100,7 +99,7 @@ class CheckResult:
         if self.collapsed:
             lines.append("the model collapsed: it ranks rows hardly better than chance")
         elif self.decides_alike and any(check.figure == "eo_gap" for check in self.checks):
-            lines.append("everyone is decided alike at this threshold, so the gap says nothing")
+            lines.append("everyone gets the same decision at this threshold, so the gap says nothing")
         return tuple(lines)
 
     def __bool__(self) -> bool:
@@ -118,22 +117,13 @@ def check_limits(
     max_eo_gap: float | None = None,
     conservative: bool = False,
 ) -> CheckResult:
-    """Compare GCIG and the equalized odds gap with limits.
-
-    Parameters
-    ----------
-    max_gcig, max_eo_gap : float, optional
-        The largest values that pass; None for no limit.
-    conservative : bool
-        Whether to compare the upper limit of the 95 % interval rather than the estimate. For GCIG it is the
-        interval in which the references are estimated again.
-    """
-    limits = {
+    """Compare GCIG and the equalized odds gap with limits, as `AuditResult.check` does."""
+    limits_of = {
         "gcig": (record.procedural.interval, max_gcig),
         "eo_gap": (record.outcome.eo_gap, max_eo_gap),
     }
     checks = []
-    for figure, (measured, limit) in limits.items():
+    for figure, (measured, limit) in limits_of.items():
         if limit is None:
             continue
         if not limit >= 0:
@@ -174,7 +164,16 @@ class AuditResult:
         max_eo_gap: float | None = None,
         conservative: bool = False,
     ) -> CheckResult:
-        """Compare GCIG and the equalized odds gap with limits; see `check_limits`."""
+        """Compare GCIG and the equalized odds gap with limits.
+
+        Parameters
+        ----------
+        max_gcig, max_eo_gap : float, optional
+            The largest values that pass; None for no limit.
+        conservative : bool
+            Whether to compare the upper limit of the 95 % interval instead of the estimate. For GCIG, this
+            interval includes the uncertainty of the references.
+        """
         return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
 
     def to_html(
@@ -200,8 +199,10 @@ class AuditResult:
         from gcig.report.audit_page import audit_page
 
         records = [other.record for other in others]
-        limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
-        return write_if_named(path, audit_page(self.record, records, **limits, conservative=conservative))
+        page = audit_page(
+            self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative
+        )
+        return write_if_named(path, page)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, those of `to_json`."""
@@ -282,7 +283,7 @@ class AuditResult:
             ("selection rate ratio", estimate(outcome.selection_rate_ratio)),
             ("AUC", estimate(outcome.auc)),
         )
-        columns = [(c.column, percent(c.share), c.towards) for c in found.columns[:10]]
+        columns = [(c.column, percent(c.share), c.towards) for c in found.columns[:_CARD_COLUMNS]]
         headline = escape(f"{record.verdict.status.upper()}: {record.verdict.headline}")
         subject = f"{record.subject.model_name} on {record.subject.n_rows} rows"
         return (
@@ -290,3 +291,96 @@ class AuditResult:
             + html_table((subject, "value (95 % interval)"), figures)
             + html_table(("column", "share of the disparity", "most favourable under"), columns)
         )
+
+
+def model_card(record: AuditRecord) -> str:
+    """Return the section of a model card in Markdown; names from the user's table are escaped."""
+    subject, found, outcome = record.subject, record.procedural, record.outcome
+    figures = {
+        "GCIG": found.interval,
+        "GCIG with shuffled groups (noise floor)": found.noise_floor,
+        "GCIG beyond chance": found.excess,
+        "equalized odds gap": outcome.eo_gap,
+        "ratio of favourable decisions (four fifths)": outcome.selection_rate_ratio,
+        "AUC": outcome.auc,
+        "balanced accuracy": outcome.balanced_accuracy,
+        "F1": outcome.f1,
+    }
+    rates = ("base_rate", "favourable_rate", "tpr", "fpr", "ppv", "calibration")
+    parts = [
+        "## Fairness audit",
+        f"**{markdown_text(record.verdict.status.capitalize())}.** {markdown_text(record.verdict.headline)}",
+        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.findings),
+        "### Figures",
+        _table(
+            ("figure", "value", "95 % interval"),
+            [(name, each.value, limits(each)) for name, each in figures.items()],
+        ),
+        "### Can GCIG be relied on?",
+        _table(("number", "value", "how to read it"), trust_lines(record)),
+        *_robustness(record),
+        "### Groups",
+        _table(
+            ("group", "rows", "base rate", "favourable decisions", "TPR", "FPR", "PPV", "calibration"),
+            [
+                (
+                    each.group,
+                    rows_entry(each.n_rows, record.min_cell),
+                    *(getattr(each, rate).value for rate in rates),
+                )
+                for each in record.groups
+            ],
+        ),
+        "### Columns behind the difference in reasons",
+        _table(
+            ("column", "share", "most favourable compared with"),
+            [(each.column, each.share, each.towards) for each in found.columns[:_CARD_COLUMNS]],
+        ),
+        "### Cautions",
+        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.cautions),
+        "### Provenance",
+        "\n".join(
+            f"- {name}: {markdown_text(str(value))}"
+            for name, value in (
+                ("Model", f"{subject.model_name} ({subject.model_kind})"),
+                ("Model SHA-256", subject.model_sha256 or "unknown"),
+                ("Data SHA-256", subject.data_sha256 or "unknown"),
+                ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
+                ("Protected attributes", ", ".join(subject.sensitive)),
+                ("Positive class", subject.positive),
+                ("Favourable class", subject.favourable),
+                ("Explained by", subject.explanation),
+                ("References", subject.reference),
+                ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
+                ("Software", ", ".join(f"{k} {v}" for k, v in subject.versions.items())),
+                ("Created", subject.created),
+            )
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def trust_lines(record: AuditRecord) -> list[tuple[str, str, str]]:
+    """Return name, value and explanation of the numbers that say whether GCIG can be relied on."""
+    found = record.procedural
+    values = {item.field: getattr(found, item.field) for item in TRUST_NUMBERS}
+    plain = {name: each.value if isinstance(each, Interval) else each for name, each in values.items()}
+    return describe_trust(plain, found.undefined)
+
+
+def _robustness(record: AuditRecord) -> list[str]:
+    found = record.robustness
+    if found is None:
+        return []
+    figures = [
+        (each.reference, tables.estimate(each.gcig), tables.estimate(each.other)) for each in found.figures
+    ]
+    return [
+        "### GCIG under other references",
+        markdown_text(found.verdict),
+        _table(("reference", "GCIG", "other model"), figures),
+    ]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[tables.Value]]) -> str:
+    return to_markdown(Table(header, rows))

@@ -1,21 +1,23 @@
-"""Explanations of single rows of any model, relative to every group, with the nearest people of each."""
+"""Explanations of single rows of any model, relative to every group and with the nearest people of each."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from gcig._files import write_if_named
 from gcig._validation import Groups, InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
-from gcig.auditing.explain_result import ExplainResult
-from gcig.auditing.neighbours import NEIGHBOUR_ROWS, Neighbourhood
+from gcig.auditing.row_list import NEIGHBOUR_ROWS, add_neighbours
 from gcig.auditing.sources import TableSource, check_identifiers
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
@@ -34,6 +36,10 @@ from gcig.metrics.sample import (
 )
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.explanation import ExplanationRecord
+from gcig.records.formatting import html_table, shown
+
+if TYPE_CHECKING:
+    from gcig.report.displays import WaterfallDisplay
 
 _PROBE_ROWS = 32  # rows that determine the scale of attributions and the steps of integration
 
@@ -59,7 +65,7 @@ def explain(
     name: str | None = None,
     trust_pickle: bool = False,
 ) -> ExplainResult:
-    """Explain single rows of any model that can be audited, relative to the typical member of every group.
+    """Explain single rows of any model relative to the typical member of every group.
 
     Parameters
     ----------
@@ -68,12 +74,12 @@ def explain(
     rows : table of n rows
         The rows to explain, as the model takes them.
     y : array of shape (n,), optional
-        Their labels, whose references are used; by default the predicted labels.
+        Their labels: a row is compared with references of the same label. By default the predicted labels.
     sensitive_features : array or table of n rows, optional
         Their groups, for models that need them to predict.
     reference : tuple (X, y, sensitive_features), optional
-        The rows from which the groups' references are estimated and among which neighbours are found. A model
-        of this package has references of its own; for any other model it is needed.
+        The rows from which the groups' references are estimated and among which neighbours are found.
+        Required unless the model was trained with gcig and therefore has references of its own.
     threshold : float, optional
         The probability from which a row is predicted 1. By default the model's own decision rule.
     favourable : optional
@@ -85,7 +91,7 @@ def explain(
     classes : tuple of two names, optional
         Names of labels 0 and 1; by default the model's classes.
     neighbours : bool
-        Whether to explain also the nearest reference rows of every group with each decision.
+        Whether to explain also the nearest reference rows, one per group and decision.
     include_protected : bool
         Whether to show the group of a row, and the entries of columns that reveal it.
     min_cell : int
@@ -143,12 +149,12 @@ def explain(
     )
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes
-    shown = (str(named_classes[0]), str(named_classes[1]))
+    negative, positive = map(str, named_classes)
     good = check_favourable(favourable, named_classes)
     describer = RowDescriber(
         comparison,
         groups=tuple(known.names[g] for g in known.compared),
-        classes=shown,
+        classes=(negative, positive),
         favourable=good,
         threshold=adapted.threshold if threshold is None else threshold,
         hidden=frozenset() if include_protected else _protected(model, known, groups),
@@ -167,8 +173,16 @@ def explain(
     if neighbours and known.source is not None and table is not None:
         batch = known.source.batch
         few = np.sort(np.random.default_rng(random_state).permutation(len(batch))[:NEIGHBOUR_ROWS])
-        near = Neighbourhood(batch.take(few), known.names, known.compared, describer, threshold, min_cell)
-        described = near.add(table, described)
+        described = add_neighbours(
+            described,
+            table,
+            batch.take(few),
+            describer,
+            group_names=known.names,
+            compared=known.compared,
+            threshold=threshold,
+            min_cell=min_cell,
+        )
     return ExplainResult(
         ExplanationRecord(
             model_name=str(name or named or getattr(model, "__name__", type(model).__name__)),
@@ -176,9 +190,9 @@ def explain(
             explanation=adapted.explainer.name,
             reference=describe_reference(adapted, given=reference is not None),
             groups=describer.groups,
-            positive=shown[1],
-            negative=shown[0],
-            favourable=shown[good],
+            positive=positive,
+            negative=negative,
+            favourable=(negative, positive)[good],
             probabilistic=adapted.probabilistic,
             threshold=float(describer.threshold),
             definition=adapted.explainer.describe(comparison.definition),
@@ -194,23 +208,14 @@ def explain(
 
 @dataclass(frozen=True, eq=False)
 class _References:
-    """The references of the groups, and the rows that they come from if these are known.
+    """The references of the groups, and the rows they come from unless the model has its own references."""
 
-    Attributes
-    ----------
-    names, classes : names of the groups; the two classes.
-    baselines : (2, compared groups, p).
-    compared : positions of the compared groups.
-    source : the reference rows; None if the model brings its references.
-    rows : the same in random order.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of all groups
     classes: tuple[Any, Any]
-    baselines: Any
-    compared: tuple[int, ...]
+    baselines: Any  # (2, compared groups, p)
+    compared: tuple[int, ...]  # positions of the compared groups
     source: TableSource | None = None
-    rows: EncodedRows | None = None
+    rows: EncodedRows | None = None  # the rows of the source in random order
 
     @classmethod
     def of(
@@ -233,7 +238,7 @@ class _References:
         compared = comparable_groups(sums.counts.numpy(), None, min_cell)
         if len(compared) < 2:
             raise InputError(
-                f"has fewer than two groups with {min_cell} rows of each label, so there is nobody to "
+                f"has fewer than two groups with {min_cell} rows of each label, so there are no groups to "
                 "compare with. Pass more rows, merge groups, or lower min_cell.",
                 argument="reference",
             )
@@ -243,9 +248,86 @@ class _References:
 
 
 def _protected(model: Any, known: _References, groups: Groups | None) -> frozenset[str]:
-    """Return the columns that are the protected attribute or reveal it: their entries are not shown."""
+    """Return the columns that are or reveal the protected attribute; their entries are not shown."""
     names = {*known_protected(model), *(groups.attribute.split(" & ") if groups else ())}
     if known.source is not None:
         batch = known.source.batch
         names |= {*known.source.attributes, *revealing_columns(batch.table, batch.groups)}
     return frozenset(names)
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainResult:
+    """The explained rows that `gcig.explain` returns; ``record`` holds everything as plain values.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> X = data.X[["duration", "age"]]
+    >>> reference = (X, data.y, data.sensitive_features)
+    >>> found = gcig.explain(LogisticRegression().fit(X, data.y), X[:1], reference=reference)
+    >>> found.frame.columns[:3].tolist(), "<!DOCTYPE html>" in found.to_html()
+    (['row', 'role', 'decision'], True)
+    """
+
+    record: ExplanationRecord
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One line per row, neighbour, group and column of the table."""
+        lines = [
+            {
+                "row": owner.row,
+                "role": each.role or "explained",
+                "decision": each.decision,
+                "score": each.score,
+                "label": each.label,
+                "compared_with": group,
+                "column": reason.column,
+                "value": reason.value,
+                "attribution": attribution,
+                "difference": reason.difference,
+                "disparity": each.disparity,
+            }
+            for owner in self.record.rows
+            for each in (owner, *owner.neighbours)
+            for reason in each.columns
+            for group, attribution in reason.attributions.items()
+        ]
+        return pd.DataFrame(lines)
+
+    def plot(self, row: int = 0, *, n_columns: int = 10, ax: Any = None) -> WaterfallDisplay:
+        """Draw the waterfall of one explained row under every group's reference."""
+        from gcig.report.displays import WaterfallDisplay
+
+        return WaterfallDisplay.from_row(self.record.rows[row], n_columns=n_columns, ax=ax)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return one self-contained HTML page; write it to ``path`` if given."""
+        from gcig.report.explanation_page import explanation_page
+
+        return write_if_named(path, explanation_page(self.record))
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the record as JSON; write it to ``path`` if given."""
+        return write_if_named(path, self.record.to_json(indent=1) + "\n")
+
+    def __str__(self) -> str:
+        lines = ([f"Row {row.row}:", *(f"- {line}" for line in row.describe())] for row in self.record.rows)
+        return "\n".join(line for of_row in lines for line in of_row)
+
+    def __repr__(self) -> str:
+        found = self.record
+        return f"<ExplainResult of {len(found.rows)} rows of {found.model_name}>"
+
+    def _repr_html_(self) -> str:
+        row = self.record.rows[0]
+        lines = [
+            (each.column, each.value, *(shown(value) for value in each.attributions.values()))
+            for each in row.columns[:10]
+        ]
+        sentences = "".join(f"<p>{escape(line)}</p>" for line in row.describe())
+        header = (f"row {row.row}", "value", *(f"compared with {group}" for group in self.record.groups))
+        return sentences + html_table(header, lines)

@@ -1,19 +1,23 @@
-"""Single rows of an audit: the distribution of the disparity, and the rows where it is largest, described."""
+"""Single rows of an audit: the distribution of the disparity, the most affected rows and their neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from gcig._validation import check_features
-from gcig.auditing.neighbours import Neighbourhood
-from gcig.auditing.sources import Source, take_rows
+from gcig.adapters import Outputs
+from gcig.auditing.sources import Batch, Source, take_rows
+from gcig.auditing.subject import Options
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
-from gcig.metrics.row_reasons import RowDescriber, known_protected, revealing_columns
+from gcig.metrics.row_reasons import RowDescriber, find_neighbours, known_protected, revealing_columns
 from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import RowAudit
+from gcig.records.explanation import RowExplanation
 
+NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _N_BINS = 24
 _TOP_ROWS = 20
 _DESCRIBED_ROWS = 50  # with include_rows
@@ -24,51 +28,30 @@ _EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
 
 @dataclass(frozen=True, eq=False)
 class ListedRow:
-    """A row and its reasons: ``values`` (groups, columns) are attributions, ``inputs`` (p,) is encoded."""
+    """A row and its attributions, ``values`` (groups, columns)."""
 
     position: int
     disparity: float
     label: int
     group: int
     values: Floats
-    inputs: Floats
 
 
 class RowList:
-    """Histogram of the disparity per group, differences per column, and the rows with the largest disparity.
+    """Histograms of the disparity per group and of the differences per column, and the most affected rows.
 
-    Parameters
-    ----------
-    comparison : how rows are explained and compared.
-    probe : rows that determine the bins of the histogram.
-    n_groups : the number of groups of the rows, compared or not.
-    include_rows : whether rows are described, rather than only located.
-    favourable : the label that is favourable for a person.
-
-    Attributes
-    ----------
-    edges : (bins + 1,) edges of the histogram; the last bin is open.
-    histogram : (groups, bins) counts of rows.
-    differences : (columns, bins) counts of the differences of normalised attributions.
+    The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
+    of normalised attributions.
     """
 
-    def __init__(
-        self,
-        comparison: Comparison,
-        probe: EncodedRows,
-        *,
-        n_groups: int,
-        include_rows: bool,
-        favourable: int = 1,
-    ) -> None:
-        self.comparison, self.include_rows = comparison, include_rows
-        self.sign = 1 if favourable else -1
+    def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
+        self.comparison, self.options = comparison, options
         spread = [found.disparity for _, found, _ in comparison.explain_all(probe) if found is not None]
         top = float(np.quantile(np.concatenate(spread), 0.995)) if spread else 0.0
         self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
-        self._n_top = _DESCRIBED_ROWS if include_rows else _TOP_ROWS
+        self._n_top = _DESCRIBED_ROWS if options.include_rows else _TOP_ROWS
         self._top: list[ListedRow] = []
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
@@ -88,7 +71,7 @@ class RowList:
     def _add_differences(self, normalised: Floats) -> None:
         """Count differences between the groups, from normalised attributions (groups, m, columns)."""
         if len(normalised) == 2:
-            apart = self.sign * (normalised[1] - normalised[0])
+            apart = (1 if self.options.favourable else -1) * (normalised[1] - normalised[0])
         else:
             apart = np.ptp(normalised, axis=0)
         bins = np.clip(np.searchsorted(_EDGES, apart, side="right") - 1, 0, len(_EDGES) - 2)
@@ -96,13 +79,13 @@ class RowList:
         flat = np.arange(apart.shape[1]) * size + bins
         self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
 
-    def quantiles(self, min_cell: int) -> list[tuple[float, ...]]:
-        """Return quantiles of the difference of each column over rows; empty for fewer than ``min_cell``.
+    def quantiles(self) -> list[tuple[float, ...]]:
+        """Return quantiles of each column's difference over the rows; none for fewer than ``min_cell`` rows.
 
-        A quantile that falls between two rows is the mean of both, so turning the sign mirrors all of them.
+        A quantile between two rows is their mean, so changing the sign mirrors all quantiles.
         """
         total = self.differences.sum(axis=1, keepdims=True)
-        if not len(total) or int(total[0, 0]) < min_cell:
+        if not len(total) or int(total[0, 0]) < self.options.min_cell:
             return [()] * len(total)
         reached = np.cumsum(self.differences, axis=1) / total
         middles = (_EDGES[:-1] + _EDGES[1:]) / 2
@@ -113,8 +96,9 @@ class RowList:
         both = (middles[below] + middles[np.minimum(above, len(middles) - 1)]) / 2
         return [tuple(of_column) for of_column in both.tolist()]
 
-    def counts(self, names: tuple[str, ...], n_rows: Codes, min_cell: int) -> dict[str, tuple[int, ...]]:
-        """Return the counts of each group; a bin, or a group, under ``min_cell`` rows counts as empty."""
+    def counts(self, names: tuple[str, ...], n_rows: Codes) -> dict[str, tuple[int, ...]]:
+        """Return the histogram of each group; bins and groups with fewer than ``min_cell`` rows are empty."""
+        min_cell = self.options.min_cell
         return {
             name: tuple(np.where(self.histogram[g] >= min_cell, self.histogram[g], 0).tolist())
             for g, name in enumerate(names)
@@ -122,11 +106,8 @@ class RowList:
         }
 
     def listed(self, others: EncodedRows) -> list[ListedRow]:
-        """Return the rows by decreasing disparity; if rows are described, some of ``others`` as well.
-
-        ``others`` are audited rows in random order.
-        """
-        if not self.include_rows:
+        """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
+        if not self.options.include_rows:
             return self._top
         explained = self.comparison.explain_all(
             others[: self.comparison.adapted.explainer.budget.described_rows]
@@ -141,7 +122,7 @@ class RowList:
 
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
-    """Return some of the explained rows one by one."""
+    """Return some of the explained rows as separate objects."""
     return [
         ListedRow(
             int(rows.positions[i]),
@@ -149,7 +130,6 @@ def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> lis
             label,
             int(rows.groups[i]),
             found.values[:, i],
-            np.asarray(rows.inputs[i], dtype=np.float64),
         )
         for i in few.tolist()
     ]
@@ -164,29 +144,24 @@ def describe_rows(
     listed: list[ListedRow],
     source: Source,
     describer: RowDescriber,
+    options: Options,
     *,
     cell_sizes: Codes,
-    min_cell: int,
-    threshold: float | None,
-    include_protected: bool,
     people: Sequence[int],
     compared: tuple[int, ...],
 ) -> tuple[RowAudit, ...]:
     """Describe rows by decreasing disparity; rows of suppressed cells are left out.
 
-    Parameters
-    ----------
-    cell_sizes : (groups, 2) number of audited rows per group and label.
-    people : positions of the rows among which the nearest ones to each row are found.
-    compared : positions of the groups that these come from.
+    ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
+    positions ``people`` that belong to ``compared`` groups.
     """
-    shown = [row for row in listed if cell_sizes[row.group, row.label] >= min_cell]
+    shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
     adapted, places = describer.comparison.adapted, sorted(by_position)
     hidden: set[str] = set()
-    if not include_protected:
+    if not options.include_protected:
         hidden = {*source.attributes, *known_protected(adapted.model)}
         first = next(source.batches())
         hidden |= revealing_columns(first.table, first.groups)
@@ -195,17 +170,75 @@ def describe_rows(
     table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
     described = describer.describe(
         EncodedRows(part.inputs, part.labels, part.groups, np.array(places), None),
-        part.predict(adapted, threshold),
+        part.predict(adapted, options.threshold),
         names=part.identifiers or [str(place) for place in places],
         table=table,
         label_source="given",
-        group_names=[source.group_names[row.group] if include_protected else None for row in rows],
+        group_names=[source.group_names[row.group] if options.include_protected else None for row in rows],
         values=np.stack([row.values for row in rows], axis=1),
     )
     if table is not None and len(people):
-        near = Neighbourhood(
-            take_rows(source, people), source.group_names, compared, describer, threshold, min_cell
+        described = add_neighbours(
+            described,
+            table,
+            take_rows(source, people),
+            describer,
+            group_names=source.group_names,
+            compared=compared,
+            threshold=options.threshold,
+            min_cell=options.min_cell,
         )
-        described = near.add(table, described)
     found = dict(zip(places, described, strict=True))
     return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
+
+
+def add_neighbours(
+    described: tuple[RowExplanation, ...],
+    table: pd.DataFrame,
+    people: Batch,
+    describer: RowDescriber,
+    *,
+    group_names: Sequence[str],
+    compared: tuple[int, ...],
+    threshold: float | None,
+    min_cell: int,
+) -> tuple[RowExplanation, ...]:
+    """Return the rows with the people nearest to each, one per compared group and decision.
+
+    Neighbours are shown only if at least ``min_cell`` people share their group and decision.
+    """
+    groups, others = people.groups, check_features(people.table)
+    outputs = people.predict(describer.comparison.adapted, threshold)
+    accepted = ((outputs.decisions >= 0.5) == describer.favourable).astype(np.int64)
+    large = {
+        (group, decision)
+        for group in compared
+        for decision in (0, 1)
+        if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
+    }
+    found = find_neighbours(table[list(others.columns)], others, groups, accepted, compared)
+    nearest = [
+        [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
+    ]
+    places = np.unique([place for of_row in nearest for place, _ in of_row]).astype(np.int64)
+    if not len(places):
+        return described
+    names = [group_names[group] for group in groups[places].tolist()]
+    words = ("unfavourable", "favourable")
+    near = describer.describe(
+        people.rows[places],
+        Outputs(outputs.scores[places], outputs.decisions[places]),
+        names=[""] * len(places),
+        table=others.iloc[places],
+        label_source="given",
+        group_names=names,
+        roles=[
+            f"nearest {words[decision]} decision in group {name!r}"
+            for name, decision in zip(names, accepted[places].tolist(), strict=True)
+        ],
+    )
+    by_place = dict(zip(places.tolist(), near, strict=True))
+    return tuple(
+        replace(row, neighbours=tuple(replace(by_place[place], distance=d) for place, d in of_row))
+        for row, of_row in zip(described, nearest, strict=True)
+    )

@@ -1,8 +1,13 @@
-"""The rows of an audit in batches: a table in memory is one batch, a file is many."""
+"""The rows of an audit in batches: a table in memory is one batch, a file is many.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+The schema of a file is discovered while it is read; a file that turns out to contain more is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -11,24 +16,22 @@ from sklearn.utils import _safe_indexing
 
 from gcig._progress import progress
 from gcig._tables import level_name
-from gcig._validation import InputError, check_groups, check_sample_weight
+from gcig._validation import InputError, check_groups, check_labels, check_sample_weight
 from gcig.adapters import AdaptedModel, Outputs
+from gcig.data.entries import column_kind, merge_kinds, unify_types
+from gcig.data.reading import TableFile
+from gcig.data.roles import Roles, target_codes
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.sample import EncodedRows, Reference, Rows, check_sample_labels
+
+_MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some rows, encoded for the explainer.
+    """Some rows: as the model takes them (``table``, ``sensitive``), and encoded for the explainer.
 
-    Attributes
-    ----------
-    table, sensitive : the rows and their groups as the model takes them.
-    inputs : (m, p) encoded rows.
-    labels, groups : (m,) codes.
-    weights : (m,) or None.
-    start : position of the first row in the whole table.
-    identifiers : (m,) names of the rows, or None.
+    ``start`` is the position of the first row in the whole table; ``identifiers`` are the names of the rows.
     """
 
     table: Any
@@ -49,8 +52,8 @@ class Batch:
         positions = np.arange(self.start, self.start + len(self))
         return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
 
-    def take(self, places: Codes) -> "Batch":
-        """Return some of the rows as a batch of their own."""
+    def take(self, places: Codes) -> Batch:
+        """Return some of the rows as a batch."""
         return Batch(
             _taken(self.table, places),
             _taken(self.sensitive, places),
@@ -64,34 +67,6 @@ class Batch:
     def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
         """Return scores and decisions; ``threshold`` overrides the model's own rule."""
         return adapted.predict(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
-
-
-class Source(Protocol):
-    """Rows that can be iterated over several times."""
-
-    @property
-    def classes(self) -> tuple[Any, Any]:
-        """The classes that labels 0 and 1 stand for."""
-        ...
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Names of the groups, in the order of their codes."""
-        ...
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Names of the protected attributes."""
-        ...
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all batches."""
-        ...
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield all rows in order."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +88,8 @@ class TableSource:
         sample_weight: ArrayLike | None = None,
         names: tuple[str, ...] | None = None,
         identifiers: Sequence[Any] | None = None,
-    ) -> "TableSource":
-        """Check and encode a table; ``names`` are the groups that a model or a reference knows."""
+    ) -> TableSource:
+        """Check and encode a table; ``names`` are the groups known from the model or the reference."""
         inputs = adapted.encode(X, sensitive_features)
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
@@ -134,18 +109,154 @@ class TableSource:
 
 
 @dataclass(frozen=True, eq=False)
-class Audited:
-    """A model with the rows that it is applied to, and those that its references are estimated from.
+class Schema:
+    """The contents of the rows seen so far."""
 
-    ``name``, ``model_sha256`` and ``data_sha256`` identify it in the record.
-    """
+    kinds: Mapping[str, str] = field(default_factory=dict)  # as in `gcig.data.entries`
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # distinct values of text columns
+    missing: frozenset[str] = frozenset()  # columns with missing values
+    targets: tuple[Any, ...] = ()  # distinct values of the target
+    groups: pd.DataFrame = field(default_factory=pd.DataFrame)  # distinct rows of the protected columns
 
+    def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
+        """Return the schema extended by the rows of a batch; the same object if they add nothing."""
+        for name in (roles.target, *roles.sensitive):
+            if count := int(frame[name].isna().sum()):
+                raise InputError(
+                    f"Column {name!r} has missing values ({count} in a batch of {len(frame)} rows). Remove "
+                    "these rows, or replace the missing values by a separate value such as 'unknown'."
+                )
+        kinds = {
+            name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
+            if self.kinds
+            else column_kind(frame[name])
+            for name in frame.columns
+        }
+        missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
+        levels = {
+            name: _join(self.levels.get(name, ()), frame[name])
+            for name in roles.inputs
+            if kinds[name] == "text"
+        }
+        targets = _join(self.targets, frame[roles.target])
+        groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
+        same = (
+            kinds == self.kinds
+            and missing == self.missing
+            and levels == self.levels
+            and targets == self.targets
+            and len(groups) == len(self.groups)
+        )
+        return self if same else Schema(kinds, levels, missing, targets, groups)
+
+    def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
+        """Return a few rows with every kind and every level of the input columns, for adapters to inspect."""
+        examples: dict[str, list[Any]] = {}
+        for name in inputs:
+            kind = self.kinds[name]
+            entries: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
+            if kind == "boolean":
+                entries = [False, True]
+            examples[name] = [
+                *entries,
+                *([None if kind == "text" else np.nan] if name in self.missing else []),
+            ]
+        size = max(map(len, examples.values()))
+        return pd.DataFrame({name: (entries * size)[:size] for name, entries in examples.items()})
+
+
+class SchemaGrew(Exception):
+    """Signal that the file contains more than its first rows showed and must be read again; not an error."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__("the file contains more than its first rows showed")
+        self.schema = schema
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource:
+    """A file: many batches. A pass that finds rows outside the schema ends with `SchemaGrew`."""
+
+    stream: TableFile
+    roles: Roles
+    schema: Schema
     adapted: AdaptedModel
-    source: Source
-    reference: Source | None
-    name: str | None = None
-    model_sha256: str | None = None
-    data_sha256: str | None = None
+    decimal: str
+    rows_at_once: int
+    names: tuple[str, ...] | None = None  # of the groups, if known from the model or the reference
+    id_column: str | None = None
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The values of labels 0 and 1."""
+        if (named := self.roles.named_classes(self.schema.targets)) is not None:
+            return named
+        if self.adapted.classes is not None:
+            first, second = self.adapted.classes.tolist()
+            return first, second
+        return check_labels(list(self.schema.targets)).classes
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of all groups."""
+        found = self.schema.groups
+        return check_groups(found, n_rows=len(found), names=self.names).names
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The protected columns."""
+        return self.roles.sensitive
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the file."""
+        return self.stream.n_rows
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order, until one of them does not fit the schema."""
+        schema, start = self.schema, 0
+        classes, names = self.classes, self.group_names
+        for frame in self._frames():
+            schema = schema.grown(frame, self.roles)
+            if schema is self.schema:
+                yield self._batch(frame, start, classes, names)
+            start += len(frame)
+        if schema is not self.schema:
+            raise SchemaGrew(schema)
+
+    def _frames(self) -> Iterator[pd.DataFrame]:
+        names = [*self.roles.columns, *([self.id_column] if self.id_column else [])]
+        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
+        return self.stream.batches(
+            list(dict.fromkeys(names)), texts=texts, decimal=self.decimal, rows=self.rows_at_once
+        )
+
+    def _batch(
+        self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]
+    ) -> Batch:
+        frame = unify_types(frame, self.schema.kinds)
+        table, sensitive = frame[list(self.roles.inputs)], self.roles.protected(frame)
+        groups = check_groups(sensitive, n_rows=len(frame), names=names)
+        return Batch(
+            table=table,
+            sensitive=sensitive,
+            inputs=self.adapted.encode(table, sensitive),
+            labels=target_codes(frame[self.roles.target], classes, self.roles.positive),
+            groups=groups.codes,
+            start=start,
+            identifiers=frame[self.id_column].map(level_name).tolist() if self.id_column else None,
+        )
+
+
+def _join(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
+    """Return the sorted distinct values, cut off once there are too many for any model."""
+    if len(known) >= _MAX_LEVELS:
+        return known
+    fresh = set(column.dropna().unique().tolist()) - set(known)
+    return tuple(sorted({*known, *fresh}, key=str))[:_MAX_LEVELS] if fresh else known
+
+
+Source: TypeAlias = TableSource | FileSource
 
 
 def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[str] | None:
@@ -162,7 +273,7 @@ def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[st
 def reference_source(
     adapted: AdaptedModel, reference: Reference | None
 ) -> tuple[TableSource | None, tuple[str, ...] | None]:
-    """Return the rows of the reference, and the names of the groups if these rows or the model know them."""
+    """Return the reference rows, and the group names if they are known from these rows or from the model."""
     if reference is None:
         return None, None if adapted.baselines is None else adapted.groups
     source = TableSource.check(adapted, *reference)
@@ -178,17 +289,17 @@ def iterate(source: Source, task: str, *, shown: bool) -> Iterator[Batch]:
 
 
 def take_rows(source: Source, positions: Sequence[int]) -> Batch:
-    """Return the rows at some positions, in their order in the table, as one batch."""
+    """Return the rows at the given positions as one batch, in the order of the table."""
     wanted, found = np.sort(np.asarray(positions, dtype=np.int64)), []
     for batch in source.batches():
         own = wanted[(wanted >= batch.start) & (wanted < batch.start + len(batch))] - batch.start
         if len(own):
             found.append(batch.take(own))
-    return found[0] if len(found) == 1 else _join(found)
+    return found[0] if len(found) == 1 else _concatenate(found)
 
 
-def _join(batches: Sequence[Batch]) -> Batch:
-    """Join rows of several batches, which are tables of a file."""
+def _concatenate(batches: Sequence[Batch]) -> Batch:
+    """Join rows of several batches of a file."""
     names = [name for each in batches for name in each.identifiers or ()]
     return Batch(
         pd.concat([each.table for each in batches]),

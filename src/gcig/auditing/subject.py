@@ -1,10 +1,16 @@
-"""The subject of an audit: the model, the data, their hashes and how they were used."""
+"""The subject of an audit: a model, opened without running code in its file, and the rows it is applied to.
+
+Pickles and programs are opened only if the caller trusts them.
+"""
 
 import datetime
 import hashlib
 import inspect
 import platform
-from collections.abc import Mapping
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +21,168 @@ import torch
 from torch import nn
 
 from gcig._files import hash_file
-from gcig._validation import check_features
+from gcig._tables import listed
+from gcig._validation import InputError, check_features
 from gcig._version import __version__
-from gcig.adapters import AdaptedModel, RemoteModel
-from gcig.auditing.model_files import open_model
-from gcig.auditing.sources import Audited
+from gcig.adapters import AdaptedModel, OnnxClassifier, RemoteModel
+from gcig.adapters.boosters import booster_kind, open_booster
+from gcig.auditing.sources import Source
+from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.saving import describe_model
+from gcig.methods.saving import describe_model, load, skops_types
 from gcig.persistence import fingerprint
-from gcig.records.audit import Subject
+from gcig.records.audit import SMALLEST_CELL, Subject
+
+_MAX_ONNX_BYTES = 2**31  # the limit of the format
+_SAFE_TYPES = ("numpy.dtype",)  # unknown to skops, which reads it from an empty array, without pickle
+_PROGRAMS = {
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+    ".joblib": "joblib",
+    ".pt2": "torch.export",
+    ".pt": "TorchScript",
+    ".ts": "TorchScript",
+}
+
+
+def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
+    """Open a model folder of gcig, a model file that holds no code or, if trusted, a file with a program.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder written by an estimator's ``save``; ``.onnx``; a native file of XGBoost, LightGBM or
+        CatBoost, recognised by its content; ``.skops``; ``.pkl``, ``.pickle`` or ``.joblib``; a program of
+        ``torch.export`` (``.pt2``) or TorchScript (``.pt``, ``.ts``).
+    trust_pickle : bool
+        Opening a pickle or a torch program runs the code inside it, with your permissions; so may a skops
+        file with types that skops does not know. Pass True only for files whose origin you know.
+
+    Examples
+    --------
+    >>> import joblib, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "model.joblib"
+    >>> _ = joblib.dump({"any": "object"}, path)
+    >>> open_model(path)
+    Traceback (most recent call last):
+    gcig._tables.InputError: ...
+    >>> open_model(path, trust_pickle=True)
+    {'any': 'object'}
+    """
+    path = Path(path)
+    if path.is_dir():
+        return load(path)
+    if not path.exists():
+        raise InputError(f"There is no model {path} (the current folder is {Path.cwd()}). Check the path.")
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        if path.stat().st_size > _MAX_ONNX_BYTES:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes: an ONNX model has at most 2 GiB.")
+        return OnnxClassifier(path.read_bytes())
+    if suffix == ".skops":
+        return _open_skops(path, trusted=trust_pickle)
+    if (kind := booster_kind(path)) is not None:
+        return open_booster(path, kind)
+    if _is_saved_by_torch(path):
+        raise InputError(
+            f"{path} is a file of torch.save: weights, or a pickled module, without the program. Save the "
+            "model with torch.export.save, or load the weights into a module in Python and call gcig.audit."
+        )
+    if suffix not in _PROGRAMS:
+        raise InputError(
+            f"{path} is not a model that can be opened. Choose a gcig model folder, an .onnx or .skops file, "
+            "a native file of XGBoost (.ubj, .json), LightGBM (.txt) or CatBoost (.cbm) or, if you trust its "
+            f"origin, a file of the type {', '.join(_PROGRAMS)}."
+        )
+    if not trust_pickle:
+        raise InputError(
+            f"must be set to open {path}: it is a {_PROGRAMS[suffix]} file, and opening it runs the program "
+            "inside it. Set it only if you trust the origin of the file.",
+            argument="trust_pickle",
+        )
+    return _open_program(path, _PROGRAMS[suffix])
+
+
+def _is_saved_by_torch(path: Path) -> bool:
+    """Return whether ``torch.save`` wrote a file: an archive with a pickle, but without a program."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = [Path(name).parts[1:] for name in archive.namelist()]
+    except zipfile.BadZipFile:
+        return False
+    return ("data.pkl",) in parts and not any(part[:1] == ("code",) for part in parts)
+
+
+def _open_skops(path: Path, *, trusted: bool) -> Any:
+    """Open a skops file; it has to be trusted if it holds types that may run code."""
+    try:
+        from skops import io
+    except ImportError as error:
+        raise InputError(f"{path} needs skops, which is not installed: pip install skops.") from error
+    try:
+        found = io.get_untrusted_types(file=path)
+        unknown = sorted(set(found) - {*_SAFE_TYPES, *skops_types()})
+        if not unknown or trusted:
+            return io.load(path, trusted=found)
+    except Exception as error:  # the file may hold anything
+        raise InputError(
+            f"{path} could not be opened as a skops file ({type(error).__name__}): it is damaged, or the "
+            "libraries of its model are not installed. Install the versions that wrote it."
+        ) from error
+    raise InputError(
+        f"must be set to open {path}: it holds types that skops does not count as safe "
+        f"({listed(unknown)}). Set it only if you trust the origin of the file.",
+        argument="trust_pickle",
+    )
+
+
+def _open_program(path: Path, kind: str) -> Any:
+    import joblib
+    import torch
+
+    openers: dict[str, Callable[[Path], Any]] = {
+        "torch.export": lambda path: torch.export.load(path).module(),
+        "TorchScript": lambda path: torch.jit.load(path, map_location="cpu"),
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
+            return openers.get(kind, joblib.load)(path)
+    except Exception as error:  # the file may run any code, which may raise anything
+        raise InputError(
+            f"{path} could not be opened as {kind}: {type(error).__name__}. It may have been written by "
+            "other versions of its libraries, or they are not installed. Install the versions that wrote it."
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """A model with the rows that it is applied to, and the rows that its references are estimated from."""
+
+    adapted: AdaptedModel
+    source: Source
+    reference: Source | None
+    name: str | None = None
+    model_sha256: str | None = None
+    data_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of an audit; see `gcig.audit`."""
+
+    definition: Definition
+    threshold: float | None = None
+    min_cell: int = SMALLEST_CELL
+    include_rows: bool = False
+    n_bootstrap: int = 1000
+    n_shuffles: int | None = None
+    random_state: int = 0
+    max_rows_explained: int | None = None
+    progress: bool = False
+    robustness: bool = False
+    favourable: int = 1
+    include_protected: bool = False
 
 
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:
@@ -36,12 +195,7 @@ def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, s
 
 
 def describe_subject(
-    audited: Audited,
-    *,
-    n_rows: int,
-    definition: Mapping[str, Any],
-    threshold: float | None,
-    favourable: int,
+    audited: Audited, options: Options, *, n_rows: int, definition: Mapping[str, Any]
 ) -> Subject:
     """Describe what was audited, and by which definition."""
     adapted, source = audited.adapted, audited.source
@@ -56,8 +210,8 @@ def describe_subject(
         n_columns=len(adapted.original_names),
         sensitive=source.attributes,
         positive=str(source.classes[1]),
-        favourable=str(source.classes[favourable]),
-        threshold=float(adapted.threshold if threshold is None else threshold),
+        favourable=str(source.classes[options.favourable]),
+        threshold=float(adapted.threshold if options.threshold is None else options.threshold),
         definition=definition,
         versions={
             "gcig": __version__,
@@ -80,9 +234,9 @@ def describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
 
 
 def hash_model(model: Any) -> str | None:
-    """Compute the SHA-256 of a model by its content, which is equal in every process and after loading.
+    """Compute the SHA-256 of a model's content, which is the same in every process and after loading.
 
-    None if the content cannot be read, such as that of a service or a function.
+    Return None if the content cannot be read, such as that of a service or a function.
     """
     if isinstance(model, RemoteModel) or inspect.isroutine(model):
         return None
@@ -97,7 +251,7 @@ def hash_model(model: Any) -> str | None:
             digest.update(values.flatten().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
     try:
-        # Unlike a pickle, it does not depend on the order of sets, nor on which strings are one object.
+        # Unlike a pickle, this hash does not depend on the order of sets or on which strings are interned.
         digest.update(joblib.hash(model, hash_name="sha1").encode())
     except Exception:  # an object's own pickling code may raise anything
         return None
@@ -105,7 +259,7 @@ def hash_model(model: Any) -> str | None:
 
 
 def hash_table(X: Any, labels: Any, groups: Any) -> str | None:
-    """Compute the SHA-256 of the values of a table with its labels and groups, whatever their container."""
+    """Compute the SHA-256 of a table's values, labels and groups, independent of their container."""
     digest = hashlib.sha256()
     array = np.asarray(X) if getattr(X, "ndim", 2) > 2 else None
     if array is not None:

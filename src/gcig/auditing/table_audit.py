@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from gcig._validation import InputWarning, check_lengths
 from gcig.adapters import adapt
-from gcig.auditing.findings import Options, run_audit
+from gcig.auditing.findings import run_audit
 from gcig.auditing.result import AuditResult
-from gcig.auditing.sources import Audited, TableSource, reference_source
-from gcig.auditing.subject import hash_model, hash_table, resolve_model
+from gcig.auditing.sources import TableSource, reference_source
+from gcig.auditing.subject import Audited, Options, hash_model, hash_table, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.evaluation import check_robustness
@@ -89,13 +89,13 @@ def audit(
     progress : bool
         Whether to report progress on standard error.
     robustness : bool
-        Whether to measure GCIG under several references, and to say whether they lead to the same
+        Whether to measure GCIG under several references, and to report whether they lead to the same
         conclusion: ``result.record.robustness``.
     other : any, optional
         A second model, or its path, to compare with under every reference.
     favourable : optional
-        The class that is favourable for a person; by default the second one. Words, directions and the
-        four-fifths ratio follow it.
+        The class that is favourable for a person; by default the second one. It determines the direction of
+        differences and the four-fifths ratio.
     identifiers : sequence of n names, optional
         Names of the rows, by which a reader of the page finds them; by default positions.
     include_protected : bool
@@ -169,7 +169,7 @@ def audit(
 
 
 def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
-    """Return the record of an earlier audit, before time is spent on the new one."""
+    """Return the record of an earlier audit; call this before the new audit, so that errors appear early."""
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against

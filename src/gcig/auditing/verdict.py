@@ -1,7 +1,4 @@
-"""The verdict of an audit: two statuses decided on the figures, and the sentences that explain them.
-
-The statuses are decided first, on fields of the record. The sentences are written last; no code reads them.
-"""
+"""The verdict of an audit: statuses derived from the figures, and the sentences that explain them."""
 
 import math
 
@@ -12,15 +9,14 @@ from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
 MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
-_MANY_CLIPPED = 0.05  # share of clipped probabilities that is worth a caution
+_MANY_CLIPPED = 0.05  # share of clipped probabilities that warrants a caution
 _SEVERITY = ("clear", "inconclusive", "concern")
 
 
 def write_verdict(record: AuditRecord) -> Verdict:
-    """Decide the statuses of a record and put its findings and cautions into words.
+    """Decide the status of an audit and describe its findings and cautions.
 
-    The status is the more serious one of two questions: whether reasons depend on the group, and whether
-    decisions do. The verdict that the record already has is ignored.
+    The status is the more serious of two: whether reasons depend on the group, and whether decisions do.
     """
     members, decisions = members_status(record.procedural), outcome_status(record.outcome)
     reasons = reasons_status(record.procedural, record.robustness)
@@ -38,8 +34,8 @@ def write_verdict(record: AuditRecord) -> Verdict:
 def reasons_status(found: GcigAudit, robustness: Robustness | None = None) -> str:
     """Decide whether the model's reasons depend on the group.
 
-    They are clear only if they are so relative to means and to members, and if the conclusion does not
-    depend on the reference, provided that ``robustness`` was measured.
+    The status is "clear" only if it is so relative to both means and members and, if ``robustness`` was
+    measured, relative to the other references.
     """
     if found.evidence == "disparity" and found.excess.value >= MATERIAL:
         return "concern"
@@ -47,14 +43,14 @@ def reasons_status(found: GcigAudit, robustness: Robustness | None = None) -> st
         return "inconclusive"
     if members_status(found) == "concern":
         return "concern"
-    alike = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
-    return "clear" if alike and (robustness is None or robustness.agrees) else "inconclusive"
+    small = found.excess.high < MATERIAL and not found.gcig_members.value >= MATERIAL
+    return "clear" if small and (robustness is None or robustness.agrees) else "inconclusive"
 
 
 def members_status(found: GcigAudit) -> str:
     """Decide whether the model's reasons depend on the group, relative to members instead of means.
 
-    The estimate is free of the noise of its members, so it is compared with what counts as material as it is.
+    Sampling noise has already been removed from this estimate, so no noise floor is subtracted.
     """
     if found.gcig_members.low >= MATERIAL:
         return "concern"
@@ -82,17 +78,13 @@ _REASONS = {
 _DECISIONS = {
     "concern": "its decisions differ between the groups",
     "clear": "its decisions do not differ materially between the groups",
-    "inconclusive": "whether its decisions differ between the groups is not certain",
+    "inconclusive": "whether its decisions differ between the groups is uncertain",
 }
-
-
-_UNCERTAIN = {  # evidence of an inconclusive status -> what is not certain
-    "disparity": "The model's reasons depend on the group, but whether by a material amount is not certain",
-    "none": "Whether the model's reasons depend on the group is not certain: the answer varies with the "
+_UNCERTAIN = {  # evidence of an inconclusive status -> what is uncertain
+    "disparity": "The model's reasons depend on the group, but whether by a material amount is uncertain",
+    "none": "Whether the model's reasons depend on the group is uncertain: the answer varies with the "
     "reference",
 }
-
-
 _ONLY_MEMBERS = (
     "The model's reasons depend on the group relative to its members, but there is not enough evidence "
     "relative to its mean"
@@ -100,7 +92,7 @@ _ONLY_MEMBERS = (
 
 
 def _headline(reasons: str, decisions: str, found: GcigAudit) -> str:
-    """Put the two statuses into one sentence that the findings below it do not contradict."""
+    """Combine the two statuses into one sentence that is consistent with the findings."""
     joint = ", and " if reasons == decisions else ", but " if "clear" in (reasons, decisions) else "; "
     words = _REASONS[reasons]
     if reasons == "inconclusive" and found.evidence in _UNCERTAIN:
@@ -123,9 +115,9 @@ def _reason_findings(record: AuditRecord) -> list[str]:
             f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
     here = found.excess.value + found.noise_floor.value
-    if _brought_references(found):
+    if _has_own_references(found):
         measured += (
-            f" With typical members of the audited rows, not of the training rows, it is {number(here)}."
+            f" With typical members of the audited rows instead of the training rows, it is {number(here)}."
         )
     lines = [
         f"{measured} If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone"
@@ -154,7 +146,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
 
 
 def _reference_findings(record: AuditRecord) -> list[str]:
-    """Say whether the finding holds relative to members and, if measured, relative to other references."""
+    """Describe whether the finding holds relative to members and, if measured, to other references."""
     found, lines = record.procedural, []
     if not math.isnan(found.gcig_members.value):
         line = (
@@ -164,16 +156,16 @@ def _reference_findings(record: AuditRecord) -> list[str]:
         small = found.evidence != "not enough" and found.excess.high < MATERIAL
         if small and found.gcig_members.value >= MATERIAL:
             line += " The small value relative to means does not hold relative to the people behind them."
-        if _brought_references(found):
-            line += " These members are audited rows, since the model keeps no training rows."
+        if _has_own_references(found):
+            line += " These members are audited rows, because the model keeps no training rows."
         lines.append(line)
     if record.robustness is not None:
         lines.append(record.robustness.verdict)
     return lines
 
 
-def _brought_references(found: GcigAudit) -> bool:
-    """Return whether GCIG is relative to means that the model brought, not to means of the audited rows."""
+def _has_own_references(found: GcigAudit) -> bool:
+    """Return whether GCIG is relative to references of the model instead of means of the audited rows."""
     return abs(found.excess.value + found.noise_floor.value - found.gcig.value) > 1e-9
 
 
@@ -238,16 +230,19 @@ def _data_cautions(record: AuditRecord) -> list[str]:
     """Return the cautions about the rows: suppression and proxies of the group."""
     lines = []
     if record.outcome.collapsed:
-        lines.append("The model has collapsed: it hardly ranks cases, and equal treatment is then no merit.")
+        lines.append(
+            "The model has collapsed: it ranks cases hardly better than chance, so equal treatment says "
+            "nothing in its favour."
+        )
     elif record.outcome.decides_alike:
         lines.append(
-            "The model decides nearly all cases alike at its threshold: equal rates are then no merit. Audit "
-            "it with another threshold."
+            "The model gives nearly everyone the same decision at its threshold, so equal rates say nothing "
+            "in its favour. Audit it with another threshold."
         )
     small = [g.group for g in record.groups if g.n_rows is None]
     if small:
         lines.append(
-            f"Groups with fewer than {record.min_cell} rows are suppressed, and not counted among the rows: "
+            f"Groups with fewer than {record.min_cell} rows are suppressed and left out of the row count: "
             f"{_listed(small)}."
         )
     if note := describe_suppression(record.suppressed_cells, record.min_cell):
@@ -276,28 +271,26 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
     if found.reference_offset >= LARGE_OFFSET:
         lines.append(
-            f"The score at the references is {number(found.reference_offset, 2)} standard deviations from "
-            "that of the people they stand for: the references are not typical, and GCIG can be low for that "
-            "alone."
+            f"The score at the references is {number(found.reference_offset, 2)} standard deviations away "
+            "from that of the people they represent: the references are not typical, which alone can make "
+            "GCIG low."
         )
     if found.faithfulness < LOW_FAITHFULNESS:
         lines.append(
-            f"The reasons agree with what the score depends on only to {number(found.faithfulness, 2)} (rank "
-            "correlation, at most 1): they do not describe the model well."
+            f"The rank correlation of the reasons with what the score depends on is only "
+            f"{number(found.faithfulness, 2)} (at most 1): they do not describe the model well."
         )
     if found.effective_columns < FEW_COLUMNS:
         lines.append(
-            f"The model relies on {number(found.effective_columns, 1)} columns. GCIG is small for any model "
-            "of one column, so a small value says little here."
+            f"The model effectively uses {number(found.effective_columns, 1)} columns. GCIG is small for any "
+            "model of one column, so a small value says little here."
         )
     if found.undefined_rows:
-        lines.append(
-            f"{found.undefined_rows} rows have no reasons that could differ, and are left out of GCIG."
-        )
+        lines.append(f"{found.undefined_rows} rows have no reasons to compare and are left out of GCIG.")
     if found.clipped > _MANY_CLIPPED:
         lines.append(
             f"{percent(found.clipped)} of the model's probabilities are within 0.001 of 0 or 1 and were "
-            "clipped before taking logits: reasons of very confident predictions are understated."
+            "clipped before taking logits, which understates the reasons for very confident predictions."
         )
     if not math.isnan(found.standard_error) and found.standard_error > 0.1 * found.gcig.value:
         lines.append(

@@ -23,8 +23,7 @@ from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 from gcig.records.evaluation import is_ranked
 from gcig.records.formatting import html_table, shown, text_table
-from gcig.report.charts.svg import Picture, standalone
-from gcig.report.charts.trade_off import TradeOff, pareto
+from gcig.report.charts import Picture, TradeOff, pareto, standalone
 from gcig.report.summaries import find_front, summarise
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")

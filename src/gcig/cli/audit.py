@@ -8,23 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, ExitCode, check_writable, echo, say, wrap_for_terminal
-from gcig.cli.options import (
-    PATH,
-    IntRange,
-    config_option,
-    favourable_option,
-    file_argument,
-    limit_options,
-    min_cell_option,
-    model_columns_options,
-    output_options,
-    reading_options,
-    seed_option,
-    target_options,
-    threshold_option,
-    trust_option,
-)
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -35,16 +20,16 @@ if TYPE_CHECKING:
     short_help="Measure any model, and check it against limits.",
     example="gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
-@click.argument("model", metavar="MODEL", type=PATH)
-@file_argument
-@target_options
-@model_columns_options
-@limit_options
-@min_cell_option
+@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.file_argument
+@opt.target_options
+@opt.model_columns_options
+@opt.limit_options
+@opt.min_cell_option
 @click.option(
     "--conservative", is_flag=True, help="Compare the upper end of the 95 % interval with the limits."
 )
-@threshold_option
+@opt.threshold_option
 @click.option(
     "--columns",
     default="original",
@@ -56,45 +41,45 @@ if TYPE_CHECKING:
 @click.option(
     "--robustness",
     is_flag=True,
-    help="Measure GCIG under several references, and say whether the conclusion depends on them.",
+    help="Measure GCIG under several references, and report whether the conclusion depends on them.",
 )
 @click.option(
     "--other",
-    type=PATH,
+    type=opt.PATH,
     metavar="MODEL",
     help="A second model to compare with under every reference; implies --robustness.",
 )
-@favourable_option
+@opt.favourable_option
 @click.option(
     "--against",
-    type=PATH,
+    type=opt.PATH,
     metavar="FILE",
-    help="The JSON of an earlier audit: say what changed, and whether that is more than chance.",
+    help="The JSON of an earlier audit: report what changed, and whether chance explains it.",
 )
-@click.option("--html", type=PATH, metavar="FILE", help="Write the report as an HTML page.")
-@click.option("--markdown", type=PATH, metavar="FILE", help="Write a section for a model card.")
+@click.option("--html", type=opt.PATH, metavar="FILE", help="Write the report as an HTML page.")
+@click.option("--markdown", type=opt.PATH, metavar="FILE", help="Write a section for a model card.")
 @click.option(
     "--include-rows",
     is_flag=True,
     help="Include the reasons of single rows in the report: this is personal data.",
 )
-@click.option("--id-column", metavar="COLUMN", help="Identifiers, to find rows on the page by.")
+@click.option("--id-column", metavar="COLUMN", help="The column of identifiers, to find rows on the page.")
 @click.option(
     "--include-protected",
     is_flag=True,
     help="With --include-rows: show groups, and entries of columns that reveal them.",
 )
-@trust_option
+@opt.trust_option
 @click.option(
     "--max-rows-explained",
-    type=IntRange(min=1),
+    type=opt.IntRange(min=1),
     metavar="N",
     help="Explain only a random sample of this many rows.",
 )
-@seed_option
-@reading_options
-@config_option
-@output_options
+@opt.seed_option
+@opt.reading_options
+@opt.config_option
+@opt.output_options
 def audit(
     model: Path,
     file: Path,
@@ -118,14 +103,14 @@ def audit(
     of any length with rows that the model was not trained on.
 
     GCIG compares the columns of the file, which makes all kinds of models comparable. --columns raw compares
-    encoded columns instead, as the paper does. --robustness measures GCIG relative to other references than
-    the groups' means, also in comparison with a second model (--other).
+    encoded columns instead, as the paper does. --robustness measures GCIG relative to references other than
+    the groups' means, and --other compares a second model under every reference.
 
     --against compares with the JSON of an earlier audit; `gcig report FOLDER` draws a page over many of them.
 
     --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
-    above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a limited figure says
-    nothing on these rows).
+    above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a figure with a limit
+    cannot be judged on these rows).
     """
     from gcig._files import write_atomically
     from gcig.auditing import audit_file
@@ -136,8 +121,7 @@ def audit(
     limited = any(limit is not None for limit in limits.values())
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
-    for path in (html, markdown):
-        check_writable(path)
+    check_writable(html, markdown)
     if options["against"] is not None and not options["against"].is_file():
         raise click.ClickException(
             f"--against {options['against']} is not a file: name the JSON of an audit."
@@ -178,7 +162,7 @@ def audit(
 
 
 def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> None:
-    """Print the verdict in words, and the gate's decision on the last line."""
+    """Print the verdict, and the result of the limits on the last line."""
     from gcig.records.formatting import counted
 
     subject = found.record.subject

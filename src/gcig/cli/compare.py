@@ -1,4 +1,4 @@
-"""`gcig compare`: methods on the same folds of a table, with their summary as text, JSON and a page."""
+"""`gcig compare`: methods on the same folds of a table, summarised as text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -12,21 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._version import __version__
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, ExitCode, echo, say
-from gcig.cli.options import (
-    PATH,
-    REPEAT_FAILED,
-    config_option,
-    drop_options,
-    file_argument,
-    keep_sensitive_option,
-    output_options,
-    reading_options,
-    run_options,
-    shard_option,
-    target_options,
-    tuning_option,
-)
 
 if TYPE_CHECKING:
     from gcig.benchmark.comparison import ComparisonResult
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE = "report.html"
 _TUNING = {
     "none": "the methods' defaults",
-    "split": "chosen by grid search on one split of the rows, some of which are test rows later",
+    "split": "chosen by grid search on one split of the rows, some of which are later test rows",
     "nested": "chosen by grid search inside the training rows of every fold",
 }
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
@@ -47,22 +34,22 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
     example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
     "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
-@file_argument
-@target_options
-@drop_options
-@keep_sensitive_option
+@opt.file_argument
+@opt.target_options
+@opt.drop_options
+@opt.keep_sensitive_option
 @click.option(
     "--out",
-    type=PATH,
+    type=opt.PATH,
     metavar="FOLDER",
     help="The folder of the run; named after the file by default. Repeat the command to resume a run.",
 )
-@shard_option
-@run_options
-@tuning_option("none")
-@reading_options
-@config_option
-@output_options
+@opt.shard_option
+@opt.run_options
+@opt.tuning_option("none")
+@opt.reading_options
+@opt.config_option
+@opt.output_options
 def compare(
     file: Path,
     out: Path | None,
@@ -131,7 +118,7 @@ def _table_name(file: Path) -> str:
 
 
 def comparison_table(found: ComparisonResult) -> str:
-    """Format one line per method: mean and standard deviation over the folds; a star if none beats it."""
+    """Format one line per method: mean and standard deviation over the folds; a star on the Pareto front."""
     from gcig.methods.registry import METHODS
     from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
     from gcig.records.formatting import number, spread, text_table
@@ -167,8 +154,8 @@ def describe_failures(results: Sequence[FoldResult]) -> list[str]:
     ]
 
 
-def report_failures(results: Sequence[FoldResult], remedy: str = REPEAT_FAILED) -> ExitCode:
-    """Say which folds failed and what to do; return the exit code of the run."""
+def report_failures(results: Sequence[FoldResult], remedy: str = opt.REPEAT_FAILED) -> ExitCode:
+    """Print which folds failed and what to do, and return the exit code of the run."""
     lines = describe_failures(results)
     if not lines:
         return ExitCode.OK

@@ -6,15 +6,15 @@ import json
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command
-from gcig.cli.options import DATASET, json_option
 
 
 @click.command(
     cls=Command, short_help="List the datasets, or show the card of one.", example="gcig datasets adult"
 )
-@click.argument("name", required=False, type=DATASET)
-@json_option
+@click.argument("name", required=False, type=opt.DATASET)
+@opt.json_option
 def datasets(name: str | None, as_json: bool) -> None:
     """List the datasets, or show the card of one."""
     from gcig.data.datasets.registry import dataset_spec, list_datasets, load_dataset

@@ -8,18 +8,9 @@ from pathlib import Path
 import click
 
 from gcig._files import check_creatable
+from gcig.cli import options as opt
 from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
 from gcig.cli.frame import Command, ExitCode, echo, say
-from gcig.cli.options import (
-    DATASET,
-    METHOD,
-    PATH,
-    IntRange,
-    jobs_option,
-    output_options,
-    parse_names,
-    seed_option,
-)
 
 
 @click.command(
@@ -31,26 +22,28 @@ from gcig.cli.options import (
     "--dataset",
     default="german",
     show_default=True,
-    type=DATASET,
+    type=opt.DATASET,
     help="A dataset that `gcig datasets` lists.",
 )
 @click.option("--sensitive", metavar="NAME", help="Protected attribute; the dataset's default if not given.")
-@click.option("--methods", metavar="NAMES", callback=parse_names(METHOD), help="Methods; all by default.")
 @click.option(
-    "--folds", default=3, show_default=True, type=IntRange(2, 20), metavar="N", help="Number of folds."
+    "--methods", metavar="NAMES", callback=opt.parse_names(opt.METHOD), help="Methods; all by default."
 )
-@click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs.")
-@seed_option
-@jobs_option
+@click.option(
+    "--folds", default=3, show_default=True, type=opt.IntRange(2, 20), metavar="N", help="Number of folds."
+)
+@click.option("--epochs", type=opt.IntRange(min=1), metavar="N", help="Maximum number of epochs.")
+@opt.seed_option
+@opt.jobs_option
 @click.option(
     "--out",
     default=Path("gcig-demo"),
     show_default=True,
-    type=PATH,
+    type=opt.PATH,
     metavar="FOLDER",
     help="Folder for the page.",
 )
-@output_options
+@opt.output_options
 def demo(
     dataset: str,
     sensitive: str | None,

@@ -7,20 +7,8 @@ from typing import Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, check_writable, echo, say, wrap_for_terminal
-from gcig.cli.options import (
-    PATH,
-    IntRange,
-    config_option,
-    favourable_option,
-    file_argument,
-    min_cell_option,
-    model_columns_options,
-    output_options,
-    reading_options,
-    threshold_option,
-    trust_option,
-)
 
 
 @click.command(
@@ -28,12 +16,12 @@ from gcig.cli.options import (
     short_help="Explain single decisions, relative to every group.",
     example="gcig explain model/ loans.csv --id 1017 --target approved --sensitive sex --html page.html",
 )
-@click.argument("model", metavar="MODEL", type=PATH)
-@file_argument
+@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.file_argument
 @click.option("--id", "ids", multiple=True, metavar="VALUE", help="Identifier of a row. May be repeated.")
 @click.option("--id-column", metavar="COLUMN", help="The column of identifiers; by default one called id.")
 @click.option(
-    "--row", "rows", multiple=True, type=IntRange(min=0), metavar="N", help="Position of a row, from 0."
+    "--row", "rows", multiple=True, type=opt.IntRange(min=0), metavar="N", help="Position of a row, from 0."
 )
 @click.option(
     "--target",
@@ -45,20 +33,20 @@ from gcig.cli.options import (
 @click.option(
     "--sensitive", multiple=True, metavar="COLUMN", help="The protected attribute; repeat to cross several."
 )
-@model_columns_options
-@threshold_option
-@favourable_option
-@min_cell_option
+@opt.model_columns_options
+@opt.threshold_option
+@opt.favourable_option
+@opt.min_cell_option
 @click.option(
     "--include-protected",
     is_flag=True,
     help="Show the group of the row, and the entries of columns that reveal it.",
 )
-@click.option("--html", type=PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
-@trust_option
-@reading_options
-@config_option
-@output_options
+@click.option("--html", type=opt.PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
+@opt.trust_option
+@opt.reading_options
+@opt.config_option
+@opt.output_options
 def explain(
     model: Path,
     file: Path,
@@ -70,8 +58,8 @@ def explain(
     """Explain the decisions for single rows: entries, score and reasons, compared with every group.
 
     MODEL is any model that `gcig audit` takes. Reasons are the amounts by which each column moves the score,
-    compared with the typical member of each group who has the same outcome; the page shows where they differ
-    and whether that could change the decision, also for the nearest people of each group.
+    compared with the typical member of each group who has the same outcome. The page shows where they differ
+    and whether that could change the decision, also for the most similar people of each group.
 
     Entries of columns that reveal the group are not shown without --include-protected.
     """

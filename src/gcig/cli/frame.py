@@ -1,4 +1,4 @@
-"""The frame of all commands: exit codes, help, and text on a terminal, with one line per error or warning."""
+"""What all commands share: exit codes, help, and text on a terminal, with one line per error or warning."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import click
 from gcig._files import check_creatable
 from gcig._progress import printable
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the user's share of it, the file
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the user's quota or the file is full
 _MAX_NAMES_LISTED = 20
-# Arguments of the library that are no options of the shell, in words that its users know.
+# Words for arguments of the library that are not options of the shell.
 _ROLES = {"X": "the table", "y": "the target", "sensitive_features": "the protected attribute"}
 
 
@@ -45,11 +45,11 @@ class Settings:
 
 
 def say(text: str = "") -> None:
-    """Print a remark on standard error; standard output is for the result alone."""
+    """Print a remark on standard error; standard output is only for the result."""
     text = printable(text)  # names may come from an untrusted file
     bars = sys.modules.get("tqdm")
     if bars is not None and sys.stderr.isatty():
-        bars.tqdm.write(text, file=sys.stderr)  # above the bar that is being drawn
+        bars.tqdm.write(text, file=sys.stderr)  # above the current progress bar
     else:
         click.echo(text, err=True)
 
@@ -59,16 +59,17 @@ def echo(text: str = "") -> None:
     click.echo(printable(text))
 
 
-def check_writable(path: Path | None) -> None:
-    """Raise an error if no file could be written to the path, before hours are spent on its content."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise click.ClickException(f"{path} is a folder: name a file.")
-    if not path.parent.is_dir():
-        raise click.ClickException(f"{path}: there is no folder {path.parent}. Create it first.")
-    if not path.exists() or path.is_file():  # not /dev/stdout
-        check_creatable(path.parent)
+def check_writable(*paths: Path | None) -> None:
+    """Raise an error if a file could not be written, before time is spent on its content."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise click.ClickException(f"{path} is a folder: name a file.")
+        if not path.parent.is_dir():
+            raise click.ClickException(f"{path}: there is no folder {path.parent}. Create it first.")
+        if not path.exists() or path.is_file():  # not /dev/stdout
+            check_creatable(path.parent)
 
 
 def check_absent(*paths: Path | None, overwrite: bool) -> None:
@@ -100,7 +101,7 @@ def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There 
 
 
 def wrap_for_terminal(line: str) -> str:
-    """Wrap a long line for a terminal; leave it unchanged in a pipe, where lines are searched.
+    """Wrap a long line for a terminal; leave it unchanged in a pipe, where tools search whole lines.
 
     >>> wrap_for_terminal("- unchanged")
     '- unchanged'
@@ -144,10 +145,10 @@ class Command(click.Command):
 
 
 class Shell(click.Group):
-    """A group that lists its commands in the order of the source, and suggests a name for misspelt ones."""
+    """A group that lists its commands in the order they were added, and suggests names for misspelt ones."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order in which the commands were added."""
+        """Return the names of the commands."""
         return list(self.commands)
 
     def resolve_command(
@@ -161,7 +162,7 @@ class Shell(click.Group):
 
 @contextmanager
 def warnings_in_one_line(options: Collection[str] = ()) -> Iterator[None]:
-    """Print each warning of gcig once, as one line; leave those of libraries to Python."""
+    """Print each warning of gcig once, as one line; leave warnings of libraries to Python."""
     seen: set[str] = set()
 
     def show(
@@ -187,8 +188,9 @@ def warnings_in_one_line(options: Collection[str] = ()) -> Iterator[None]:
 def describe(error: Exception, options: Collection[str] = ()) -> tuple[ExitCode, str]:
     """Return the exit code and the line of text for an error.
 
-    A ``ValueError`` or ``TypeError`` that gcig raised itself is written for the user. The same error from a
-    library is a bug in gcig, and its message may quote entries of the user's table: it is not shown.
+    The message of a ``ValueError`` or ``TypeError`` raised by gcig is written for the user. The same error
+    from a library is a bug in gcig; its message is not shown, because it may quote entries of the user's
+    table.
     """
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "gcig"
@@ -226,7 +228,7 @@ def _raised_by_gcig(error: Exception) -> bool:
 
 
 def _phrase(message: Exception | str, options: Collection[str]) -> str:
-    """Return a message of gcig, with the argument that it is about as the shell spells it."""
+    """Return a message of gcig, with the argument it is about spelled as an option of the shell."""
 
     def spell(argument: str) -> str:
         option = f"--{argument.replace('_', '-')}" if argument in options else argument

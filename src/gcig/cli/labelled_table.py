@@ -1,4 +1,4 @@
-"""A file as a table to learn from: the roles of its columns, and a description of how it was read."""
+"""A table to learn from: a file, the roles of its columns, and a description of how it was read."""
 
 from __future__ import annotations
 
@@ -22,45 +22,31 @@ from gcig.data.reading import TableFile, TableReading, open_table
 from gcig.data.roles import name_groups
 from gcig.records.formatting import counted, text_table
 
-_SAMPLED_ROWS = 200_000  # of a file that is too large for memory: enough for a report
+_SAMPLED_ROWS = 200_000  # rows sampled from a file that is too large for memory: enough for a report
 _MAX_GROUPS_LISTED = 6
-_MANY_CATEGORIES = 20  # more categories that are mostly numbers are probably numbers with a few other entries
+_MANY_CATEGORIES = 20  # with more categories, mostly numbers, a column probably holds numbers and errors
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
-    """A table whose columns have roles.
-
-    Attributes
-    ----------
-    path, reading : the file, and how it was read.
-    inputs : the columns to predict from.
-    labels : 0 or 1 per row.
-    classes : the values of the target that 0 and 1 represent.
-    sensitive : the protected columns, one or several.
-    target, dropped : names of columns.
-    keep_sensitive : whether the protected columns are among the inputs.
-    n_rows : rows of the file.
-    numbers : the numbers of the rows in the file, sorted, if they are a sample of a file that is too large
-        for memory; None if they are all rows.
-    """
+    """A table whose columns have roles."""
 
     path: Path
     reading: TableReading
     inputs: pd.DataFrame
-    labels: pd.Series[Any]
-    classes: tuple[Any, Any]
-    sensitive: pd.DataFrame
+    labels: pd.Series[Any]  # 0 or 1 per row
+    classes: tuple[Any, Any]  # the values of the target that 0 and 1 represent
+    sensitive: pd.DataFrame  # the protected columns
     target: str
     dropped: tuple[str, ...]
-    keep_sensitive: bool
-    n_rows: int
-    numbers: np.ndarray[Any, Any] | None = None
+    keep_sensitive: bool  # whether the protected columns are among the inputs
+    n_rows: int  # of the whole file
+    numbers: np.ndarray[Any, Any] | None = None  # sorted positions in the file, if the rows are a sample
 
     @property
     def class_names(self) -> pd.Series[Any]:
-        """Return the label of each row in words, for messages about (label, group) cells."""
+        """The value of the target in each row, for messages about (label, group) cells."""
         return self.labels.map({0: str(self.classes[0]), 1: str(self.classes[1])})
 
 
@@ -82,13 +68,9 @@ def read_labelled(
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
-    Parameters
-    ----------
-    separator, decimal, encoding, kinds : those of `open_table`.
-    group_names : other names for values of the protected columns, as in `name_groups`.
-    text_drop : whether to drop columns of identifiers or free text, which are an error otherwise.
-    sample_seed : seed of the sample that is read of a Parquet or Feather file that is too large for memory;
-        None always reads the whole file.
+    Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_seed`` is
+    the seed of the sample that is read if a Parquet or Feather file is too large for memory; None reads all
+    rows.
     """
     drop = list(drop)
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
@@ -136,7 +118,7 @@ def read_labelled(
 
 
 def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
-    """Return sorted numbers of random rows if a file of columns with types is too large for memory."""
+    """Return sorted positions of random rows if a Parquet or Feather file is too large for memory."""
     from gcig.methods.base import IN_MEMORY_BYTES
 
     size = 8 * file.n_rows * len(file.names)
@@ -159,7 +141,7 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
 
 
 def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> None:
-    """Raise an error if a value that gets a name does not occur in the protected columns."""
+    """Raise an error if ``--group-names`` has a value that the protected columns do not contain."""
     present: set[str] = set()
     for column in frame.columns:
         values = [level_name(value) for value in frame[column].dropna().unique().tolist()]
@@ -185,7 +167,7 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
 
 
 def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
-    """Raise an error for a text column most of whose many values are numbers: both readings are plausible."""
+    """Raise an error for text columns of mostly numbers, which could be numbers or categories."""
     for name in inputs.columns:
         if pt.is_numeric_dtype(inputs[name].dtype) or pt.is_datetime64_any_dtype(inputs[name].dtype):
             continue
@@ -200,7 +182,7 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
         others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
         if len(others) < len(texts) / 2:
             raise click.ClickException(
-                f"{path}: column '{name}' holds numbers, and {len(others)} other values that are no numbers. "
+                f"{path}: column '{name}' holds numbers and {len(others)} other values. "
                 f"--numeric {name} reads those as missing; --categorical {name} keeps all as categories."
             )
 
@@ -242,7 +224,7 @@ def _labels(
 
 
 def _check_group_column(column: pd.Series[Any], path: Path) -> None:
-    """Raise an error in the words of the shell for the most common faults of protected columns."""
+    """Raise an error for the most common problems of a protected column."""
     where = f"{path}: the protected attribute '{column.name}'"
     if missing := int(column.isna().sum()):
         raise click.ClickException(
@@ -251,7 +233,7 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
         )
     n_groups = int(column.nunique())
     if n_groups == 1:
-        raise click.ClickException(f"{where} has one value only: fairness compares at least two groups.")
+        raise click.ClickException(f"{where} has only one value: fairness compares at least two groups.")
     if n_groups > MAX_GROUPS:
         raise click.ClickException(
             f"{where} has {n_groups} different values (at most {MAX_GROUPS}): it is probably an identifier "
@@ -260,7 +242,7 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
 
 
 def describe_reading(table: LabelledTable) -> str:
-    """Describe the file, each column on one line, and the decisions that were made while reading."""
+    """Describe the file, each column on one line, and the decisions made while reading it."""
     reading = table.reading
     size = f"{counted(table.n_rows, 'row')}, {counted(reading.frame.shape[1], 'column')}"
     if reading.written is None:
@@ -276,7 +258,7 @@ def describe_reading(table: LabelledTable) -> str:
 
 
 def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, role and type of every column in the order of the file, without quoting any input."""
+    """Yield the name, role and type of every column, without quoting entries of inputs."""
     frame = table.reading.frame
     for name in frame.columns:
         column = frame[name]
@@ -316,12 +298,12 @@ def _describe_input(column: pd.Series[Any]) -> str:
     else:
         kind = f"text, {counted(distinct, 'category')}"
         if distinct > MAX_LEVELS:
-            kind += f", of which the {MAX_LEVELS - 1} most frequent are kept apart"
+            kind += f", of which the {MAX_LEVELS - 1} most frequent are kept separate"
     remarks = [kind]
     if missing:
         remarks.append(f"{missing:,} missing")
     if distinct <= 1:
-        remarks.append("one value only: no information")
+        remarks.append("only one value: no information")
     elif distinct == len(column) > 20 and not pt.is_float_dtype(column.dtype):
         remarks.append("different in every row: if it is an identifier, use --drop")
     return ", ".join(remarks)

@@ -1,4 +1,4 @@
-"""Options that several commands share: the types of their values, and the TOML file that can hold them."""
+"""Options shared by several commands, the types of their values, and the TOML file that can hold them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A name from a list that is looked up when it is needed, because others can be registered."""
+    """A name from a list that is looked up when needed, because other packages can register names."""
 
     def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
         self.name = kind
@@ -43,13 +43,13 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 
 class IntRange(click.IntRange):
-    """A whole number in a range; click's own messages say "integer range" for a word."""
+    """A whole number in a range, which error messages call an integer instead of an integer range."""
 
     name = "integer"
 
 
 class FloatRange(click.FloatRange):
-    """A finite number in a range; click's own accepts NaN."""
+    """A finite number in a range; click's class accepts NaN."""
 
     name = "number"
 
@@ -70,7 +70,7 @@ class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         """Return a probability, or "f1" for the threshold with the best F1 on validation rows."""
         if value == "f1":
             return "f1"
-        return FloatRange(0, 1, min_open=True, max_open=True).convert(value, param, ctx)
+        return _SHARE.convert(value, param, ctx)
 
 
 def _datasets() -> Iterable[str]:
@@ -87,8 +87,8 @@ def _methods() -> Iterable[str]:
 
 DATASET = Name("dataset", _datasets)
 METHOD = Name("method", _methods)
-LIMIT = FloatRange(min=0, min_open=True)
-THRESHOLD = _Threshold()
+_LIMIT = FloatRange(min=0, min_open=True)
+_SHARE = FloatRange(0, 1, min_open=True, max_open=True)
 
 
 def split_names(text: str) -> list[str]:
@@ -140,7 +140,7 @@ _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
 
 
 def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    """Use a file's values as the defaults of the command; the command line takes precedence."""
+    """Use the values of a file as defaults of the command, so that the command line takes precedence."""
     if path is None:
         return
     options = {name: each for each in ctx.command.params if each is not param for name in _config_names(each)}
@@ -159,7 +159,7 @@ def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) 
 
 
 def _config_names(option: click.Parameter) -> list[str]:
-    """Return the names of an option in a file: the long ones, without their dashes."""
+    """Return the names of an option in a file: the long ones, without dashes."""
     if isinstance(option, click.Argument):
         return [str(option.name)]
     return [name[2:] for name in option.opts if name.startswith("--") and name not in ("--help", "--debug")]
@@ -182,7 +182,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
 
 
 def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
-    """Convert a value to what click expects of a default: text, numbers, flags, and tuples of them."""
+    """Convert a value of a TOML file to a default that click accepts."""
     if isinstance(value, Mapping):
         raise click.ClickException(f"{where} is a section: write options as plain lines, name = value.")
     flag = isinstance(option, click.Option) and option.is_flag
@@ -199,7 +199,7 @@ def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
 trust_option = click.option(
     "--trust-pickle",
     is_flag=True,
-    help="Open a pickle, a joblib file or a torch program, which runs the code in it: check its origin.",
+    help="Open a pickle, joblib file or torch program, which runs the code in it. Only use files you trust.",
 )
 favourable_option = click.option(
     "--favourable",
@@ -207,9 +207,6 @@ favourable_option = click.option(
     help="The value of the target that is good for a person, if it is not the positive one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-quiet_option = click.option(
-    "-q", "--quiet", is_flag=True, help="Print no progress and no remarks, only the result."
-)
 seed_option = click.option(
     "--seed",
     default=0,
@@ -230,15 +227,12 @@ config_option = click.option(
 )
 
 
-def count_cores() -> int:
-    """Return the number of processors that this process may use."""
+def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:  # noqa: ARG001 - click's signature
+    """Return the number of jobs, by default the number of processors that this process may use."""
     import os
 
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:  # noqa: ARG001 - click's signature
-    return value or count_cores()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return value or cores or 1
 
 
 jobs_option = click.option(
@@ -259,7 +253,10 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-output_options = _stack(quiet_option, json_option)
+output_options = _stack(
+    click.option("-q", "--quiet", is_flag=True, help="Print no progress and no remarks, only the result."),
+    json_option,
+)
 
 
 def parse_group_names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -276,7 +273,7 @@ def parse_group_names(ctx: click.Context, param: click.Parameter, values: tuple[
 
 
 class _Kinds(click.Option):
-    """An option that requests the kind of some columns; all such options are joined in one parameter."""
+    """An option that sets the kind of columns; all such options are collected in the parameter ``kinds``."""
 
     def __init__(self, *args: Any, kind: str, **kwargs: Any) -> None:
         shared = {"multiple": True, "metavar": "COLUMNS", "expose_value": False, "callback": self._collect}
@@ -290,7 +287,7 @@ class _Kinds(click.Option):
             if kind == "date" and name.endswith(("=dmy", "=mdy")):
                 name, kind = name[:-4], f"date {name[-3:]}"
             if kinds.setdefault(name, kind) != kind:
-                raise click.BadParameter(f"column '{name}' is given another kind as well.", ctx, param)
+                raise click.BadParameter(f"column '{name}' also has another kind.", ctx, param)
 
 
 reading_options = _stack(
@@ -308,7 +305,7 @@ reading_options = _stack(
         help="Columns of digits that are categories, such as codes.",
     ),
     click.option(
-        "--numeric", cls=_Kinds, kind="number", help="Columns of numbers; any other entry is missing there."
+        "--numeric", cls=_Kinds, kind="number", help="Columns of numbers; other entries count as missing."
     ),
     click.option(
         "--date",
@@ -343,7 +340,7 @@ model_columns_options = _stack(
 )
 threshold_option = click.option(
     "--threshold",
-    type=FloatRange(0, 1, min_open=True, max_open=True),
+    type=_SHARE,
     metavar="P",
     help="Probability from which a decision is positive; the model's own rule by default.",
 )
@@ -353,7 +350,7 @@ held_out_options = _stack(
         "--test-size",
         default=0.25,
         show_default=True,
-        type=FloatRange(0, 1, min_open=True, max_open=True),
+        type=_SHARE,
         metavar="SHARE",
         help="Share of the rows that is held out to measure on.",
     ),
@@ -361,7 +358,7 @@ held_out_options = _stack(
 training_options = _stack(
     click.option(
         "--threshold",
-        type=THRESHOLD,
+        type=_Threshold(),
         metavar="P",
         help="Probability from which a decision is positive, or f1 for the best F1.",
     ),
@@ -401,8 +398,8 @@ cluster_options = _stack(
     ),
 )
 REPEAT_FAILED = (
-    "The same command repeats those whose worker was killed, for example for want of memory (fewer --jobs "
-    "need less); --retry-failed repeats all of them."
+    "The same command repeats those whose worker was killed, for example because memory ran out (fewer "
+    "--jobs need less); --retry-failed repeats all of them."
 )
 run_options = _stack(
     click.option(
@@ -428,15 +425,15 @@ run_options = _stack(
         "--device",
         default="cpu",
         show_default=True,
-        help="Where networks are trained: cpu, cuda or cuda:1. A GPU is shared by --jobs processes; start "
-        "NVIDIA's MPS for it before (nvidia-cuda-mps-control -d), or they take turns.",
+        help="Where networks are trained: cpu, cuda or cuda:1. The --jobs processes share a GPU; without "
+        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns.",
     ),
     click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),
 )
 
 
 def tuning_option(default: str) -> Callable[[F], F]:
-    """Return the option that says how parameters are chosen."""
+    """Return the option for how parameters are chosen."""
     return click.option(
         "--tuning",
         type=click.Choice(("none", "split", "nested")),
@@ -462,6 +459,6 @@ min_cell_option = click.option(
     help="Suppress figures of (label, group) cells with fewer rows than this.",
 )
 limit_options = _stack(
-    click.option("--max-gcig", type=LIMIT, metavar="X", help="Exit with 1 if GCIG is above this."),
-    click.option("--max-eo-gap", type=LIMIT, metavar="X", help="Exit with 1 if the EO gap is above this."),
+    click.option("--max-gcig", type=_LIMIT, metavar="X", help="Exit with 1 if GCIG is above this."),
+    click.option("--max-eo-gap", type=_LIMIT, metavar="X", help="Exit with 1 if the EO gap is above this."),
 )

@@ -14,15 +14,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, check_absent, check_writable, did_you_mean, say
-from gcig.cli.options import (
-    PATH,
-    IntRange,
-    file_argument,
-    output_options,
-    overwrite_option,
-    reading_options,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,15 +32,15 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     short_help="Predict a probability and a decision for every row.",
     example="gcig predict model/ new.csv --id id --out decisions.csv",
 )
-@click.argument("model", metavar="MODEL", type=PATH)
-@file_argument
+@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.file_argument
 @click.option(
     "--out",
-    type=PATH,
+    type=opt.PATH,
     metavar="FILE",
     help="Output file, .csv or .parquet. CSV on standard output by default.",
 )
-@overwrite_option
+@opt.overwrite_option
 @click.option("--id", "ids", multiple=True, metavar="COLUMN", help="A column of the input to write as well.")
 @click.option("--keep", is_flag=True, help="Write all columns of the input as well.")
 @click.option(
@@ -61,12 +54,12 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     "--rows-at-once",
     default=50_000,
     show_default=True,
-    type=IntRange(min=1),
+    type=opt.IntRange(min=1),
     metavar="N",
     help="Rows in memory at a time.",
 )
-@reading_options
-@output_options
+@opt.reading_options
+@opt.output_options
 def predict(
     model: Path,
     file: Path,
@@ -128,7 +121,7 @@ def _check_request(
     sensitive: Sequence[str],
     out: Path | None,
 ) -> list[str]:
-    """Return the columns to pass through; raise an error if the file or the options do not fit the model."""
+    """Return the columns to pass through; raise an error if file or options do not fit the model."""
     from gcig._tables import listed
 
     inputs = list(estimator.encoder_.feature_names_in_)
@@ -166,10 +159,7 @@ def _predict_parts(
     group_names: Mapping[str, str],
     rows: int,
 ) -> Iterator[pd.DataFrame]:
-    """Yield the output of each part: columns passed through, probability and decision.
-
-    Warnings that count rows are added up over all parts and issued once at the end.
-    """
+    """Yield the output of each part, and sum the warnings that count rows, to issue each once at the end."""
     import pandas as pd
 
     from gcig._warnings import warn_caller
@@ -198,7 +188,7 @@ def _predict_parts(
 
 
 def warn_of_formulas(counts: Mapping[str, int]) -> None:
-    """Warn of columns whose entries are written unchanged although a spreadsheet would evaluate them."""
+    """Warn about columns with entries that were written unchanged and that a spreadsheet would evaluate."""
     from gcig._tables import InputWarning
     from gcig._warnings import warn_caller
 
@@ -217,7 +207,7 @@ def warn_of_formulas(counts: Mapping[str, int]) -> None:
 def _predict_part(
     estimator: Any, part: TablePart, groups: Sequence[str], group_names: Mapping[str, str]
 ) -> tuple[pd.DataFrame, list[warnings.WarningMessage]]:
-    """Return probability and decision per row, and the warnings that predicting them caused."""
+    """Return the probability and decision of each row, and the warnings raised."""
     import pandas as pd
 
     from gcig._tables import guard_formula, level_name
@@ -231,7 +221,7 @@ def _predict_part(
         warnings.simplefilter("always")
         probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the same ones as above
+        warnings.simplefilter("ignore")  # the same warnings as above
         classes = estimator.predict(part.inputs, **extra).tolist()
         decision = [guard_formula(level_name(value)) for value in classes]
     columns = dict(zip(_RESULTS, (probability, decision), strict=True))
@@ -239,7 +229,7 @@ def _predict_part(
 
 
 def _match_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Rename groups to those of training: a CSV file has "1.0" or "true" if training had 1 or True."""
+    """Rename groups as in training: a CSV file may have "1.0" or "true" if training had 1 or True."""
     import pandas as pd
 
     from gcig._tables import level_name

@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, echo
-from gcig.cli.options import PATH, json_option
 
 
 @click.command(cls=Command, short_help="Redraw the page of a run.", example="gcig report run/")
-@click.argument("path", metavar="PATH", type=PATH)
+@click.argument("path", metavar="PATH", type=opt.PATH)
 @click.option(
-    "--out", type=PATH, metavar="FILE.html", help="Write the page to this file instead of into the folder."
+    "--out",
+    type=opt.PATH,
+    metavar="FILE.html",
+    help="Write the page to this file instead of into the folder.",
 )
-@json_option
+@opt.json_option
 def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.
 
@@ -49,7 +52,7 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
 
 
 class _Drawn(NamedTuple):
-    """A page, and the JSON of the command that it is about."""
+    """A page, and a function that returns the JSON of the command that it is about."""
 
     page: Path
     result: Callable[[], Mapping[str, Any]]
@@ -74,7 +77,7 @@ def _draw_audit(path: Path, out: Path | None) -> _Drawn:
 
 
 def _audits_in(folder: Path) -> list[dict[str, Any]]:
-    """Return the JSON of the audits in a folder; none in the folder of a run."""
+    """Return the JSON of the audits in a folder; none if it is the folder of a run."""
     if any((folder / name).exists() for name in ("manifest.json", "request.json")):
         return []
     found = [_json_object(path) for path in sorted(folder.glob("*.json"))]
@@ -123,7 +126,7 @@ def _draw_trade_off(folder: Path, out: Path | None) -> _Drawn:
 def _draw_stored(
     path: Path, out: Path | None, draw: Callable[[Mapping[str, Any]], str], origin: str, remedy: str
 ) -> _Drawn:
-    """Draw the page of a JSON document, next to it by default; it may have been edited."""
+    """Draw the page of a JSON document, which may have been edited, and write it next to it by default."""
     document = _json_object(path)
     try:
         page = draw(document)

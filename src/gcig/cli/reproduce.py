@@ -9,17 +9,8 @@ from typing import Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, ExitCode, echo, say
-from gcig.cli.options import (
-    DATASET,
-    PATH,
-    REPEAT_FAILED,
-    output_options,
-    parse_names,
-    run_options,
-    shard_option,
-    tuning_option,
-)
 
 
 @click.command(
@@ -31,14 +22,14 @@ from gcig.cli.options import (
 @click.option(
     "--out",
     required=True,
-    type=PATH,
+    type=opt.PATH,
     metavar="FOLDER",
     help="The folder of the run. Repeat the command to resume a run.",
 )
 @click.option(
     "--datasets",
     metavar="NAMES",
-    callback=parse_names(DATASET),
+    callback=opt.parse_names(opt.DATASET),
     help="Datasets, such as german,adult; by default the paper's, and compas without its leak.",
 )
 @click.option(
@@ -46,10 +37,10 @@ from gcig.cli.options import (
     is_flag=True,
     help="Run the comparison and the ablation only, on two folds and without tuning: about five minutes.",
 )
-@shard_option
-@run_options
-@tuning_option("nested")
-@output_options
+@opt.shard_option
+@opt.run_options
+@opt.tuning_option("nested")
+@opt.output_options
 def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode:
     """Run the paper's experiments and write its tables and figures, next to the paper's numbers.
 
@@ -66,7 +57,8 @@ def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode
     else:
         echo(f"Report:  {page}")
     if failed := sum(document["failed"].values()):
-        say(f"gcig: {failed} of {failed + sum(document['finished'].values())} trials failed. {REPEAT_FAILED}")
+        total = failed + sum(document["finished"].values())
+        say(f"gcig: {failed} of {total} trials failed. {opt.REPEAT_FAILED}")
         return ExitCode.INCONCLUSIVE
     return ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""The shell: the group of all commands in the order of its help, its entry point, and `gcig completion`."""
+"""The shell: the group of all commands, in the order of the help, its entry point, and `gcig completion`."""
 
 from __future__ import annotations
 
@@ -60,19 +60,8 @@ def shell(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (
-    demo,
-    datasets,
-    train,
-    predict,
-    audit,
-    explain,
-    compare,
-    tradeoff,
-    reproduce,
-    report,
-    completion,
-):
+_COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, reproduce, report, completion
+for command in _COMMANDS:
     shell.add_command(command)
 
 _OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)
@@ -108,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = shell.main(arguments, prog_name="gcig", standalone_mode=False, obj=settings)
         return int(code or ExitCode.OK)
     except SystemExit as leaving:
-        # Commands return their codes. click itself exits with 1 if the reader of a pipe is gone, which would
-        # be taken for a failed check.
+        # Commands return their codes. click itself exits with 1 if a pipe is closed, which would look like a
+        # failed check.
         if leaving.code == 1:
             return ExitCode.BROKEN_PIPE
         raise

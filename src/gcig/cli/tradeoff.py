@@ -9,20 +9,8 @@ from typing import Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, ExitCode, check_absent, say
-from gcig.cli.options import (
-    PATH,
-    config_option,
-    drop_options,
-    file_argument,
-    held_out_options,
-    limit_options,
-    output_options,
-    overwrite_option,
-    reading_options,
-    target_options,
-    training_options,
-)
 
 
 @click.command(
@@ -30,17 +18,17 @@ from gcig.cli.options import (
     short_help="Train a family of models, and choose among them.",
     example="gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
 )
-@file_argument
-@target_options
-@drop_options
-@click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The folder of the family.")
-@overwrite_option
-@held_out_options
-@limit_options
-@training_options
-@reading_options
-@config_option
-@output_options
+@opt.file_argument
+@opt.target_options
+@opt.drop_options
+@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The folder of the family.")
+@opt.overwrite_option
+@opt.held_out_options
+@opt.limit_options
+@opt.training_options
+@opt.reading_options
+@opt.config_option
+@opt.output_options
 def tradeoff(
     file: Path,
     out: Path,
@@ -56,13 +44,13 @@ def tradeoff(
 ) -> ExitCode:
     """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
 
-    One plain network is trained, and up to nine fairer ones, each from its neighbour, for at most five times
-    the cost of one. The folder gets every model (models/0 is the plain one), tradeoff.json, and the page
-    tradeoff.html, on which every model can be clicked. All figures are measured on rows that no model was
-    trained or chosen on.
+    Trains one plain network and up to nine fairer ones, each starting from the one before, at no more than
+    five times the cost of one. The folder gets every model (models/0 is the plain one), tradeoff.json, and
+    the page tradeoff.html, on which every model can be clicked. All figures are measured on rows that no
+    model was trained or chosen on.
 
-    --max-gcig and --max-eo-gap name the best model whose upper 90 % confidence limits are within them; the
-    exit code is 1 if there is none.
+    With --max-gcig and --max-eo-gap, the command names the best model whose upper 90 % confidence limits are
+    within these limits; the exit code is 1 if there is none.
     """
     import numpy as np
 
@@ -109,7 +97,7 @@ def tradeoff(
         split=f"seed {seed}, stratified by {table.target} and {' x '.join(table.sensitive.columns)}",
         gcig=__version__,
     )
-    for model in family.models:  # trained on 0 and 1; predictions should use the values of the table
+    for model in family.models:  # they were trained on 0 and 1, but should predict the values of the table
         model.classes_ = np.asarray(table.classes)
         if table.reading.written is not None:
             model.csv_format_ = table.reading.written
@@ -139,7 +127,7 @@ def tradeoff(
 
 
 def _print(frame: Any, out: Path) -> None:
-    """Print one line per model, and where to go on."""
+    """Print one line per model, and the next steps."""
     from gcig.records.formatting import number, text_table
 
     head = ("model", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")

@@ -11,24 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gcig.cli import options as opt
 from gcig.cli.frame import Command, ExitCode, check_absent, check_writable, say
-from gcig.cli.options import (
-    METHOD,
-    PATH,
-    FloatRange,
-    config_option,
-    drop_options,
-    favourable_option,
-    file_argument,
-    held_out_options,
-    limit_options,
-    min_cell_option,
-    output_options,
-    overwrite_option,
-    reading_options,
-    target_options,
-    training_options,
-)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +22,7 @@ if TYPE_CHECKING:
 
 _PLAIN = "unconstrained"
 
-_WEIGHT = FloatRange(min=0)
+_WEIGHT = opt.FloatRange(min=0)
 
 
 @click.command(
@@ -46,17 +30,17 @@ _WEIGHT = FloatRange(min=0)
     short_help="Train a fair classifier on a table, with a report.",
     example="gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
 )
-@file_argument
-@target_options
-@drop_options
-@click.option("--out", required=True, type=PATH, metavar="FOLDER", help="The model's folder.")
-@overwrite_option
-@held_out_options
-@click.option("--save-test", type=PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
-@click.option("--method", default="fairx", show_default=True, type=METHOD, help="Training method.")
-@limit_options
-@min_cell_option
-@favourable_option
+@opt.file_argument
+@opt.target_options
+@opt.drop_options
+@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The model's folder.")
+@opt.overwrite_option
+@opt.held_out_options
+@click.option("--save-test", type=opt.PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
+@click.option("--method", default="fairx", show_default=True, type=opt.METHOD, help="Training method.")
+@opt.limit_options
+@opt.min_cell_option
+@opt.favourable_option
 @click.option(
     "--references",
     type=click.Choice(["mean", "members", "both"]),
@@ -67,12 +51,12 @@ _WEIGHT = FloatRange(min=0)
 @click.option(
     "--robustness",
     is_flag=True,
-    help="Also measure GCIG under several references, and say whether the comparison depends on them.",
+    help="Also measure GCIG under several references, and report whether the comparison depends on them.",
 )
-@training_options
-@reading_options
-@config_option
-@output_options
+@opt.training_options
+@opt.reading_options
+@opt.config_option
+@opt.output_options
 def train(
     file: Path,
     out: Path,
@@ -121,10 +105,10 @@ def train(
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
-    # Only FairX trains towards limits; for the other methods they are only checked at the end.
+    # Only FairX trains towards limits; for other methods, limits are only checked at the end.
     parameters = _check_parameters(method, training | (limits if method == "fairx" else {}))
     if (threshold := training["threshold"]) is not None:
-        shared["threshold"] = threshold  # also of the plain network, because F1 and rates are compared
+        shared["threshold"] = threshold  # also for the plain network, because F1 and rates are compared
 
     table = read_labelled(file, **options, sample_seed=seed)
     remark(describe_reading(table))
@@ -189,7 +173,7 @@ def train(
 
 
 def _join_processes() -> bool:
-    """Train with all processes if torchrun started several, and return whether this one prints and saves."""
+    """Join the processes that torchrun started, and return whether this one prints and saves."""
     import os
     import warnings
 
@@ -204,10 +188,7 @@ def _join_processes() -> bool:
 
 
 def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that were given; raise an error for one that the method does not have.
-
-    ``given`` maps names of parameters to values, None if the option was not used.
-    """
+    """Return the parameters that are not None; raise an error for one that the method does not have."""
     from gcig.methods.registry import METHODS
 
     own = METHODS[method].estimator().get_params()
@@ -223,7 +204,7 @@ def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the positions of the training rows and of the held-out rows, stratified by label and group.
+    """Return the positions of training rows and held-out rows, stratified by label and group.
 
     Of a sample of a large file, at most half is held out; the rest serves as references.
     """
@@ -240,7 +221,7 @@ def hold_out_rows(
 def _fit_from_file(
     estimator: Any, table: LabelledTable, *, skip_rows: np.ndarray[Any, Any], **how: Any
 ) -> None:
-    """Fit an estimator on all rows of the table's file but some; ``how`` is passed on to `fit_file`."""
+    """Fit an estimator on all rows of the file except ``skip_rows``; ``how`` is passed to `fit_file`."""
     import numpy as np
 
     from gcig._tables import level_name
@@ -260,7 +241,7 @@ def _fit_from_file(
 
 
 def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
-    """Warn if a (label, group) cell has so few held-out rows that its rates are mostly chance."""
+    """Warn if the rates of the smallest (label, group) cell are suppressed for lack of held-out rows."""
     from gcig.records.formatting import counted
 
     groups = table.sensitive.iloc[held_out].astype(str).agg(" & ".join, axis=1)
@@ -286,11 +267,10 @@ def _train_and_measure(
     announce: Callable[[str], None],
     progress: bool,
 ) -> list[TrainedModel]:
-    """Fit each method in turn with its parameters, and evaluate it on the held-out rows.
+    """Fit each method with its parameters, and evaluate it on the held-out rows.
 
-    References and members come from the training rows. ``how`` says how to read a file that is larger than
-    memory once more, ``favourable`` is the label that is favourable for a person, and ``robustness`` compares
-    the last model with the first under every reference.
+    References come from the training rows. ``how`` has the options for reading a file that is larger than
+    memory again; ``robustness`` compares the last model with the first under every reference.
     """
     from time import perf_counter
 

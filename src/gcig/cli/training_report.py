@@ -1,4 +1,4 @@
-"""The results of `gcig train`: report.json, report.html and a summary of cost and gain on the terminal."""
+"""The results of `gcig train`: report.json, report.html and a summary on the terminal."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import describe_suppression, favourable_outcome, number, text_table
 
 if TYPE_CHECKING:
+    from gcig.auditing import CheckResult
     from gcig.cli.labelled_table import LabelledTable
     from gcig.records import Evaluation
 
@@ -48,7 +49,7 @@ def write_report(
     limits: Mapping[str, float | None],
     reasons: Sequence[str],
 ) -> dict[str, Any]:
-    """Write both reports into the model's folder, and return the content of report.json."""
+    """Write report.json and report.html into the model's folder, and return the content of report.json."""
     document: dict[str, Any] = {
         "schema": _SCHEMA,
         "kind": _KIND,
@@ -90,13 +91,13 @@ def write_report(
 
 
 def report_page(document: Mapping[str, Any]) -> str:
-    """Return the page of a report.json, which is the only source of its content."""
+    """Return the page of a report.json, from its content alone."""
     from gcig.records import Evaluation
     from gcig.report.training_page import training_page
 
     if document.get("schema") != _SCHEMA or document.get("kind") != _KIND:
         raise click.ClickException(
-            f"this is not a report of this version of `gcig train` (schema {_SCHEMA}): train again."
+            f"this report was not written by this version of `gcig train` (schema {_SCHEMA}): train again."
         )
     data, target, split = document["data"], document["target"], document["split"]
     models = {model["label"]: Evaluation.from_dict(model["evaluation"]) for model in document["models"]}
@@ -153,7 +154,7 @@ def print_summary(
     for reason in reasons:
         echo(f"Not passed: {reason}.")
     if limited and not reasons:
-        echo(f"Passed: {describe_limits(chosen.evaluation, limited)}.")
+        echo(f"Passed: {'; '.join(check_limits(chosen.evaluation, **limits).reasons)}.")
     echo(f"\nModel:   {out}")
     echo(f"Report:  {out / 'report.html'}")
     echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
@@ -168,12 +169,12 @@ def print_summary(
 
 
 def _command(*words: object) -> str:
-    """Return a line that can be pasted into a shell, whatever the names are."""
+    """Return a command that can be pasted into a shell, with quoted names."""
     return shlex.join(["gcig", *map(str, words)])
 
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format one line per model: utility, gap of outcomes, gap of reasons, effective number of columns."""
+    """Format one line per model: utility, EO gap, GCIG and the effective number of columns."""
     head = ("", "AUC", "F1", "EO gap", "GCIG", "columns used")
     rows = []
     for label, found in evaluations.items():
@@ -188,8 +189,7 @@ def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
 
 def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]:
     """Return sentences that compare a fair model with the plain network."""
-    from gcig.report.summaries import MethodSummary
-    from gcig.report.trade_off import describe_trade_off
+    from gcig.report.summaries import MethodSummary, describe_trade_off
 
     before, after = plain.evaluation, fair.evaluation
     headline, findings, cautions = describe_trade_off(
@@ -205,27 +205,12 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     if after.collapsed:
         unusable = [f"Do not use {fair.label}: it has collapsed."]
     elif after.decides_alike:
-        unusable = ["Everyone is decided alike at this threshold: use --threshold f1."]
+        unusable = ["Everyone gets the same decision at this threshold: use --threshold f1."]
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
 
-def describe_limits(evaluation: Evaluation, limits: Mapping[str, float]) -> str:
-    """Compare the figures with their limits in words; ``limits`` has the keys "max_gcig" and "max_eo_gap"."""
-    from gcig.auditing.result import LimitCheck
-
-    figures = {name.removeprefix("max_"): limit for name, limit in limits.items()}
-    return "; ".join(
-        str(LimitCheck(name, getattr(evaluation, name), limit)) for name, limit in figures.items()
-    )
-
-
-def judge(
-    evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None
-) -> tuple[ExitCode, list[str]]:
-    """Return the exit code for a model, and a reason for every limit that it does not meet.
-
-    A figure that is undefined on the held-out rows is inconclusive; a collapsed model always fails.
-    """
+def check_limits(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None) -> CheckResult:
+    """Compare the figures of an evaluation with limits."""
     from gcig.auditing.result import CheckResult, LimitCheck
 
     limits = {"gcig": max_gcig, "eo_gap": max_eo_gap}
@@ -234,9 +219,14 @@ def judge(
         for figure, limit in limits.items()
         if limit is not None
     )
-    result = CheckResult(checks, evaluation.collapsed, evaluation.decides_alike)
+    return CheckResult(checks, evaluation.collapsed, evaluation.decides_alike)
+
+
+def judge(evaluation: Evaluation, **limits: float | None) -> tuple[ExitCode, list[str]]:
+    """Return the exit code for a model, and a reason for every limit that it does not meet."""
+    result = check_limits(evaluation, **limits)
     if result.passed:
         return ExitCode.OK, []
-    kept = [str(check) for check in checks if CheckResult((check,)).passed]
-    reasons = [reason for reason in result.reasons if reason not in kept]
+    met = [str(check) for check in result.checks if check.value <= check.limit]
+    reasons = [reason for reason in result.reasons if reason not in met]
     return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, reasons

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from gcig.records import AuditRecord
+from gcig.records import AuditRecord, Interval
 from gcig.records.audit import AuditChange
 from gcig.records.formatting import count, counted
 from gcig.report import charts
@@ -34,7 +34,7 @@ _STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": 
 
 
 def change_section(change: AuditChange | None) -> list[Section]:
-    """Return the section on the changes since an earlier audit; nothing if there was none."""
+    """Return the section on changes since an earlier audit; nothing if there was none."""
     if change is None:
         return []
     worse = any(each.verdict == "worse" for each in change.figures)
@@ -76,15 +76,12 @@ def _table(change: AuditChange) -> TableBlock:
 
 
 def _date(created: str) -> str:
-    """Return the date of an ISO time, which no line break divides."""
+    """Return the date of an ISO time, with hyphens that do not break lines."""
     return created[:10].replace("-", "\u2011")
 
 
 def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange]) -> str:
-    """Return a page on several audits, the oldest first.
-
-    ``changes`` are those from each audit to the next.
-    """
+    """Return a page on several audits, the oldest first, and the changes from each to the next."""
     last, names = records[-1], {record.subject.model_name for record in records}
     numbers = [float(i + 1) for i in range(len(records))]
     figures = {
@@ -95,24 +92,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         "AUC": [r.outcome.auc for r in records],
     }
     drawn = [
-        FigureBlock(
-            charts.lines(
-                [
-                    charts.Series(
-                        name,
-                        numbers,
-                        [i.value for i in found],
-                        [i.low for i in found],
-                        [i.high for i in found],
-                    )
-                ],
-                title=f"{name} over the audits",
-                x_label="audit",
-                y_label=name,
-                whole_x=True,
-            ),
-            f"{name}, with 95 % intervals; audits are numbered as in the table.",
-        )
+        _development(name, numbers, found)
         for name, found in figures.items()
         if any(math.isfinite(i.value) for i in found)
     ]
@@ -167,6 +147,15 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         subtitle=f"{len(records)} audits, {records[0].subject.created[:10]} to {last.subject.created[:10]}",
         lead=lead,
     )
+
+
+def _development(name: str, numbers: Sequence[float], found: Sequence[Interval]) -> FigureBlock:
+    """Return the chart of one figure over the audits."""
+    values, low, high = ([getattr(i, end) for i in found] for end in ("value", "low", "high"))
+    series = charts.Series(name, numbers, values, low, high)
+    title = f"{name} over the audits"
+    svg = charts.lines([series], title=title, x_label="audit", y_label=name, whole_x=True)
+    return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.")
 
 
 def _summary(change: AuditChange) -> str:

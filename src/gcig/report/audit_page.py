@@ -1,14 +1,13 @@
-"""The page of one audit: a verdict in words, figures for it, and then the details."""
+"""The page of one audit: the verdict, the main figures, the comparison with other models, and decisions."""
 
 import math
 from collections.abc import Mapping, Sequence
 
-from gcig.records import AuditRecord
+from gcig.records import AuditRecord, GroupAudit, Interval
 from gcig.records.formatting import counted, favourable_outcome, limits, number
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.audit_change import change_section
-from gcig.report.audit_outcome import outcome_section
 from gcig.report.audit_reasons import (
     columns_section,
     differences_figure,
@@ -19,6 +18,7 @@ from gcig.report.audit_reasons import (
 )
 from gcig.report.document import (
     Block,
+    Callout,
     FigureBlock,
     FigureRow,
     KeyFigure,
@@ -29,9 +29,9 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.explanation_page import rows_section
-from gcig.report.glossary import explanations
-from gcig.report.tables import estimate, number_entry
-from gcig.report.trade_off import trade_off_figures
+from gcig.report.glossary import explanations, suppression_note
+from gcig.report.summaries import RATES, trade_off_figures
+from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
 from gcig.report.trust import robustness_section
 
 
@@ -43,22 +43,14 @@ def audit_page(
     max_eo_gap: float | None = None,
     conservative: bool = False,
 ) -> str:
-    """Return the audit as one self-contained HTML page.
-
-    Parameters
-    ----------
-    record : the audit.
-    others : audits of other models on the same rows, for the Pareto front.
-    max_gcig, max_eo_gap : limits of the audit, which the page shows.
-    conservative : whether the limits apply to the upper ends of the intervals.
-    """
+    """Return an audit as one HTML page, as `AuditResult.to_html` does."""
     subject = record.subject
     names = _unique_names([audit.subject.model_name for audit in (record, *others)])
     order = [*record.group_names, *names]
     sections = [
         *change_section(record.change),
         *([_models_section(record, others, names)] if others else []),
-        outcome_section(record, max_eo_gap),
+        _outcome_section(record, max_eo_gap),
         reasons_section(record),
         trust_section(record),
         *robustness_section(record.robustness, subject.definition, model=subject.model_name, order=order),
@@ -122,7 +114,7 @@ def _lead(
     gauge = charts.gauge(
         found.interval, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
     )
-    hollow = " The hollow mark is GCIG with references from the audited rows: the value to compare with it."
+    hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
     return [
         _verdict(record, max_gcig, max_eo_gap, conservative),
         KeyFigures(figures),
@@ -131,9 +123,8 @@ def _lead(
                 differences_figure(record),
                 FigureBlock(
                     gauge,
-                    "How far the reasons depend on the group, with its 95 % interval, and the range "
-                    f"that chance alone gives when group labels are "
-                    f"shuffled.{hollow if own_references else ''}",
+                    "How far the reasons depend on the group, with the 95 % interval, and the range that "
+                    f"chance alone gives when group labels are shuffled.{hollow if own_references else ''}",
                 ),
                 histogram_figure(record),
             ]
@@ -144,7 +135,7 @@ def _lead(
 def _verdict(
     record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
 ) -> VerdictBlock:
-    """Return the verdict; an exceeded limit comes first and sets the status, so nothing contradicts it."""
+    """Return the verdict; an exceeded limit comes first and determines the status."""
     verdict = record.verdict
     figures = (
         ("GCIG", record.procedural.interval, max_gcig),
@@ -162,7 +153,7 @@ def _verdict(
 
 
 def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: Sequence[str]) -> Section:
-    """Compare the model with others in the figures of the trade-off and a table."""
+    """Return the trade-off of the model and of others, in figures and a table."""
     audits = [record, *others]
     points = [charts.TradeOff.of_audit(audit, name) for name, audit in zip(names, audits, strict=True)]
     on_front = pareto_front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
@@ -174,7 +165,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: S
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
             number_entry(audit.procedural.effective_columns, 1),
-            "no merit" if point.collapsed else "on the front" if on else "dominated",
+            "excluded" if point.collapsed else "on the front" if on else "dominated",
         )
         for name, audit, point, on in zip(names, audits, points, on_front, strict=True)
     ]
@@ -200,12 +191,12 @@ def _limit(limit: float | None) -> str:
 
 
 def _with_number(words: str, value: float) -> str:
-    """Insert the value into the words; return nothing if it is undefined."""
+    """Insert a number into a phrase; return an empty text if the number is undefined."""
     return words.format(number(value)) if math.isfinite(value) else ""
 
 
 def _unique_names(names: Sequence[str]) -> list[str]:
-    """Number the names that occur again."""
+    """Number repeated names."""
     seen: dict[str, int] = {}
     out = []
     for name in names:
@@ -239,3 +230,120 @@ def _foot(record: AuditRecord) -> dict[str, str]:
 
 def _listed(values: Mapping[str, object], between: str = " = ") -> str:
     return ", ".join(f"{name}{between}{value}" for name, value in values.items())
+
+
+def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
+    """Return the rates and ranking of each group, and the measures over all rows."""
+    shown = [group for group in record.groups if group.n_rows is not None]
+    return Section(
+        "Outcome: do the decisions treat the groups equally?",
+        [
+            *_degenerate_note(record),
+            FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
+            _groups_table(record),
+            _measures_table(record, max_eo_gap),
+            *suppression_note(record.suppressed_cells, record.min_cell),
+            *explanations(
+                "What is the EO gap?",
+                "What is the four-fifths ratio?",
+                "What are precision and calibration?",
+                "What are AUC and the ROC curve?",
+                "What does the range after a number mean?",
+                "What is a suppressed group?",
+            ),
+        ],
+    )
+
+
+def _degenerate_note(record: AuditRecord) -> list[Block]:
+    """Return a note if the model has collapsed or decides everyone alike."""
+    if record.outcome.collapsed:
+        what = "The model has collapsed: it ranks rows hardly better than chance."
+    elif record.outcome.decides_alike:
+        what = "The model gives nearly everyone the same decision; another threshold may separate them."
+    else:
+        return []
+    return [Callout("caution", f"{what} Equal rates then say nothing in its favour.")]
+
+
+def _rates_of(record: AuditRecord) -> dict[str, str]:
+    """Return name -> field of the rates; the favourable rate takes the place of the selection rate."""
+    if record.subject.favourable == record.subject.positive:
+        return RATES
+    named = {"selection rate": ("favourable rate", "favourable_rate")}
+    return dict(named.get(name, (name, field)) for name, field in RATES.items())
+
+
+def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
+    rates = {
+        name: {group.group: _rate(group, field) for group in groups}
+        for name, field in _rates_of(record).items()
+    }
+    return FigureBlock(
+        charts.group_rates(rates, order=record.group_names),
+        "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
+        "decisions. Lines are 95 % intervals.",
+    )
+
+
+def _rate(group: GroupAudit, field: str) -> Interval:
+    found: Interval = getattr(group, field)
+    return found
+
+
+def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
+    return FigureBlock(
+        charts.roc_curves(
+            {group.group: group.roc for group in groups},
+            operating={group.group: (group.fpr.value, group.tpr.value) for group in groups},
+            order=record.group_names,
+        ),
+        "How well the model ranks within each group. The marks are the model's own decisions; marks that are "
+        "far apart mean different error rates.",
+    )
+
+
+def _groups_table(record: AuditRecord) -> TableBlock:
+    rates = _rates_of(record)
+    header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
+    fields = (*rates.values(), "calibration", "auc")
+    rows: list[tuple[Value, ...]] = []
+    for group in record.groups:
+        suppressed = group.n_rows is None
+        entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
+        gcig = Entry("") if suppressed else group.gcig.value
+        rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
+    return TableBlock(header, rows, "Each group, with 95 % intervals")
+
+
+def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock:
+    outcome = record.outcome
+    gap = "sum of the next two differences"
+    if math.isfinite(outcome.eo_noise_floor):
+        gap += f"; a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
+    if max_eo_gap is not None and math.isfinite(max_eo_gap):
+        gap += f"; the limit is {number(max_eo_gap)}"
+    difference = "largest minus smallest over the groups"
+    rows: list[tuple[Value, ...]] = [
+        ("EO gap", estimate(outcome.eo_gap), gap),
+        ("Difference in true positive rates", estimate(outcome.delta_tpr), difference),
+        ("Difference in false positive rates", estimate(outcome.delta_fpr), difference),
+        ("Larger of the two differences", estimate(outcome.eo_worst), "another convention for the EO gap"),
+        ("Difference in selection rates", estimate(outcome.demographic_parity_difference), difference),
+        (
+            "Four-fifths ratio",
+            estimate(outcome.selection_rate_ratio),
+            "lowest divided by highest rate of favourable decisions",
+        ),
+        ("AUC", estimate(outcome.auc), "quality of the ranking: 0.5 is chance, 1 is perfect"),
+        ("Accuracy", estimate(outcome.accuracy), "share of correct decisions"),
+        (
+            "Balanced accuracy",
+            estimate(outcome.balanced_accuracy),
+            "accuracy with equal weight for both outcomes",
+        ),
+        ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
+    ]
+    return TableBlock(
+        ("measure", "value", "how to read it"), rows, "All rows together", sortable=False, prose=True
+    )

@@ -16,11 +16,11 @@ _OF_ROWS = "Intervals of the parts of GCIG cover the choice of rows, with the re
 
 
 def differences_figure(record: AuditRecord) -> FigureBlock:
-    """Return the chart of how far the reasons differ, for the columns with the largest shares."""
+    """Return the chart of how much the reasons differ, for the columns with the largest shares."""
     columns = _by_share(record)[:_CHART_COLUMNS]
     groups = record.procedural.compared_groups
-    left = len(record.procedural.columns) - len(columns)
-    more = f" The table below has {count(left)} more." if left else ""
+    remaining = len(record.procedural.columns) - len(columns)
+    more = f" The table below has {count(remaining)} more." if remaining else ""
     sides = (groups[0], groups[1]) if len(groups) == 2 else None
     direction = (
         "To the right, the column speaks more for the favourable outcome if a person is compared with "
@@ -31,20 +31,20 @@ def differences_figure(record: AuditRecord) -> FigureBlock:
     return FigureBlock(
         charts.difference_boxes([c.column for c in columns], [c.quantiles for c in columns], sides=sides),
         "How much the reason that a column gives depends on the group, row by row: the line is the median "
-        f"row, the box holds half of the rows and the whiskers nine tenths. {direction} A box at 0 is a "
-        f"column whose part in the reasons does not depend on the group.{more}",
+        f"row, the box holds half of the rows and the whiskers hold 90 %. {direction} A box at 0 is a column "
+        f"whose part in the reasons does not depend on the group.{more}",
     )
 
 
 def _by_share(record: AuditRecord) -> list[ColumnAudit]:
-    """Return the columns, the largest share first."""
+    """Return the columns by decreasing share."""
     return sorted(
         record.procedural.columns, key=lambda c: -math.inf if math.isnan(c.share) else c.share, reverse=True
     )
 
 
 def _evidence(record: AuditRecord) -> str:
-    """Say in one sentence what the comparison with chance found, in agreement with the verdict."""
+    """Describe the result of the comparison with chance in one sentence, consistent with the verdict."""
     found, status = record.procedural, record.verdict.reasons
     if found.evidence == "disparity":
         if found.excess.value >= MATERIAL:
@@ -57,8 +57,8 @@ def _evidence(record: AuditRecord) -> str:
         if status == "clear":
             return "The difference is no larger than chance alone gives."
         return (
-            "Relative to the groups' means the difference is no larger than chance alone gives; the other "
-            "references below do not confirm that."
+            "Relative to the groups' means, the difference is no larger than chance alone gives; the other "
+            "references below do not confirm this."
         )
     return "There are too few rows to distinguish the difference from chance."
 
@@ -88,8 +88,8 @@ def trust_section(record: AuditRecord) -> Section:
         "Trust: can GCIG be relied on?",
         [
             Paragraph(
-                "A model can have a low GCIG without treating anybody more alike, for example if its "
-                "references are not typical or its reasons rest on a single column. These numbers reveal it."
+                "A model can have a low GCIG without treating people more equally: its references may not be "
+                "typical, or it may rely on a single column. These numbers detect such cases."
             ),
             *models_trust({record.subject.model_name: record.procedural}),
             *([missing] if record.robustness is None else []),
@@ -108,8 +108,8 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
             order=record.group_names,
         ),
         "The distribution of the disparity over the rows of each group; the dashed line is the mean. Rows at "
-        "0 have reasons that do not depend on the group. The last bar holds all larger values; bars of fewer "
-        f"than {record.min_cell} rows are suppressed.",
+        "0 have reasons that do not depend on the group. The last bar includes all larger values; bars of "
+        f"fewer than {record.min_cell} rows are suppressed.",
     )
 
 
@@ -137,8 +137,8 @@ def _measures_table(record: AuditRecord) -> TableBlock:
         (
             "GCIG",
             estimate(found.interval),
-            f"mean disparity over the rows; {_columns_counted(record)}; the interval, which limits are "
-            "compared with, includes the uncertainty of the references",
+            f"mean disparity over the rows; {_columns_counted(record)}; the interval, which is compared with "
+            "limits, includes the uncertainty of the references",
         ),
         ("Noise floor", estimate(found.noise_floor), "GCIG when group labels are shuffled"),
         (
@@ -177,7 +177,7 @@ def _measures_table(record: AuditRecord) -> TableBlock:
 
 
 def _columns_counted(record: AuditRecord) -> str:
-    """Describe the columns behind GCIG: values on different columns are not comparable."""
+    """Describe the columns that GCIG is computed on; values on different columns are not comparable."""
     if record.subject.definition.get("columns") in ("raw", "encoded"):
         return "each category counts as a column of its own"
     return "each column of the table counts once"
@@ -186,7 +186,7 @@ def _columns_counted(record: AuditRecord) -> str:
 def _other_definitions(record: AuditRecord) -> list[tuple[Value, ...]]:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
-        ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on another scale than GCIG"),
+        ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on a different scale from GCIG"),
         (
             "GCIG on encoded columns",
             number_entry(found.gcig_encoded, 3),
@@ -269,7 +269,7 @@ def _proxy_note(record: AuditRecord) -> list[Block]:
     names = ", ".join(record.proxy_columns)
     return [
         Callout(
-            "caution", f"These columns determine the group, and a model can use them in its place: {names}."
+            "caution", f"These columns determine the group, so a model can use them in its place: {names}."
         )
     ]
 
@@ -287,7 +287,7 @@ def stability_section(record: AuditRecord) -> Section:
             Paragraph(
                 "GCIG depends on a few methodological choices. This table changes one of them at a time. "
                 "Values that differ in size but lead to the same conclusion are no concern: another norm, "
-                "for example, has another scale."
+                "for example, has a different scale."
             ),
             TableBlock(("choice", "setting", "GCIG", "used"), rows, "GCIG under other choices"),
         ],

@@ -23,14 +23,15 @@ from gcig.report.glossary import explanations
 from gcig.report.summaries import (
     RATES,
     MethodSummary,
+    describe_trade_off,
     find_front,
     group_sizes,
     min_cell,
     pooled_rates,
     summarise,
+    trade_off_figures,
 )
 from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
-from gcig.report.trade_off import describe_trade_off, trade_off_figures
 from gcig.report.trust import methods_trust, trust_explanations
 
 _PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
@@ -52,14 +53,7 @@ def comparison_page(
     subtitle: str = "",
     foot: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a page for `gcig.compare` and `gcig demo`: a verdict in words, the trade-off, and tables.
-
-    Parameters
-    ----------
-    results : one record per table, method and fold.
-    labels : method -> its displayed name.
-    foot : name -> value, for the foot of the page.
-    """
+    """Return the page of `gcig.compare` and `gcig demo`; ``labels`` maps methods to displayed names."""
     tables = summarise(results, labels)
     lead = [_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
     folds = max((m.n_folds for methods in tables.values() for m in methods), default=0)
@@ -109,7 +103,7 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
 
 
 def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
-    """Return one line per method: mean and standard deviation of every measure, with the best marked."""
+    """Return one line per method: mean and standard deviation of every measure, the best in bold."""
     sound = [i for i, method in enumerate(methods) if method.evaluations and not method.degenerate]
     marks: dict[tuple[int, int], Mark] = {}
     for j, (measure, direction) in enumerate(_MEASURES.values(), 1):
@@ -128,7 +122,7 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
         "All methods: mean ± standard deviation over folds",
         notes=[
             "Bold: the best of the methods without a fold that collapsed or decides everyone alike. Chance: "
-            "the EO gap that an exactly fair model with the same rates and rows shows on average.",
+            "the average EO gap of an exactly fair model with the same rates and rows.",
             *([] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]),
             *_suppression(methods),
         ],
@@ -137,7 +131,7 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
 
 
 def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
-    """Name the cells that the gaps of some fold leave out."""
+    """Return a note that names the cells left out of the gaps of some fold."""
     found = [e for m in methods for e in m.evaluations if e.suppressed_cells]
     if not found:
         return []
@@ -192,21 +186,20 @@ def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> Figure
 def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
     shown = [m for m in methods if m.evaluations]
     drawn = [m for m in shown if m.method in (_PLAIN, _FAIR)] or shown[:2]
-    figures = [
-        FigureBlock(
-            charts.group_rates(
-                pooled_rates(m.evaluations), title=f"Rates of each group: {m.label}", order=order
-            ),
-            f"{m.label}: rates over the test rows of all folds, with 95 % intervals.",
-        )
-        for m in drawn
-    ]
+    figures = [rates_figure(m, order, ": rates over the test rows of all folds") for m in drawn]
     tables = [Details(f"Every rate: {m.label}", [groups_table(m)]) for m in shown]
     return [FigureRow(figures), *tables] if shown else [Callout("note", "No fold was fitted.")]
 
 
+def rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") -> FigureBlock:
+    """Return the chart of the rates of every group; ``rows`` describes the rows in its caption."""
+    rates, title = pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
+    svg = charts.group_rates(rates, title=title, order=order)
+    return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
+
+
 def groups_table(method: MethodSummary, where: str = "over all folds") -> TableBlock:
-    """Return the rates of every group over all its test rows; those of too few rows are suppressed."""
+    """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
     rates, least = pooled_rates(method.evaluations), min_cell(method.evaluations)
     rows: list[tuple[Value, ...]] = []
     for group, size in group_sizes(method.evaluations).items():
@@ -221,6 +214,6 @@ def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
         return []
     table = TableBlock(("method", "error"), failed, "Folds that could not be fitted")
     return [
-        Callout("caution", "Some folds failed; the means of their methods are over the other folds."),
+        Callout("caution", "Some folds failed; the means of these methods are over the other folds."),
         Details("Errors", [table]),
     ]

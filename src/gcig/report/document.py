@@ -1,6 +1,6 @@
-"""Self-contained HTML pages and the blocks that they consist of.
+"""Self-contained HTML pages and their blocks.
 
-A page has no external address; its one script and one style are allowed by their hashes.
+A page loads nothing from elsewhere; its one script and one style are allowed by their hashes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from gcig.records.formatting import visible
 from gcig.report.tables import Table, entry_text, sort_value
 
-_STYLES = ("tokens.css", "charts.css", "page.css", "print.css")
+_STYLES = ("charts.css", "page.css")
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,15 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class TableBlock(Table):
-    """A table on a page.
+    """A table on a page."""
 
-    Unless ``sortable`` is false, a click on a column header sorts it. If ``prose`` is true, the last column
-    holds sentences, which a narrow page shows below the other entries of the row.
-    """
-
-    sortable: bool = True
-    prose: bool = False
+    sortable: bool = True  # by a click on a column header
+    prose: bool = False  # the last column holds sentences, which narrow pages show below the other entries
 
 
 @dataclass(frozen=True)
 class FigureBlock:
-    """A chart and its caption.
-
-    ``svg`` is markup from `gcig.report.charts`; any other text is escaped and shown as text.
-    """
+    """A chart, as markup from `gcig.report.charts`, and its caption."""
 
     svg: Markup
     caption: str = ""
@@ -60,7 +53,7 @@ class FigureRow:
     figures: Sequence[FigureBlock]
 
     def places(self) -> list[Sequence[FigureBlock]]:
-        """Return the figures of each place, row by row; of three, the last two share the second place."""
+        """Return the figures of each place, row by row; of three figures, the last two share a place."""
         if len(self.figures) == 3:
             return [self.figures[:1], self.figures[1:]]
         return [[figure] for figure in self.figures]
@@ -80,7 +73,6 @@ class Details:
 
     summary: str
     blocks: Sequence[Block]
-    open: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,41 +93,31 @@ class KeyFigures:
 
 @dataclass(frozen=True)
 class VerdictBlock:
-    """The result in words; ``status`` is "clear", "concern", "inconclusive" or "neutral".
+    """The result in words."""
 
-    ``label`` replaces the usual word for the status.
-    """
-
-    status: str
+    status: str  # "clear", "concern", "inconclusive" or "neutral"
     headline: str
     findings: Sequence[str] = ()
     cautions: Sequence[str] = ()
-    label: str = ""
+    label: str = ""  # replaces the usual word for the status
 
 
 @dataclass(frozen=True)
 class RowView:
-    """One row in the explorer.
+    """One row in the explorer."""
 
-    ``key`` is unique on the page and consists of letters, digits and hyphens; ``identifier`` is what a reader
-    types to find the row.
-    """
-
-    key: str
+    key: str  # unique on the page; letters, digits and hyphens
     title: str
     blocks: Sequence[Block]
-    identifier: str = ""
+    identifier: str = ""  # what a reader types to find the row
 
 
 @dataclass(frozen=True)
 class RowExplorer:
-    """Rows of which the reader sees one at a time (all of them if scripts are disabled).
-
-    ``label`` is the word in front of the list of rows.
-    """
+    """Rows of which the reader sees one at a time (all of them if scripts are disabled)."""
 
     rows: Sequence[RowView]
-    label: str = "Row"
+    label: str = "Row"  # in front of the list of rows
 
 
 @dataclass(frozen=True)
@@ -168,41 +150,31 @@ def page(
     lead: Sequence[Block] = (),
     foot: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a page as HTML text, with every value in it escaped.
+    """Return a page as HTML, with every value in it escaped.
 
-    Parameters
-    ----------
-    title, subtitle : plain text.
-    sections : the sections of the page; three or more get a table of contents.
-    lead : blocks between the title and the table of contents, such as the verdict.
-    foot : name -> value, such as hashes, definitions and versions.
+    ``lead`` holds blocks such as the verdict, above the table of contents that three or more sections get;
+    ``foot`` holds hashes, definitions and versions by name.
 
-    Examples
-    --------
-    >>> text = page("Loans <2024>", [Section("Result", [Paragraph("All is well.")])])
-    >>> "<h1>Loans &lt;2024&gt;</h1>" in text
+    >>> "<h1>Loans &lt;2024&gt;</h1>" in page("Loans <2024>", [Section("Result", [])])
     True
     """
     style, script = _text(*_STYLES), _text("page.js")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            subtitle=subtitle,
-            lead=lead,
-            sections=list(zip(_anchors(sections), sections, strict=True)),
-            contents=list(zip(_anchors(sections), _short_headings(sections), strict=True)),
-            foot=foot or {},
-            style=Markup(style),  # files of this package
-            script=Markup(script),
-            policy=content_policy(style, script),
-        )
+    template = _environment().get_template("page.html")
+    return template.render(
+        title=title,
+        subtitle=subtitle,
+        lead=lead,
+        sections=list(zip(_anchors(sections), sections, strict=True)),
+        contents=list(zip(_anchors(sections), _short_headings(sections), strict=True)),
+        foot=foot or {},
+        style=Markup(style),  # style and script are files of this package
+        script=Markup(script),
+        policy=content_policy(style, script),
     )
 
 
 def content_policy(style: str, script: str) -> str:
-    """Return a content security policy that allows this style, this script and no external address."""
+    """Return a content security policy that allows this style and this script, and no external address."""
     return (
         f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -229,10 +201,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["kind"] = lambda block: type(block).__name__
-    environment.globals["unknown_block"] = _unknown_block
-    environment.globals["entry_text"] = entry_text
-    environment.globals["sort_value"] = sort_value
+    environment.globals |= {
+        "kind": lambda block: type(block).__name__,
+        "unknown_block": _unknown_block,
+        "entry_text": entry_text,
+        "sort_value": sort_value,
+    }
     return environment
 
 
@@ -247,7 +221,7 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
 
 
 def _short_headings(sections: Sequence[Section]) -> list[str]:
-    """Return the headings up to their colons; a heading as it is if another one begins alike."""
+    """Return the part of each heading before its colon, or the whole heading if that is not unique."""
     short = [section.heading.partition(":")[0] for section in sections]
     return [
         word if short.count(word) == 1 else section.heading

@@ -1,4 +1,4 @@
-"""Explained rows: the page of one person at a time, and the section on single rows of an audit."""
+"""Explained rows: the page of `gcig.explain`, and the section on single rows of an audit."""
 
 import math
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from gcig.report.tables import Entry, Mark, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 _DISTANCE = (
-    "How far away they are is a mean over the columns: of a number, the difference in shares of its usual "
-    "range; of a category, 0 % if it is the same and 100 % if not."
+    "The distance is a mean over the columns: for a number, the difference relative to its usual range; for "
+    "a category, 0 % if it is the same and 100 % if not."
 )
 _PRIVACY = Callout(
     "caution", "This page shows entries and reasons of individuals: treat it as personal data."
@@ -176,13 +176,7 @@ def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbour
 
 
 def _person(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> list[Block]:
-    """Return the blocks of a row, with those of its neighbours below.
-
-    Parameters
-    ----------
-    order : all groups of the page.
-    draw_neighbours : whether neighbours have waterfalls as well; a page of many rows would become too large.
-    """
+    """Return the blocks of a row and of its neighbours; on pages of many rows, these have no waterfalls."""
     return [
         *_blocks(row, order),
         *(Details(_summary(near), _blocks(near, order, draw=draw_neighbours)) for near in row.neighbours),
@@ -195,13 +189,13 @@ def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> 
 
 
 def _summary(near: RowExplanation) -> str:
-    """Return the words for a neighbour: who it is, how near, and which entries differ is in its table."""
+    """Return the summary of a neighbour: its role, distance and score."""
     role = near.role[0].upper() + near.role[1:]
     return f"{role}: {percent(near.distance, 1)} away, score {number(near.score)}"
 
 
 def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
-    """Return one waterfall per group on a common axis; small columns are summed up."""
+    """Return one waterfall per group on a common axis; the columns with the smallest bars are summed."""
     names, values = row.bars(_CHART_COLUMNS)
     threshold = row.logit - row.margin
     ends = [end for group, start in row.references.items() for end in accumulate([start, *values[group]])]

@@ -1,8 +1,9 @@
-"""Explanations of the numbers on a page, for readers who are not statisticians."""
+"""Explanations of the numbers on a page, for readers without a background in statistics."""
 
 from collections.abc import Sequence
 
-from gcig.report.document import Details, Paragraph
+from gcig.records.formatting import describe_suppression
+from gcig.report.document import Block, Callout, Details, Paragraph
 
 EXPLANATIONS = {
     "What is GCIG?": (
@@ -13,12 +14,12 @@ EXPLANATIONS = {
         "If the shares are the same whichever group the row is compared with, the row's disparity is 0: the "
         "reasons do not depend on the group. The more they differ, the larger the disparity; for two groups "
         "it is at most 2. GCIG is the mean disparity over all rows.",
-        "GCIG measures reasons, not decisions. A model can decide alike for all groups and still judge them "
-        "by different standards, and the other way round.",
+        "GCIG measures reasons, not decisions. A model can make equal decisions for all groups and still "
+        "judge them by different standards, and the other way round.",
     ),
     "What is the noise floor?": (
-        "The typical member of a group is an average over the people in the data. Even if the groups had "
-        "been assigned by lot, two such averages would differ a little, and GCIG would not be exactly 0.",
+        "The typical member of a group is an average over the people in the data. Even if people were "
+        "assigned to groups at random, two such averages would differ a little, and GCIG would not be 0.",
         "The noise floor is the GCIG that chance alone produces. It is found by shuffling the group labels "
         "among people with the same outcome and measuring GCIG again, many times. Only the part of GCIG "
         "above the noise floor says something about the model. The p-value is the share of shuffles with a "
@@ -62,49 +63,48 @@ EXPLANATIONS = {
         "attribute itself: it may be a proxy for it.",
     ),
     "How is GCIG relative to members measured?": (
-        "GCIG compares every row with the mean of each group, a point that nobody occupies. A model can "
-        "behave unlike itself near such points and have a low GCIG for that alone. So GCIG is measured again "
-        "with real people as references: the reasons of a row are computed relative to many members of each "
-        "group who have the same outcome, and averaged.",
+        "GCIG compares every row with the mean of each group, which is not a real person. A model can behave "
+        "differently near such points, which alone can make GCIG low. So GCIG is measured again with real "
+        "people as references: the reasons of a row are computed relative to many members of each group who "
+        "have the same outcome, and averaged.",
         "The members are a sample, so the averages of two groups differ a little even if nothing else does. "
         "The noise of the members is that difference between two halves of one group. It has been removed "
         "from the number, whose range shows the uncertainty that remains.",
-        "It is bad news if this number stays high while GCIG is low: the reasons then agree relative to the "
-        "means only. A model that was trained to have a low GCIG deserves trust if both are low.",
+        "It is bad news if this number stays high while GCIG is low: the reasons then agree only "
+        "relative to the means. A model that was trained to have a low GCIG deserves trust if both are low.",
     ),
     "How is the reference offset measured?": (
-        "The reference of a group is meant to stand for its members. The reference offset compares the "
+        "The reference of a group is meant to represent its members. The reference offset compares the "
         "model's score (logit) at the reference with the mean score of the members, in standard deviations "
         "of all scores, and takes the mean over outcomes and groups. 0 means that the references are scored "
-        "like the people they stand for.",
-        "It guards against a trick: a model that scores the references unlike anybody gives everyone the "
-        "same dominant reason, and GCIG falls although no decision has changed. Plainly trained networks on "
-        "three public tables had an offset of 0.13 to 0.16; networks that had found the trick had 0.8 to "
-        "2.4.",
+        "like the people they represent.",
+        "It guards against a shortcut: if a model scores the references differently from all real people, "
+        "everyone gets the same dominant reason, and GCIG falls although no decision has changed. Plain "
+        "networks on three public tables had an offset of 0.13 to 0.16; networks that had found the shortcut "
+        "had 0.8 to 2.4.",
     ),
     "How is faithfulness measured?": (
-        "Each column's values are shuffled among the rows, one column at a time, and the mean change of the "
-        "score is recorded: what the model really depends on. Faithfulness is the rank correlation between "
-        "that order of the columns and their order in the reasons: 1 if both agree, about 0 if they have "
-        "nothing to do with each other.",
-        "It guards against reasons that do not describe the model. Plainly trained networks on two public "
-        "tables had 0.88 and 0.98; networks that were trained to have a low GCIG relative to the means alone "
-        "had 0.30 and 0.45. With few columns the number is coarse.",
+        "The values of one column at a time are shuffled among the rows, and the mean change of the score is "
+        "recorded: it shows what the model really depends on. Faithfulness is the rank correlation between "
+        "this order of the columns and their order in the reasons: 1 if both agree, about 0 if they are "
+        "unrelated.",
+        "It guards against reasons that do not describe the model. Plain networks on two public tables had "
+        "0.88 and 0.98; networks that were trained to have a low GCIG relative to the means alone had 0.30 "
+        "and 0.45. With few columns the number is coarse.",
     ),
     "How is the effective number of columns measured?": (
-        "A model that uses a single column gives everyone the same reason and has a low GCIG for that alone. "
-        "The effective number of columns says how many columns the reasons rest on: 1 if a single column "
-        "decides, and the number of columns if all have the same weight. It is the exponential of the "
-        "entropy of the columns' shares in the reasons.",
+        "A model that uses a single column gives everyone the same reason, which alone makes GCIG low. The "
+        "effective number of columns is 1 if a single column decides, and the number of columns if all have "
+        "the same weight. It is the exponential of the entropy of the columns' shares in the reasons.",
         "It is bad news if it is close to 1, or if training a fairer model has halved it.",
     ),
     "How is the attribute effect measured?": (
-        "Only the protected attribute of a row is exchanged for that of a row of another group; all other "
-        "columns stay. The attribute effect is the share of decisions that change. If several attributes are "
-        "crossed, each of them is exchanged alone and all of them together, and a decision counts if any "
-        "of these exchanges changes it. It is undefined if the attribute is not among the model's inputs.",
-        "It guards against equal error rates that are bought with the protected attribute itself. It does "
-        "not see other columns that stand for the attribute.",
+        "The protected attribute of a row is replaced by that of a row of another group; all other columns "
+        "stay the same. The attribute effect is the share of decisions that change. If several attributes "
+        "are crossed, each is replaced separately and all together, and a decision counts if any of these "
+        "replacements changes it. It is undefined if the attribute is not an input of the model.",
+        "It guards against equal error rates that are achieved with the protected attribute itself. It does "
+        "not detect the use of proxies for the attribute.",
     ),
     "Which references are compared?": (
         "A reason is a comparison with somebody. GCIG compares a row with the mean of each group; other "
@@ -136,5 +136,11 @@ EXPLANATIONS = {
 
 
 def explanations(*names: str) -> Sequence[Details]:
-    """Return the explanations with these names, each of which opens on a click."""
+    """Return the explanations with these names; each opens on a click."""
     return [Details(name, [Paragraph(text) for text in EXPLANATIONS[name]]) for name in names]
+
+
+def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:
+    """Return a note that names the suppressed cells, if there are any."""
+    note = describe_suppression(cells, min_cell)
+    return [Callout("caution", note)] if note else []

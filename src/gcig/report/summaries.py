@@ -1,4 +1,4 @@
-"""Summaries of a method's results over the folds of one table: means, and rates of the groups pooled."""
+"""Summaries of methods over the folds of one table: means, pooled rates, and their trade-off in words."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,12 @@ from statistics import fmean
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.evaluation import is_ranked
+from gcig.records.formatting import limits, number
 from gcig.records.trade_off import pareto_front
+from gcig.records.trust import TRUST_NUMBERS
+from gcig.report import charts
 from gcig.report.charts import TradeOff
+from gcig.report.document import FigureBlock, FigureRow
 from gcig.report.tables import Entry, mean_sd
 
 RATES = {
@@ -19,30 +23,27 @@ RATES = {
     "false positive rate": "fpr",
     "precision": "ppv",
 }
+_READING = (
+    "The dashed line joins the models on the Pareto front of the two numbers; hollow marks are models that "
+    "collapsed or decide everyone alike."
+)
+_LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """Results of one method (and variant) on one table.
+    """Results of one method on one table: evaluations of fitted folds, and errors of failed ones."""
 
-    Attributes
-    ----------
-    dataset, method, variant, label : the table, the method's key, the variant, and their displayed name.
-    evaluations : evaluations of the folds that were fitted.
-    failures : errors of the folds that were not.
-    """
-
-    dataset: str
-    method: str
-    label: str
+    method: str  # its key
+    label: str  # its displayed name
     evaluations: tuple[Evaluation, ...]
     failures: tuple[str, ...] = ()
     variant: str = ""
 
     @classmethod
     def of(cls, label: str, evaluation: Evaluation) -> "MethodSummary":
-        """Take one evaluation of a model as if it were the only fold."""
-        return cls("", label, label, (evaluation,))
+        """Return the summary of a single evaluation."""
+        return cls(label, label, (evaluation,))
 
     @property
     def n_folds(self) -> int:
@@ -69,13 +70,18 @@ class MethodSummary:
         values = self.values(measure)
         return fmean(values) if values else math.nan
 
+    def interval(self, measure: str) -> Interval:
+        """Return the mean of a measure; that of GCIG relative to members has limits."""
+        ends = ("low", "high") if measure == "gcig_members" else ()
+        return Interval(self.mean(measure), *(self.mean(f"{measure}_{end}") for end in ends))
+
     def rank_value(self, measure: str) -> float:
         """Return the mean by which the method is ranked, NaN if it has no rank in this measure."""
         return self.mean(measure) if is_ranked(self.method, measure) else math.nan
 
     @property
     def trade_off(self) -> TradeOff:
-        """The mark of the method in charts of its trade-off."""
+        """The mark of the method in charts of the trade-off."""
         auc, gcig, gap = self.mean("auc"), self.rank_value("gcig"), self.mean("eo_gap")
         return TradeOff(self.label, auc, gcig, gap, collapsed=self.degenerate > 0)
 
@@ -95,7 +101,6 @@ def summarise(
     for (dataset, method, variant), folds in parts.items():
         label = (labels or {}).get(method, method)
         summary = MethodSummary(
-            dataset,
             method,
             f"{label} {variant}" if variant else label,
             tuple(fold.evaluation for fold in folds if fold.evaluation is not None),
@@ -109,7 +114,7 @@ def summarise(
 def find_front(methods: Sequence[MethodSummary]) -> list[bool]:
     """Return whether each method is on the Pareto front of AUC, EO gap and GCIG.
 
-    A method with a fold that failed, collapsed or decides everyone alike is not on it, and dominates none.
+    A method with a fold that failed, collapsed or decides everyone alike is never on it and dominates none.
     """
     usable = [m.evaluations and not m.degenerate and not m.failures for m in methods]
     points = [(m.mean("auc"), -m.mean("eo_gap"), -m.rank_value("gcig")) for m in methods]
@@ -154,10 +159,131 @@ def pooled_rate(parts: Sequence[GroupRates], field: str, min_cell: int = SMALLES
 
 
 def _n_rows(rates: GroupRates, field: str) -> float:
-    """Return the number of rows that a rate of a group is a share of."""
+    """Return the denominator of a group's rate."""
     share = {
         "tpr": rates.base_rate,
         "fpr": 1 - rates.base_rate,
         "ppv": rates.selection_rate,
     }.get(field, 1.0)
     return 0.0 if math.isnan(share) else float(round(rates.n_rows * share))
+
+
+def describe_trade_off(plain: MethodSummary, fair: MethodSummary) -> tuple[str, list[str], list[str]]:
+    """Return a headline, findings and cautions that compare a fair model with the plain one."""
+    return _headline(plain, fair), _findings(plain, fair), _cautions(plain, fair)
+
+
+def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
+    if fair.collapsed:
+        return f"{fair.label} has collapsed: it hardly distinguishes the outcomes, and low gaps mean little."
+    if fair.degenerate:
+        return f"{fair.label} decides everyone alike: low gaps mean little. Choose another threshold."
+    old, new = plain.mean("gcig"), fair.mean("gcig")
+    if math.isnan(old + new):
+        return f"GCIG is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
+    if new >= old:
+        return f"{fair.label} does not make the reasons depend less on the group than {plain.label} does."
+    cost = round(plain.mean("auc"), 3) - round(fair.mean("auc"), 3)
+    price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
+    times = f"{old / new:.1f} times less" if new > 0 else "no longer"
+    claim = f"{fair.label} makes the reasons depend {times} on the group"
+    before, after = (each.interval("gcig_members") for each in (plain, fair))
+    if overlap(before, after):
+        certainty = "relative to their members, the change is not certain"
+        return f"{claim} relative to the groups' means, {price}; {certainty}."
+    if math.isnan(before.value) or not after.value > 0:
+        return f"{claim}, {price}."
+    if after.value >= before.value:
+        return f"{claim} relative to the groups' means, but not relative to their members, {price}."
+    ratio = f"{before.value / after.value:.1f}"
+    if ratio == "1.0":
+        return f"{claim} relative to the groups' means, but hardly relative to their members, {price}."
+    return f"{claim} ({ratio} times relative to members), {price}."
+
+
+def _findings(plain: MethodSummary, fair: MethodSummary) -> list[str]:
+    def change(measure: str) -> str:
+        return _change(plain.mean(measure), fair.mean(measure))
+
+    members = ""
+    if not math.isnan(plain.mean("gcig_members") + fair.mean("gcig_members")):
+        members = f"; relative to members it {change('gcig_members')}"
+    return [
+        f"Reasons: GCIG {change('gcig')}{members}.",
+        f"Decisions: the EO gap {change('eo_gap')}.",
+        f"Ranking: AUC {change('auc')}.",
+    ]
+
+
+def _cautions(plain: MethodSummary, fair: MethodSummary) -> list[str]:
+    cautions = []
+    floor = fair.mean("eo_noise_floor")
+    if floor >= _LARGE_NOISE_SHARE * fair.mean("eo_gap"):
+        cautions.append(
+            f"With this few rows, even an exactly fair model shows an EO gap of {number(floor)} on average: "
+            "differences of that size mean little."
+        )
+    members = [each.interval("gcig_members") for each in (plain, fair)]
+    uncertain = overlap(*members)
+    if uncertain:
+        before, after = map(limits, members)
+        what = "the lower GCIG holds" if fair.mean("gcig") < plain.mean("gcig") else "the reasons changed"
+        cautions.append(
+            f"With this few rows, GCIG relative to members is uncertain ({before} before, {after} after): it "
+            f"does not show whether {what} relative to real people."
+        )
+    changes = (
+        item.describe_change(plain.mean(item.field), fair.mean(item.field))
+        for item in TRUST_NUMBERS
+        if not (uncertain and item.field == "gcig_members")
+    )
+    return [*cautions, *(change for change in changes if change)]
+
+
+def overlap(first: Interval, second: Interval) -> bool:
+    """Return whether two intervals overlap, so that the order of the estimates is uncertain.
+
+    >>> overlap(Interval(0.2, 0.1, 0.3), Interval(0.25, 0.2, 0.4)), overlap(Interval(0.2), Interval(0.3))
+    (True, False)
+    """
+    return first.low <= second.high and second.low <= first.high
+
+
+def _change(before: float, after: float) -> str:
+    """Describe the change from one value to another.
+
+    >>> _change(0.16, 0.04), _change(0.1, 0.1)
+    ('falls from 0.160 to 0.040', 'stays at 0.100')
+    """
+    if math.isnan(before) or math.isnan(after):
+        return f"is {number(before)} before and {number(after)} after"
+    if number(before) == number(after):
+        return f"stays at {number(after)}"
+    return f"{'falls' if after < before else 'rises'} from {number(before)} to {number(after)}"
+
+
+def trade_off_figures(
+    points: Sequence[charts.TradeOff],
+    *,
+    noise_floor: float | None = None,
+    gap: str = "EO gap",
+    reading: str = _READING,
+    order: Sequence[str] = (),
+) -> FigureRow:
+    """Return the charts of AUC against GCIG and against the outcome gap, which is called ``gap``.
+
+    ``reading`` explains the marks and lines; ``order`` lists all groups and models of the page.
+    """
+    shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
+    outcome = charts.trade_off(
+        points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}", order=order
+    )
+    return FigureRow(
+        [
+            FigureBlock(
+                charts.trade_off(points, "GCIG", order=order),
+                f"Reasons: up and to the left is better. {reading}",
+            ),
+            FigureBlock(outcome, f"Decisions: the same for the {gap}.{shade}"),
+        ]
+    )

@@ -16,20 +16,17 @@ from typing import Literal, TypeAlias
 from gcig.records import Interval, formatting
 from gcig.records.formatting import visible
 
-Mark: TypeAlias = Literal["best", "concern", "muted"]
+Mark: TypeAlias = Literal["best", "concern"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a table that is shown as ``text`` and sorted by ``value``.
-
-    ``detail`` is shown in small print or in brackets; ``target`` is the id that the entry links to.
-    """
+    """An entry of a table that is shown as ``text`` and sorted by ``value``."""
 
     text: str
     value: float = math.nan
-    detail: str = ""
-    target: str = ""
+    detail: str = ""  # in small print or in brackets
+    target: str = ""  # the id that the entry links to
 
 
 Value: TypeAlias = str | float | int | bool | Entry | None
@@ -37,17 +34,8 @@ Value: TypeAlias = str | float | int | bool | Entry | None
 
 @dataclass(frozen=True)
 class Table:
-    """A header, rows of entries, a caption and notes.
+    """A table with a caption above it and notes below.
 
-    Attributes
-    ----------
-    header, rows : names of the columns; rows of text, numbers and `Entry` objects.
-    caption, notes : the title of the table; sentences below it.
-    marks : (row, column) -> "best", "concern" or "muted".
-    digits : decimals of the entries that are plain floats.
-
-    Examples
-    --------
     >>> print(to_markdown(Table(("method", "AUC"), [("FairX", 0.9049)], marks={(0, 1): "best"})))
     | method | AUC |
     | :--- | ---: |
@@ -58,8 +46,8 @@ class Table:
     rows: Sequence[Sequence[Value]]
     caption: str = ""
     notes: Sequence[str] = ()
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
-    digits: int = 3
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # by row and column
+    digits: int = 3  # decimals of entries that are plain floats
 
     def __post_init__(self) -> None:
         for i, row in enumerate(self.rows):
@@ -74,7 +62,7 @@ class Table:
 
     @cached_property
     def _numeric(self) -> tuple[bool, ...]:
-        """Flags of the numeric columns, computed once: templates read them for every entry."""
+        """Flags of the numeric columns, computed once because templates read them for every entry."""
         columns = [[row[column] for row in self.rows] for column in range(len(self.header))]
         return tuple(
             any(entry is not None and sort_value(entry) is not None for entry in entries)
@@ -105,15 +93,13 @@ def sort_value(value: Value) -> float | None:
 
 
 def number_entry(value: float, digits: int) -> Entry:
-    """Return a number with its own number of decimals as an entry."""
+    """Return a number with the given number of decimals as an entry."""
     return Entry(formatting.number(value, digits), value)
 
 
 def mean_sd(values: Sequence[float], digits: int = 3) -> Entry:
     """Return the mean and standard deviation (ddof 1) of the defined values as an entry.
 
-    Examples
-    --------
     >>> mean_sd([0.1, 0.2, 0.3]).text
     '0.200 ± 0.100'
     """
@@ -132,10 +118,8 @@ def estimate(interval: Interval, digits: int = 3) -> Entry:
 
 
 def rows_entry(n_rows: int | None, min_cell: int) -> Value:
-    """Return the number of rows of a group, or words if the group is suppressed (None in an audit).
+    """Return the number of rows of a group; a suppressed group, which may have None, gets a remark instead.
 
-    Examples
-    --------
     >>> rows_entry(40, 11), rows_entry(None, 11).text, rows_entry(10, 11).text
     (40, 'fewer than 11 rows: suppressed', 'fewer than 11 rows: suppressed')
     """
@@ -145,7 +129,7 @@ def rows_entry(n_rows: int | None, min_cell: int) -> Value:
 
 
 def markdown_text(text: str) -> str:
-    r"""Return text on one line, with the markup of Markdown and HTML escaped.
+    r"""Return text on one line, with Markdown and HTML markup escaped.
 
     >>> print(markdown_text("a_b <i>"))
     a\_b \<i\>
@@ -186,7 +170,7 @@ def to_latex(table: Table, *, label: str = "") -> str:
     """Return the table as a LaTeX ``table`` environment with the rules of the ``booktabs`` package."""
 
     def text(value: Value, mark: str | None = None) -> str:
-        shown = _latex(_one_line(entry_text(value, table.digits)))
+        shown = "".join(_LATEX.get(c, c) for c in _one_line(entry_text(value, table.digits)))
         return rf"\textbf{{{shown}}}" if mark == "best" else shown
 
     columns = range(len(table.header))
@@ -252,7 +236,3 @@ _LATEX = {
     "\u2212": r"$-$",
     "∞": r"$\infty$",
 }
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)

@@ -1,4 +1,4 @@
-"""The page of a trade-off: the models as points that can be clicked, and what every step buys and costs."""
+"""The page of a trade-off: the models as points that can be clicked, and the gain and cost of each."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.glossary import explanations
+from gcig.report.summaries import trade_off_figures
 from gcig.report.tables import Entry, Value, number_entry
-from gcig.report.trade_off import trade_off_figures
 from gcig.report.trust import models_trust
 
 _PEOPLE = 1000  # the number of people that changes of decisions are stated for
@@ -32,15 +32,7 @@ _GAPS = {
 
 
 def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> str:
-    """Return the page of a family of models.
-
-    Parameters
-    ----------
-    record : TradeOffRecord
-    title : str
-    folder : str
-        The folder in which the models are saved, for the commands on the page.
-    """
+    """Return the page of a family of models, with commands for those saved in ``folder``."""
     about = dict(record.about)
     return page(
         title,
@@ -56,7 +48,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
 
 
 def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOffPoint) -> str:
-    """Say what a step from one model to another buys, what it costs, and how many decisions it changes."""
+    """Describe what a step from one model to another gains and costs, and how many decisions it changes."""
     gap = _GAPS[record.outcome]
     pairs = [
         ("GCIG", before.evaluation.gcig, after.evaluation.gcig),
@@ -119,7 +111,7 @@ def _verdict(record: TradeOffRecord) -> VerdictBlock:
     cautions = [
         f"With {count(record.n_rows)} rows, even an exactly fair model has an upper confidence limit of "
         f"about {number(record.fair_limit)} for the {gap}: smaller limits cannot be shown.",
-        "Limits hold for each model by itself. If you choose among many, prefer a model with some room.",
+        "Each limit holds for a single model. If you choose among many, prefer one well within its limits.",
     ]
     return VerdictBlock("neutral", headline, findings, cautions, label="Trade-off")
 
@@ -171,7 +163,7 @@ def _table(record: TradeOffRecord) -> TableBlock:
             Entry(number(point.gap), point.gap, f"up to {number(point.gap_limit)}"),
             number_entry(point.evaluation.f1, 3),
             Entry(_people(point.gained + point.lost), point.gained + point.lost),
-            "no merit" if point.evaluation.degenerate else "yes" if point.number in front else "no",
+            "excluded" if point.evaluation.degenerate else "yes" if point.number in front else "no",
         )
         for point in record.points
     ]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from gcig.records import Evaluation
 from gcig.records.formatting import count, number
 from gcig.report import charts
-from gcig.report.audit_outcome import suppression_note
-from gcig.report.comparison_page import groups_table
+from gcig.report.comparison_page import groups_table, rates_figure
 from gcig.report.document import (
     Block,
     Callout,
@@ -18,10 +17,9 @@ from gcig.report.document import (
     VerdictBlock,
     page,
 )
-from gcig.report.glossary import explanations
-from gcig.report.summaries import MethodSummary, pooled_rates
+from gcig.report.glossary import explanations, suppression_note
+from gcig.report.summaries import MethodSummary, describe_trade_off, trade_off_figures
 from gcig.report.tables import Entry, Value, number_entry
-from gcig.report.trade_off import describe_trade_off, trade_off_figures
 from gcig.report.trust import models_trust, robustness_section
 
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
@@ -55,25 +53,26 @@ def training_page(
 ) -> str:
     """Return a page on the held-out rows, the trade-off, and how the table was read.
 
-    Parameters
-    ----------
-    evaluations : label -> evaluation on the held-out rows; the plain network first, the trained model last.
-        A single model is described without a comparison.
-    columns : (name, role, how it was read) for every column of the table.
-    reasons : one sentence for each limit that the trained model exceeds.
-    limited : whether limits were set.
-    notes : decisions and corrections made while reading the table.
-    foot : name -> value, such as hashes and versions.
+    ``evaluations`` has the plain network first and the trained model last; a single model is described
+    without a comparison. ``columns`` lists name, role and type of every column of the table, ``reasons`` the
+    limits that the trained model exceeds, and ``notes`` the decisions made while reading the table.
     """
     found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
     label, last = list(evaluations.items())[-1]
     order = [*(group.group for group in last.groups), *evaluations]
+    trust = models_trust(evaluations)
     return page(
         title,
         [
             Section("Held-out rows: how does the model do on new data?", _held_out(evaluations, order)),
-            Section("Groups: how does the model treat them?", _groups(found, order)),
-            *_trust_section(evaluations),
+            Section(
+                "Groups: how does the model treat them?",
+                [
+                    FigureRow([rates_figure(method, order) for method in found]),
+                    *(groups_table(method, "on the held-out rows") for method in found),
+                ],
+            ),
+            *([Section("Trust: can GCIG be relied on?", trust)] if trust else []),
             *robustness_section(
                 last.robustness, last.definition, model=label, other=next(iter(evaluations)), order=order
             ),
@@ -136,27 +135,6 @@ def _measured(evaluation: Evaluation, field: str) -> Entry:
     return Entry(number(value), value, around)
 
 
-def _groups(found: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
-    figures = [
-        FigureBlock(
-            charts.group_rates(
-                pooled_rates(method.evaluations),
-                title=f"Rates of each group: {method.label}",
-                order=order,
-            ),
-            f"{method.label}, with 95 % intervals.",
-        )
-        for method in found
-    ]
-    return [FigureRow(figures), *(groups_table(method, "on the held-out rows") for method in found)]
-
-
-def _trust_section(evaluations: Mapping[str, Evaluation]) -> list[Section]:
-    """Return the numbers that say whether GCIG can be relied on, if a model has them."""
-    blocks = models_trust(evaluations)
-    return [Section("Trust: can GCIG be relied on?", blocks)] if blocks else []
-
-
 def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Section]:
     """Return the contribution of each column to GCIG, for every model."""
     parts = {label: e.gcig_columns for label, e in evaluations.items()}
@@ -164,8 +142,8 @@ def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]
     if not parts:
         return []
     names = sorted(
-        {name for part in parts.values() for name in part},
-        key=lambda name: -max(_defined(part.get(name, math.nan)) for part in parts.values()),
+        dict.fromkeys(name for part in parts.values() for name in part),
+        key=lambda name: -max(_or_zero(part.get(name, math.nan)) for part in parts.values()),
     )
     profiles = {label: [part.get(name, math.nan) for name in names] for label, part in parts.items()}
     rows: list[tuple[Value, ...]] = [
@@ -190,7 +168,7 @@ def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]
     ]
 
 
-def _defined(value: float) -> float:
+def _or_zero(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 

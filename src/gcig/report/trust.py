@@ -1,4 +1,4 @@
-"""Trust in a low GCIG: tables of the numbers alongside it, and GCIG under several references."""
+"""Sections on whether GCIG can be relied on: the numbers alongside it, and GCIG under several references."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from gcig.records.trust import TRUST_NUMBERS, TrustNumber
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Section, TableBlock
 from gcig.report.glossary import explanations
-from gcig.report.summaries import MethodSummary
+from gcig.report.summaries import MethodSummary, overlap
 from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
 
 _CAPTION = "What GCIG alone does not show"
@@ -22,10 +22,10 @@ _SINGLE_NOTE = (
 
 
 def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
-    """Return a table of the numbers of one model, or of a plain network and other models.
+    """Return a table of the trust numbers of one model, or of a plain network and other models.
 
-    Entries that are bad news are marked: by themselves, or compared with the first model. A number that is
-    undefined for every model comes with the reason if the records have one.
+    Entries that cast doubt on GCIG are marked: by themselves, or compared with the first model. A number that
+    is undefined for every model comes with the reason, if the records have one.
     """
     rows: list[tuple[Value, ...]] = []
     marks: dict[tuple[int, int], Mark] = {}
@@ -55,7 +55,7 @@ def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
 
 
 def trust_explanations() -> Sequence[Block]:
-    """Return the glossary's entries on the numbers."""
+    """Return the glossary's entries on the trust numbers."""
     return explanations(*(item.question for item in TRUST_NUMBERS))
 
 
@@ -71,7 +71,7 @@ def methods_trust(methods: Sequence[MethodSummary], plain: str) -> list[Block]:
         entries = [method.entry(item.field, item.digits) for item in columns]
         rows.append((method.label, method.entry("gcig"), *entries))
         for j, item in enumerate(columns, 2):
-            found = mean_interval(method, item.field)
+            found = method.interval(item.field)
             if item.alarms(found.value) or (base and base is not method and _worse(item, base, found)):
                 marks[i, j] = "concern"
     header = ("method", "GCIG", *(_in_sentence(item.name) for item in columns))
@@ -86,27 +86,10 @@ def _notes(marks: Mapping[tuple[int, int], Mark], base: str) -> list[str]:
     return [f"In colour: bad news by itself{worse}."] if marks else []
 
 
-def overlap(first: Interval, second: Interval) -> bool:
-    """Return whether two intervals overlap: the order of the estimates is then not certain.
-
-    Examples
-    --------
-    >>> overlap(Interval(0.2, 0.1, 0.3), Interval(0.25, 0.2, 0.4)), overlap(Interval(0.2), Interval(0.3))
-    (True, False)
-    """
-    return first.low <= second.high and second.low <= first.high
-
-
 def _worse(item: TrustNumber, base: MethodSummary, found: Interval) -> bool:
-    before = mean_interval(base, item.field)
+    before = base.interval(item.field)
     same = item.shown(before.value) == item.shown(found.value)
     return not (same or overlap(before, found)) and bool(item.describe_change(before.value, found.value))
-
-
-def mean_interval(method: MethodSummary, field: str) -> Interval:
-    """Return the mean of a number over folds; that of GCIG relative to members has limits."""
-    limits = ("gcig_members_low", "gcig_members_high") if field == "gcig_members" else ()
-    return Interval(method.mean(field), *(method.mean(limit) for limit in limits))
 
 
 def _interval(found: Evaluation | GcigAudit, field: str) -> Interval:
@@ -139,15 +122,14 @@ def robustness_section(
     found: Robustness | None,
     definition: Mapping[str, Any],
     *,
-    model: str = "this model",
+    model: str,
     other: str = "other model",
-    order: Sequence[str] | None = None,
+    order: Sequence[str] = (),
 ) -> list[Section]:
     """Return the verdict, a chart and a table of GCIG under every reference; nothing without a record.
 
-    ``definition`` names the reference of the headline figure. ``model`` and ``other`` are the displayed names
-    of the two models; the second is not shown if the record describes a single one. ``order`` lists all
-    groups and models of the page, so that no model has the colour of a group.
+    ``definition`` names the reference of the headline figure; ``order`` lists all groups and models of the
+    page.
     """
     if found is None:
         return []
@@ -187,22 +169,22 @@ def robustness_section(
 
 
 def _noise(noise: float) -> Entry:
-    """Return the noise of a figure; 0 stands for an estimate that is free of it."""
+    """Return the noise of a figure; 0 means that the noise was removed from the estimate."""
     return number_entry(noise, 3) if noise else Entry("none", 0.0)
 
 
 def _caption(paired: bool, any_reversed: bool) -> str:
-    """Say how to read the chart."""
+    """Return the caption that explains the chart."""
     if not paired:
         return (
-            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show what is measured "
-            "if nothing differs. The shaded row is the headline's; the dashed line marks its value."
+            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show the value measured "
+            "if the groups do not differ. The shaded row is the headline's; the dashed line marks its value."
         )
     order = (
         "Dashed lines lean the other way: these references reverse the order of the two models, though not "
         "with certainty if the intervals overlap."
         if any_reversed
-        else "All lines lean the same way: every reference orders the two models alike."
+        else "All lines lean the same way: every reference gives the same order of the two models."
     )
     return (
         "GCIG relative to each kind of reference, with 95 % intervals. The shaded row is the headline's. "

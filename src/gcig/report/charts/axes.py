@@ -1,23 +1,30 @@
-"""Scales from numbers to positions on a chart, round tick values, and axes."""
+"""Scales and axes of charts, and the marks of groups and models with their legend.
+
+A mark is a colour and, as a second cue, a shape and a dash.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from gcig.report.charts.svg import WIDTH, horizontal, join, text, text_width, vertical
+from gcig.report.charts.svg import WIDTH, element, fitted, horizontal, join, text, text_width, vertical
 
-_TICKS = 5  # about as many values fit below a chart
-_LARGEST = 1e100  # values beyond are clipped: their squares would overflow
+LABELS = 124.0  # width of the names at the left of a chart
+COLOURS = 10  # classes g0 to g9 of the style
+SHAPES = 7  # coprime with the number of colours, which makes 70 different marks
+_DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
+_LEGEND_LINE = 20.0
+_LEGEND_LEFT = 8.0
+_TICKS = 5  # about as many values as fit below a chart
+_LARGEST = 1e100  # larger values are clipped, because their squares would overflow
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Map from [low, high] to [start, stop], logarithmic if ``log``; values outside go to the nearer end.
+    """A map from [low, high] to [start, stop]; values outside are mapped to the nearer end.
 
-    Examples
-    --------
     >>> Scale(0, 10, 100, 200)(5)
     150.0
     """
@@ -36,7 +43,7 @@ class Scale:
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """Return the finite values; those too large for arithmetic are clipped."""
+    """Return the finite values, clipped to a size that arithmetic can handle."""
     return [min(max(float(v), -_LARGEST), _LARGEST) for v in values if v is not None and math.isfinite(v)]
 
 
@@ -50,10 +57,10 @@ def scale_for(
     span: float = 0.0,
     log: bool = False,
 ) -> Scale:
-    """Return a scale with room for the finite values; [0, 1] if there are none.
+    """Return a scale that fits the finite values; [0, 1] if there are none.
 
-    A value of ``include`` that no other value exceeds is an end of the scale, without a margin. The scale
-    covers at least ``span``, which keeps small differences looking small.
+    A value of ``include`` that is the smallest or largest becomes an end of the scale, without a margin. The
+    scale covers at least ``span``, so that small differences look small.
     """
     seen, kept = finite(values), finite(include)
     if log:
@@ -72,8 +79,6 @@ def scale_for(
 def ticks(scale: Scale) -> list[float]:
     """Return about five round values inside a scale.
 
-    Examples
-    --------
     >>> ticks(Scale(0, 1, 0, 100))
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
@@ -81,11 +86,9 @@ def ticks(scale: Scale) -> list[float]:
         powers = range(math.floor(math.log10(scale.low)) - 1, math.ceil(math.log10(scale.high)) + 1)
         marks = [m * 10.0**k for k in powers for m in (1, 2, 5)]
         inside = [v for v in marks if scale.low <= v <= scale.high]
-        return (
-            inside
-            if len(inside) <= _TICKS + 2
-            else [v for v in inside if f"{v:e}"[0] == "1"] or inside[:_TICKS]
-        )
+        if len(inside) <= _TICKS + 2:
+            return inside
+        return [v for v in inside if f"{v:e}"[0] == "1"] or inside[:_TICKS]
     span = scale.high - scale.low
     if not span > 1e-12 * max(abs(scale.low), abs(scale.high), 1 / _LARGEST):
         return [scale.low]
@@ -97,7 +100,7 @@ def ticks(scale: Scale) -> list[float]:
 
 
 def tick_labels(values: list[float]) -> list[str]:
-    """Format tick values with the same number of decimals, as many as are needed."""
+    """Format tick values with the same number of decimals, no more than needed."""
     if not values:
         return []
     if any(abs(v) >= 1e6 or 0 < abs(v) < 1e-4 for v in values):
@@ -126,13 +129,96 @@ def _tick(shown: str, x: float, y: float) -> Markup:
 
 def y_axis(scale: Scale, left: float, right: float) -> Markup:
     """Draw horizontal grid lines with their values at the left."""
-    values = ticks(scale)
-    return join(
-        *(
-            join(
-                horizontal(scale(v), left, right, class_="grid"),
-                text(shown, left - 6, scale(v), anchor="end", class_="label"),
-            )
-            for v, shown in zip(values, tick_labels(values), strict=True)
+    values, parts = ticks(scale), []
+    for v, shown in zip(values, tick_labels(values), strict=True):
+        parts.append(horizontal(scale(v), left, right, class_="grid"))
+        parts.append(text(shown, left - 6, scale(v), anchor="end", class_="label"))
+    return join(*parts)
+
+
+def colour(index: int) -> str:
+    """Return the CSS class for the colour of group ``index``."""
+    return f"g{index % COLOURS}"
+
+
+def dash(index: int) -> str | None:
+    """Return the dash pattern for the line of group ``index``."""
+    return _DASHES[index % SHAPES]
+
+
+def marker(
+    index: int, x: float, y: float, *, hollow: bool = False, size: float = 4.5, label: str = ""
+) -> Markup:
+    """Draw the mark of group ``index`` at a position; ``label`` is its tooltip."""
+    shape = index % SHAPES
+    paint = {
+        "fill": "none" if hollow else "currentColor",
+        "stroke": "currentColor",
+        "stroke_width": 1.6,
+        "class_": "hollow" if hollow else None,
+    }
+    content = [element("title", label)] if label else []
+    if shape == 0:
+        drawn = element("circle", *content, cx=x, cy=y, r=size, **paint)
+    elif shape in (4, 5):  # a cross, upright or slanted, has no inside
+        turn = 0 if shape == 4 else math.pi / 4
+        arms = [(math.cos(turn + k * math.pi / 2), math.sin(turn + k * math.pi / 2)) for k in range(4)]
+        path = "".join(f"M{x:.2f} {y:.2f}L{x + 1.2 * size * c:.2f} {y + 1.2 * size * s:.2f}" for c, s in arms)
+        drawn = element(
+            "path", *content, d=path, fill="none", stroke="currentColor", stroke_width=1.2 if hollow else 2.6
         )
-    )
+    else:
+        corners, turn = {1: (4, math.pi / 4), 2: (3, -math.pi / 2), 3: (4, 0.0), 6: (3, math.pi / 2)}[shape]
+        points = " ".join(
+            f"{x + 1.25 * size * math.cos(turn + 2 * math.pi * k / corners):.2f},"
+            f"{y + 1.25 * size * math.sin(turn + 2 * math.pi * k / corners):.2f}"
+            for k in range(corners)
+        )
+        drawn = element("polygon", *content, points=points, **paint)
+    return element("g", drawn, class_=colour(index))
+
+
+def legend(
+    names: list[str], top: float, *, hollow: Collection[int] = (), order: Sequence[str] = ()
+) -> Markup:
+    """Draw the marks with their names, on as many lines as needed; ``order`` as in `mark_number`."""
+    parts = []
+    for index, name, x, line in _places(names):
+        y = top + (line + 0.5) * _LEGEND_LINE
+        mark = mark_number(names[index], order or names)
+        parts.append(join(marker(mark, x + 5, y, hollow=index in hollow), text(name, x + 15, y)))
+    return join(*parts)
+
+
+def mark_number(name: str, order: Sequence[str]) -> int:
+    """Return the number of the mark of a group or model: its position among all groups and models of the
+    page.
+
+    Charts that are drawn with the same order use the same mark for a group. Pages on several models list the
+    groups first and then the models, so that no model has the colour of a group.
+    """
+    return order.index(name) if name in order else len(order)
+
+
+def legend_height(names: list[str]) -> float:
+    """Return the height of the legend of these names."""
+    return _LEGEND_LINE * (1 + max((line for *_, line in _places(names)), default=-1))
+
+
+def _places(names: list[str]) -> list[tuple[int, str, float, int]]:
+    """Return (index, displayed name, x, line) for every entry of the legend."""
+    places, x, line = [], _LEGEND_LEFT, 0
+    for index, name in enumerate(names):
+        shown = fitted(name, WIDTH - _LEGEND_LEFT - 40)
+        width = text_width(shown) + 32
+        if x > _LEGEND_LEFT and x + width > WIDTH + 14:
+            x, line = _LEGEND_LEFT, line + 1
+        places.append((index, shown, x, line))
+        x += width
+    return places
+
+
+def label_line(name: str, y: float, room: float = LABELS) -> Markup:
+    """Draw the name of a line at the left, cut to the available room, with the whole name as a tooltip."""
+    shown = text(fitted(name, room - 8), room, y, anchor="end")
+    return element("g", element("title", name), shown)

@@ -7,25 +7,28 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from gcig.records.formatting import number
-from gcig.report.charts.axes import Scale, scale_for, x_axis, y_axis
-from gcig.report.charts.marks import colour, dash, legend, legend_height, marker
+from gcig.report.charts.axes import (
+    Scale,
+    colour,
+    dash,
+    legend,
+    legend_height,
+    marker,
+    scale_for,
+    x_axis,
+    y_axis,
+)
 from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
-PANEL = 220.0
-LEFT, RIGHT = 52.0, WIDTH - 14
+_PANEL = 220.0
+_LEFT, _RIGHT = 52.0, WIDTH - 14
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one curve or scatter plot.
+    """Points of one curve with a band (``low`` to ``high``), or of a scatter plot if they are not ``joined``.
 
-    Attributes
-    ----------
-    name : name in the legend.
-    x, y : coordinates, of the same length; a point with NaN is not drawn and breaks the line.
-    low, high : limits of the band around y; empty for no band.
-    hollow : flags of the points that are drawn hollow, such as collapsed models; empty for none.
-    joined : whether a line joins the points, as in a curve; otherwise they are a scatter plot.
+    A point with NaN is not drawn and breaks the line. ``hollow`` flags points such as collapsed models.
     """
 
     name: str
@@ -55,26 +58,21 @@ def lines(
 ) -> Markup:
     """Draw curves with bands and marks.
 
-    Parameters
-    ----------
-    fit : intercept and slope of a line through all points; not drawn if the axis is logarithmic.
-    whole_x : whether x are whole numbers.
+    ``fit`` is the intercept and slope of a line through all points, which is not drawn on a logarithmic axis;
+    ``whole_x`` restricts the ticks of x to whole numbers.
 
-    Examples
-    --------
     >>> curve = Series("FairX", x=[0.1, 1, 10], y=[0.9, 0.89, 0.7], hollow=[False, False, True])
-    >>> svg = lines([curve], title="AUC over the weight", x_label="weight", y_label="AUC", log_x=True)
-    >>> svg.startswith("<svg")
+    >>> lines([curve], title="AUC", x_label="weight", y_label="AUC", log_x=True).startswith("<svg")
     True
     """
     places = _drawn(series, log_x)
     if not places:
         return empty_chart(title)
     names = [s.name for s in series]
-    explained = names if names != [y_label] else []  # the axis says it already
+    explained = names if names != [y_label] else []  # the axis has this name already
     top = legend_height(explained) + 26
-    bottom = top + PANEL
-    x = scale_for((a for a, _ in places), LEFT + 8, RIGHT - 8, log=log_x, margin=0.02)
+    bottom = top + _PANEL
+    x = scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
     y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
     descriptions = [
         f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series
@@ -84,7 +82,7 @@ def lines(
         legend(explained, 0),
         text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
         x_axis(x, top, bottom, x_label, whole=whole_x),
-        y_axis(y, LEFT, RIGHT),
+        y_axis(y, _LEFT, _RIGHT),
         *(_band(s, k, x, y) for k, s in enumerate(series)),
         _fitted_line(fit, x, y) if not log_x else join(),
         *(_curve(s, k, x, y) for k, s in enumerate(series)),

@@ -11,15 +11,13 @@ from markupsafe import Markup, escape
 from gcig._files import write_atomically
 from gcig.records.formatting import visible
 
-WIDTH = 390.0  # of every chart, in its own units; on a phone the text is still readable
+WIDTH = 390.0  # of every chart, in its own units; the text is still readable on a phone
 FONT_SIZE = 12.0
 
 
 def element(tag: str, *children: object, **attributes: object) -> Markup:
-    """Build an SVG element; attributes have Python names (``class_``, ``stroke_width``), None omits one.
+    """Build an SVG element; attributes have Python names (``class_``, ``stroke_width``), and None omits one.
 
-    Examples
-    --------
     >>> print(element("text", "a < b", x=1.0, class_="label"))
     <text x="1" class="label">a &lt; b</text>
     """
@@ -59,16 +57,17 @@ def horizontal(y: float, left: float, right: float, **style: object) -> Markup:
     return element("line", x1=left, x2=right, y1=y, y2=y, **style)
 
 
+def whisker(left: float, right: float, y: float) -> Markup:
+    """Draw an interval as a horizontal line with end marks."""
+    ends = "".join(f"M{x:.2f} {y - 3:.2f}v6" for x in (left, right))
+    path = f"{ends}M{left:.2f} {y:.2f}H{right:.2f}"
+    return element("path", d=path, fill="none", stroke="currentColor", stroke_width=1.3)
+
+
 def bar(left: float, right: float, y: float, label: str, *, height: float = 14.0, **style: object) -> Markup:
     """Draw a horizontal bar around y; ``label`` is its tooltip."""
     place = {"x": left, "y": y - height / 2, "width": max(right - left, 0.0), "height": height}
     return element("rect", element("title", label), **place, **style)
-
-
-def limit_line(x: float, top: float, bottom: float, *labels: Markup) -> Markup:
-    """Draw the line of a limit, with its label if there is one."""
-    rule = vertical(x, top, bottom, stroke="currentColor", stroke_width=1.5, stroke_dasharray="5 3")
-    return element("g", rule, *labels, class_="limit")
 
 
 def chart(height: float, *parts: Markup, title: str, description: str, class_: str = "chart") -> Markup:
@@ -88,7 +87,7 @@ def chart(height: float, *parts: Markup, title: str, description: str, class_: s
 
 
 def empty_chart(title: str) -> Markup:
-    """Draw a chart that says that it has no data."""
+    """Draw a chart that states that it has no data."""
     words = "There is nothing to show here."
     shown = text(words, WIDTH / 2, 24, anchor="middle", class_="label")
     return chart(48, shown, title=title, description=words, class_="chart empty")
@@ -123,7 +122,7 @@ def text_width(content: str) -> float:
 
 
 def fitted(content: str, room: float) -> str:
-    """Cut a text that is wider than the room, with an ellipsis."""
+    """Return the text, cut with an ellipsis if it is wider than the room."""
     longest = int(room / FONT_SIZE / 0.5) + 2  # no character is narrower than half the font size
     content = " ".join(visible(content[: 2 * longest]).split())
     if text_width(content) <= room:
@@ -136,8 +135,7 @@ def fitted(content: str, room: float) -> str:
 
 @cache
 def _style() -> str:
-    folder = resources.files("gcig.report") / "templates"
-    return "".join((folder / name).read_text(encoding="utf-8") for name in ("tokens.css", "charts.css"))
+    return (resources.files("gcig.report") / "templates" / "charts.css").read_text(encoding="utf-8")
 
 
 def _attribute_value(value: object) -> Markup:

@@ -1,4 +1,4 @@
-"""Shared parts of the displays: their base class, axes, escaped names, colours, markers and intervals."""
+"""The base class of the displays, and the axes, names, marks and intervals that they share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,18 +21,13 @@ _MARKERS = ("o", "s", "^", "D", "P", "X", "v")
 
 @dataclass(eq=False)
 class Display:
-    """Base of the displays.
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure, set by ``plot``.
-    """
+    """Base class of the displays; ``plot`` sets ``ax_`` and ``figure_``."""
 
     ax_: "Axes" = field(init=False, repr=False)
     figure_: "Figure" = field(init=False, repr=False)
 
     def _plotted(self, ax: Any) -> Self:
-        """Keep the axes that the display was drawn on."""
+        """Store the axes that the display was drawn on."""
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -63,7 +58,7 @@ def mark(index: int) -> dict[str, str]:
 
 
 def draw_intervals(ax: "Axes", intervals: Sequence[Interval], places: Any, name: str, **style: Any) -> None:
-    """Draw estimates with their intervals as horizontal bars; an undefined interval has none."""
+    """Draw estimates with their intervals as horizontal error bars; undefined intervals are left out."""
     values, low, high = (
         np.array([(i.value, i.low, i.high) for i in intervals], dtype=np.float64).reshape(-1, 3).T
     )
@@ -74,8 +69,6 @@ def draw_intervals(ax: "Axes", intervals: Sequence[Interval], places: Any, name:
 def literal(name: object) -> str:
     r"""Escape a name for matplotlib: no mathematics between dollar signs, no hidden label.
 
-    Examples
-    --------
     >>> literal("income in $")
     'income in \\$'
     """

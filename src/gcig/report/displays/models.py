@@ -22,7 +22,7 @@ from gcig.report.displays.canvas import (
 )
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates, summarise
 
-_SHIFT = 0.17  # of two models' marks, up and down from the middle of their row
+_SHIFT = 0.17  # vertical distance of two models' marks from the middle of their row
 
 
 @dataclass(eq=False)
@@ -31,7 +31,8 @@ class ParetoDisplay(Display):
 
     Parameters
     ----------
-    points : the models; those of one ``series`` have the same mark, collapsed ones a hollow one.
+    points : sequence of gcig.report.charts.TradeOff
+        The models; those of one ``series`` have the same mark, which is hollow for collapsed models.
 
     Examples
     --------
@@ -69,18 +70,19 @@ class ParetoDisplay(Display):
         points = [(p.gcig if measure == "GCIG" else p.eo_gap, p) for p in self.points]
         points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
         series = list(dict.fromkeys(p.series for _, p in points))
+
+        def draw(pairs: Sequence[tuple[float, float]], **style: Any) -> None:
+            ax.plot([value for value, _ in pairs], [auc for _, auc in pairs], **style)
+
         for i, name in enumerate(series):
             style = {**mark(i), "linestyle": "none"}
-            solid = [(v, p.auc) for v, p in points if p.series == name and not p.collapsed]
-            hollow = [(v, p.auc) for v, p in points if p.series == name and p.collapsed]
-            ax.plot([v for v, _ in solid], [a for _, a in solid], label=literal(name), **style)
-            ax.plot([v for v, _ in hollow], [a for _, a in hollow], fillstyle="none", **style)
+            own = [(v, p) for v, p in points if p.series == name]
+            draw([(v, p.auc) for v, p in own if not p.collapsed], label=literal(name), **style)
+            draw([(v, p.auc) for v, p in own if p.collapsed], fillstyle="none", **style)
         sound = [(v, p.auc) for v, p in points if not p.collapsed]
         on_front = pareto_front([(-v, a) for v, a in sound])
-        kept = sorted(pair for pair, on in zip(sound, on_front, strict=True) if on)
-        ax.plot(
-            [v for v, _ in kept], [a for _, a in kept], color="0.5", linestyle="--", linewidth=1, zorder=0
-        )
+        front = sorted(pair for pair, on in zip(sound, on_front, strict=True) if on)
+        draw(front, color="0.5", linestyle="--", linewidth=1, zorder=0)
         ax.set_xlim(left=0)
         ax.set_xlabel(measure)
         ax.set_ylabel("AUC")
@@ -93,15 +95,18 @@ class ParetoDisplay(Display):
 class RobustnessDisplay(Display):
     """GCIG under several references: does the conclusion depend on the choice?
 
-    Each reference has a row with a mark and an interval for the model, and hollow ones for the other model.
-    A line joins the two; it is dashed if the row orders the models differently from the headline's
-    reference, which is shaded. Figures with another norm are on another scale and left out.
+    Each reference has a row with a filled mark for the model and a hollow one for the other model. A line
+    joins the two; it is dashed if the row orders the models differently from the headline's reference, which
+    is shaded. Figures with another norm are on a different scale and left out.
 
     Parameters
     ----------
-    figures : one per reference, the first at the top.
-    model, other : names of the two models.
-    headline : the reference of the headline figure.
+    figures : sequence of gcig.records.RobustnessFigure
+        One per reference, the first at the top.
+    model, other : str
+        Names of the two models.
+    headline : str
+        The reference of the headline figure.
 
     Examples
     --------
@@ -167,8 +172,8 @@ class RobustnessDisplay(Display):
 def _figures(found: Robustness | None) -> Sequence[RobustnessFigure]:
     if found is None:
         raise ValueError(
-            "The record has no figures under other references, because they are measured on request only. "
-            "Call audit or evaluate with robustness=True."
+            "The record has no figures under other references, which are measured only on request. Call "
+            "audit or evaluate with robustness=True."
         )
     return found.figures
 
@@ -181,7 +186,8 @@ class GroupRatesDisplay(Display):
 
     Parameters
     ----------
-    rates : name of a rate -> group -> estimate with its 95 % interval.
+    rates : mapping of rate to mapping of group to gcig.records.Interval
+        Estimates with their 95 % intervals.
     """
 
     rates: Mapping[str, Mapping[str, Interval]]

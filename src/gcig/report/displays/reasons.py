@@ -21,8 +21,10 @@ class AttributionProfileDisplay(Display):
 
     Parameters
     ----------
-    columns : names, the first at the top.
-    profiles : group -> one value per column.
+    columns : sequence of str
+        Names, the first at the top.
+    profiles : mapping of group to sequence of float
+        One value per column.
 
     Examples
     --------
@@ -102,8 +104,10 @@ class DisparityDisplay(Display):
 
     Parameters
     ----------
-    edges : edges of the bins, one more than there are counts.
-    counts : group -> rows per bin.
+    edges : sequence of float
+        Edges of the bins, one more than there are counts.
+    counts : mapping of group to sequence of int
+        Rows per bin.
     """
 
     edges: Sequence[float]
@@ -171,10 +175,14 @@ class WaterfallDisplay(Display):
 
     Parameters
     ----------
-    columns : names, the first at the top.
-    attributions : group -> one value per column.
-    starts : group -> the score at its reference.
-    threshold : the score from which the decision changes; NaN for none.
+    columns : sequence of str
+        Names, the first at the top.
+    attributions : mapping of group to sequence of float
+        One value per column.
+    starts : mapping of group to float
+        The score at the group's reference.
+    threshold : float
+        The score from which the decision changes; NaN for none.
 
     Examples
     --------

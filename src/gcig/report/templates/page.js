@@ -1,6 +1,10 @@
 (function () {
   "use strict";
 
+  function make(tag, properties) {
+    return Object.assign(document.createElement(tag), properties);
+  }
+
   // A click on a column header sorts the table: numbers by data-value, text alphabetically, undefined
   // values always last.
   function sortKey(row, column) {
@@ -33,9 +37,8 @@
   document.querySelectorAll("table[data-sortable]").forEach(function (table) {
     if (table.tBodies[0].rows.length < 2) return;
     table.querySelectorAll("thead th").forEach(function (header) {
-      var button = document.createElement("button");
-      button.type = "button";
-      while (header.firstChild) button.appendChild(header.firstChild);
+      var button = make("button", { type: "button" });
+      button.append(...header.childNodes);
       header.appendChild(button);
       buttons.push(button);
       header.setAttribute("aria-sort", "none");
@@ -47,13 +50,12 @@
   window.addEventListener("beforeprint", function () {
     buttons.forEach(function (button) {
       button.header = button.parentNode;
-      button.header.append.apply(button.header, button.childNodes);
-      button.remove();
+      button.replaceWith(...button.childNodes);
     });
   });
   window.addEventListener("afterprint", function () {
     buttons.forEach(function (button) {
-      button.append.apply(button, button.header.childNodes);
+      button.append(...button.header.childNodes);
       button.header.appendChild(button);
     });
   });
@@ -62,18 +64,11 @@
   document.querySelectorAll("[data-explorer]").forEach(function (explorer, n) {
     var rows = Array.from(explorer.querySelectorAll("article"));
     if (!rows.length) return;
-    var picker = document.createElement("div");
-    picker.className = "picker";
-    var label = document.createElement("label");
-    label.textContent = explorer.dataset.label;
-    label.htmlFor = "picker-" + n;
-    var select = document.createElement("select");
-    select.id = "picker-" + n;
+    var label = make("label", { textContent: explorer.dataset.label, htmlFor: "picker-" + n });
+    var select = make("select", { id: "picker-" + n });
     rows.forEach(function (row) { select.add(new Option(row.dataset.title, row.id)); });
     function step(text, by) {
-      var button = document.createElement("button");
-      button.type = "button";
-      button.textContent = text;
+      var button = make("button", { type: "button", textContent: text });
       button.addEventListener("click", function () { show(select.selectedIndex + by); });
       return button;
     }
@@ -89,21 +84,13 @@
       var index = rows.findIndex(function (row) { return "#" + row.id === location.hash; });
       if (index >= 0) { show(index); explorer.scrollIntoView(); }
     }
-    // Find a row by its identifier; rows are listed with the most affected first.
-    var search = document.createElement("input");
-    search.type = "search";
-    search.id = "search-" + n;
+    // Find a row by its identifier.
+    var search = make("input", { type: "search", id: "search-" + n, autocomplete: "off" });
     search.setAttribute("list", "identifiers-" + n);
     search.setAttribute("aria-describedby", "found-" + n);
-    search.autocomplete = "off";
-    var searchLabel = document.createElement("label");
-    searchLabel.textContent = "Find";
-    searchLabel.htmlFor = search.id;
-    var known = document.createElement("datalist");
-    known.id = "identifiers-" + n;
-    var status = document.createElement("span");
-    status.id = "found-" + n;
-    status.className = "found";
+    var searchLabel = make("label", { textContent: "Find", htmlFor: search.id });
+    var known = make("datalist", { id: "identifiers-" + n });
+    var status = make("span", { id: "found-" + n, className: "found" });
     status.setAttribute("role", "status");
     rows.forEach(function (row) {
       if (row.dataset.identifier) known.appendChild(new Option(row.dataset.identifier));
@@ -116,14 +103,15 @@
       if (index >= 0) show(index);
     });
     select.addEventListener("change", function () { show(select.selectedIndex); });
-    var parts = known.children.length ? [searchLabel, search, known, status] : [];
-    [label, select, previous, next].concat(parts).forEach(function (part) { picker.appendChild(part); });
-    explorer.insertBefore(picker, explorer.firstChild);
+    var picker = make("div", { className: "picker" });
+    picker.append(label, select, previous, next);
+    if (known.children.length) picker.append(searchLabel, search, known, status);
+    explorer.prepend(picker);
     explorer.classList.add("active");
     show(0);
     follow();
     window.addEventListener("hashchange", follow);
-    // A few rows are printed all; of many, the one that is shown.
+    // Print all rows if there are few, otherwise only the one that is shown.
     window.addEventListener("beforeprint", function () {
       if (rows.length <= 10) rows.forEach(function (row) { row.hidden = false; });
     });

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from gcig.report.summaries import MethodSummary
-from gcig.report.trade_off import describe_trade_off
+from gcig.report.summaries import MethodSummary, describe_trade_off
 from support.fold_results import evaluation
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from gcig.adapters import adapt
-from gcig.auditing.alternatives import NullDistribution, compare_shuffles, mean_disparities
 from gcig.auditing.first_pass import BaselineSums
+from gcig.auditing.gcig_figures import NullDistribution, compare_shuffles, mean_disparities
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.disparity import disparity

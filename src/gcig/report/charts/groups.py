@@ -1,0 +1,251 @@
+"""Charts of groups: GCIG against chance, the disparity of their rows, ROC curves and rates."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from gcig.records import Interval
+from gcig.records.formatting import count, estimate, number, percent
+from gcig.report.charts.axes import (
+    LABELS,
+    Scale,
+    colour,
+    dash,
+    finite,
+    legend,
+    legend_height,
+    mark_number,
+    marker,
+    scale_for,
+    x_axis,
+    y_axis,
+)
+from gcig.report.charts.svg import (
+    WIDTH,
+    chart,
+    element,
+    empty_chart,
+    fitted,
+    horizontal,
+    join,
+    text,
+    vertical,
+    whisker,
+)
+
+_RATE_LINE = 17.0  # height of a group's line in a block of rates
+_PANEL, _GAP = 58.0, 22.0  # heights of a group's histogram and of the space above it
+
+
+def gauge(
+    value: Interval, noise_floor: Interval, *, limit: float | None = None, comparable: float | None = None
+) -> Markup:
+    """Draw GCIG with its interval above the range that shuffled group labels give.
+
+    ``comparable`` is the value to compare with that range if it is not the estimate; it gets a hollow mark.
+    """
+    title = "Measured value and value expected by chance"
+    if not math.isfinite(value.value):
+        return empty_chart(title)
+    limits = finite([limit])
+    numbers = finite(
+        [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high, comparable]
+    )
+    x = scale_for([*numbers, *limits], 14.0, WIDTH - 14, include=[0.0], margin=0.1)
+    top, bottom = 18.0 if limits else 4.0, 132.0
+    parts = [x_axis(x, top, bottom)]
+    for each in limits:
+        rule = vertical(x(each), top, bottom, stroke="currentColor", stroke_width=1.5, stroke_dasharray="5 3")
+        parts.append(element("g", rule, _label(f"limit {number(each)}", x(each), 8.0), class_="limit"))
+    if math.isfinite(noise_floor.value):
+        parts.append(_chance(noise_floor, x, bottom))
+    if comparable is not None and math.isfinite(comparable):
+        tooltip = f"GCIG with references from the audited rows: {number(comparable)}"
+        parts.append(_dot(x(comparable), 84.0, tooltip, hollow=True))
+    if math.isfinite(value.low + value.high):
+        thick = {"stroke": "currentColor", "stroke_width": 5.0, "opacity": 0.45}
+        parts.append(element("g", horizontal(46.0, x(value.low), x(value.high), **thick), class_="plain"))
+    parts.append(_dot(x(value.value), 46.0, f"GCIG: {estimate(value)}"))
+    parts.append(_label(f"GCIG {number(value.value)}", x(value.value), 26.0, strong=True))
+    description = f"GCIG {estimate(value)}; by chance alone {estimate(noise_floor)}"
+    if limits:
+        description += f"; limit {number(limits[0])}"
+    return chart(bottom + 26, *parts, title=title, description=description)
+
+
+def _dot(x: float, y: float, label: str, *, hollow: bool = False) -> Markup:
+    """Draw the mark of a value that belongs to no group."""
+    paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor"}
+    paint |= {"class_": "hollow"} if hollow else {}
+    dot = element("circle", element("title", label), cx=x, cy=y, r=6.5, stroke_width=1.6, **paint)
+    return element("g", dot, class_="plain")
+
+
+def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:
+    low, high = (v if math.isfinite(v) else floor.value for v in (floor.low, floor.high))
+    band = element(
+        "rect", x=x(low), y=66.0, width=max(x(high) - x(low), 1.0), height=bottom - 66.0, class_="wash"
+    )
+    return join(
+        band,
+        whisker(x(low), x(high), 84.0),
+        vertical(x(floor.value), 76.0, 92.0, class_="axis", stroke_width=2.0),
+        _label(f"by chance alone {number(floor.value)}", x(floor.value), 108.0),
+    )
+
+
+def _label(words: str, x: float, y: float, *, strong: bool = False) -> Markup:
+    anchor = "start" if x < WIDTH / 3 else "end" if x > 2 * WIDTH / 3 else "middle"
+    return text(words, x, y, anchor=anchor, class_="strong" if strong else "label")
+
+
+def disparity_histogram(
+    edges: Sequence[float],
+    counts: Mapping[str, Sequence[int]],
+    *,
+    means: Mapping[str, float] | None = None,
+    order: Sequence[str] = (),
+) -> Markup:
+    """Draw one histogram per group on a common axis, with a line at the group's mean.
+
+    Bars are shares of the group's rows, scaled so that the highest bar fills the panel; its share is written
+    above. ``order`` as in `mark_number`.
+    """
+    title = "Disparity of the rows of each group"
+    drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
+    if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
+        return empty_chart(title)
+    scale = Scale(float(edges[0]), float(edges[-1]), 14.0, WIDTH - 14)
+    order = order or list(counts)
+    panels, descriptions, bottom = [], [], 0.0
+    for group, bins in drawn.items():
+        top = bottom + _GAP
+        bottom = top + _PANEL
+        panels.append(_panel(mark_number(group, order), group, edges, bins, scale, bottom))
+        mean = (means or {}).get(group, math.nan)
+        descriptions.append(f"{group}: mean {number(mean)}")
+        if math.isfinite(mean):
+            panels.append(vertical(scale(mean), top, bottom, class_="axis", stroke_dasharray="4 3"))
+    return chart(
+        bottom + 40,
+        x_axis(scale, _GAP, bottom, "disparity of a row"),
+        *panels,
+        title=title,
+        description="; ".join(descriptions),
+    )
+
+
+def _panel(
+    index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float
+) -> Markup:
+    most = max(bins)
+    bars = [
+        element(
+            "rect",
+            element("title", f"{number(edges[k])} to {number(edges[k + 1])}: {count(n)} rows"),
+            x=scale(edges[k]) + 0.5,
+            y=base - _PANEL * n / most,
+            width=max(scale(edges[k + 1]) - scale(edges[k]) - 1, 0.5),
+            height=_PANEL * n / most,
+            fill="currentColor",
+            opacity=0.72,
+        )
+        for k, n in enumerate(bins)
+        if n
+    ]
+    return join(
+        element("g", *bars, class_=colour(index)),
+        horizontal(base, scale.start, scale.stop, class_="axis"),
+        text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
+        marker(index, WIDTH - 20, base - _PANEL - 8),
+        text(fitted(group, WIDTH - 190), WIDTH - 30, base - _PANEL - 8, anchor="end"),
+    )
+
+
+def roc_curves(
+    curves: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    operating: Mapping[str, tuple[float, float]] | None = None,
+    order: Sequence[str] = (),
+) -> Markup:
+    """Draw the ROC curve of every group, points (FPR, TPR), with a mark at the model's operating point.
+
+    ``order`` as in `mark_number`.
+    """
+    title = "Ranking inside each group"
+    drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
+    drawn = {g: c for g, c in drawn.items() if len(c) > 1}
+    if not drawn:
+        return empty_chart(title)
+    names = list(curves)
+    top = legend_height(names) + 8
+    left, right = 40.0, WIDTH - 30
+    x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
+    parts = []
+    for group, points in drawn.items():
+        index = mark_number(group, order or names)
+        path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
+        line = element(
+            "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
+        )
+        parts.append(element("g", line, class_=colour(index)))
+    for group, (fpr, tpr) in (operating or {}).items():
+        if group in drawn and math.isfinite(fpr + tpr):
+            tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
+            index = mark_number(group, order or names)
+            parts.append(marker(index, x(fpr), y(tpr), size=5.5, label=tooltip))
+    chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
+    return chart(
+        y(0) + 40,
+        legend(names, 0, order=order),
+        x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
+        y_axis(y, left, right),
+        chance,
+        *parts,
+        title=title,
+        description=f"Receiver operating characteristic of {', '.join(drawn)}.",
+    )
+
+
+def group_rates(
+    rates: Mapping[str, Mapping[str, Interval]],
+    *,
+    title: str = "Rates of each group",
+    order: Sequence[str] = (),
+) -> Markup:
+    """Draw one block per rate, with one mark and interval per group; ``order`` as in `mark_number`."""
+    names = list(dict.fromkeys(g for block in rates.values() for g in block))
+    if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
+        return empty_chart(title)
+    scale = Scale(0, 1, LABELS + 10, WIDTH - 14)
+    start = top = legend_height(names) + 8
+    parts, descriptions = [], []
+    for rate, block in rates.items():
+        height = max(_RATE_LINE * len(block), _RATE_LINE) + 10
+        middle = top + height / 2
+        parts.append(
+            element("g", element("title", rate), text(fitted(rate, LABELS), LABELS, middle, anchor="end"))
+        )
+        for k, (group, interval) in enumerate(block.items()):
+            y = top + 5 + _RATE_LINE * (k + 0.5)
+            if not math.isfinite(interval.value):
+                continue
+            index = mark_number(group, order or names)
+            if math.isfinite(interval.low) and math.isfinite(interval.high):
+                line = whisker(scale(interval.low), scale(interval.high), y)
+                parts.append(element("g", line, class_=colour(index)))
+            parts.append(
+                marker(index, scale(interval.value), y, label=f"{rate}, {group}: {estimate(interval)}")
+            )
+        top += height
+        descriptions.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
+        parts.append(horizontal(top, 8.0, WIDTH - 14, class_="grid"))
+    return chart(
+        top + 40,
+        legend(names, 0, order=order),
+        x_axis(scale, start, top, "share of rows"),
+        *parts,
+        title=title,
+        description="; ".join(descriptions),
+    )

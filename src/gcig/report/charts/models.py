@@ -1,0 +1,343 @@
+"""Charts that compare models: the trade-off of ranking and fairness, and GCIG under several references."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from gcig.records import AuditRecord, Interval, RobustnessFigure
+from gcig.records.formatting import estimate, number
+from gcig.records.trade_off import pareto_front
+from gcig.report.charts.axes import (
+    LABELS,
+    Scale,
+    colour,
+    finite,
+    legend,
+    legend_height,
+    mark_number,
+    marker,
+    scale_for,
+    x_axis,
+    y_axis,
+)
+from gcig.report.charts.svg import (
+    WIDTH,
+    bar,
+    chart,
+    element,
+    empty_chart,
+    fitted,
+    join,
+    text,
+    vertical,
+    whisker,
+)
+
+OTHER_NORM = "mean, l2"  # on another scale than the other figures
+_PANEL = 210.0  # height of a panel of the trade-off
+_NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
+_LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
+_SHIFT = 7.0  # vertical distance of two models' marks from the middle of their row
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """One model: ``series`` (the method) determines its mark, ``name`` distinguishes it within the series.
+
+    Lines lead from the mark to the upper confidence limits and to the interval of AUC. ``target`` is the id
+    of the part of the page that a click leads to; the mark then shows ``name``.
+    """
+
+    series: str
+    auc: float
+    gcig: float
+    eo_gap: float = math.nan
+    name: str = ""
+    collapsed: bool = False
+    gcig_limit: float = math.nan
+    eo_gap_limit: float = math.nan
+    auc_low: float = math.nan
+    auc_high: float = math.nan
+    target: str = ""
+
+    @classmethod
+    def of_audit(cls, record: AuditRecord, series: str) -> "TradeOff":
+        """Return the mark of an audited model."""
+        outcome = record.outcome
+        return cls(
+            series,
+            outcome.auc.value,
+            record.procedural.gcig.value,
+            outcome.eo_gap.value,
+            collapsed=outcome.collapsed or outcome.decides_alike,
+        )
+
+
+def pareto(
+    points: Sequence[TradeOff], *, title: str = "Cost of fair reasons", noise_floor: float | None = None
+) -> Markup:
+    """Draw AUC against GCIG and, if it is known, AUC against the EO gap; up and to the left is better.
+
+    A line joins the models on the Pareto front of each panel; collapsed models are hollow and never on it.
+    ``noise_floor`` is the EO gap of an exactly fair model.
+
+    >>> pareto([TradeOff("plain", 0.91, 0.16, 0.14), TradeOff("FairX", 0.90, 0.05, 0.08)]).count("<polyline")
+    2
+    """
+    return _trade_offs(points, ("GCIG", "EO gap"), title, noise_floor, ())
+
+
+def trade_off(
+    points: Sequence[TradeOff],
+    measure: Literal["GCIG", "EO gap"],
+    *,
+    title: str = "",
+    noise_floor: float | None = None,
+    order: Sequence[str] = (),
+) -> Markup:
+    """Draw one panel of `pareto`; ``order`` as in `mark_number`."""
+    return _trade_offs(points, (measure,), title or f"AUC against {measure}", noise_floor, order)
+
+
+def _trade_offs(
+    points: Sequence[TradeOff],
+    measures: Sequence[str],
+    title: str,
+    noise_floor: float | None,
+    order: Sequence[str],
+) -> Markup:
+    names = list(dict.fromkeys(p.series for p in points))
+    order = order or names
+    parts = [legend(names, 0, order=order)]
+    top = legend_height(names) + 26
+    shown = False
+    for label in measures:
+        values = [p.gcig if label == "GCIG" else p.eo_gap for p in points]
+        if not any(math.isfinite(v + p.auc) for v, p in zip(values, points, strict=True)):
+            continue
+        shown = True
+        floor = None if label == "GCIG" else noise_floor
+        parts.append(_trade_off_panel(points, values, order, label, floor, top))
+        top += _PANEL + 74
+    if not shown:
+        return empty_chart(title)
+    description = "; ".join(
+        f"{_full_name(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}"
+        for p in points
+    )
+    return chart(top - 30, *parts, title=title, description=description)
+
+
+def _trade_off_panel(
+    points: Sequence[TradeOff],
+    values: list[float],
+    order: Sequence[str],
+    label: str,
+    floor: float | None,
+    top: float,
+) -> Markup:
+    bottom, left, right = top + _PANEL, 52.0, WIDTH - 14
+    places = [(v, p) for v, p in zip(values, points, strict=True) if math.isfinite(v + p.auc)]
+    limits = [p.gcig_limit if label == "GCIG" else p.eo_gap_limit for _, p in places]
+    x = scale_for([*(v for v, _ in places), *limits], left, right, include=[0.0])
+    reached = [*(p.auc for _, p in places), *(p.auc_low for _, p in places), *(p.auc_high for _, p in places)]
+    y = scale_for(reached, bottom, top, span=0.02)
+    sound = [(v, p) for v, p in places if not p.collapsed]
+    kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
+    corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
+    line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
+    marks: list[Markup] = []
+    named: list[tuple[float, float]] = []  # marks with their name to the upper right
+    for v, p in places:
+        at = x(v), y(p.auc)
+        mark = marker(
+            mark_number(p.series, order),
+            *at,
+            hollow=p.collapsed,
+            size=5.5,
+            label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
+        )
+        free = all(abs(at[0] - a) > _NAME_ROOM or abs(at[1] - b) > _NAME_ROOM for a, b in named)
+        named += [at] if free else []
+        marks.append(_linked(mark, p, *at, above=free))
+    whiskers = [
+        element("line", class_="grid whisker", x1=x1, y1=y1, x2=x2, y2=y2)
+        for (v, p), limit in zip(places, limits, strict=True)
+        for x1, y1, x2, y2 in (
+            (x(v), y(p.auc), x(limit), y(p.auc)),
+            (x(v), y(p.auc_low), x(v), y(p.auc_high)),
+        )
+        if all(map(math.isfinite, (x1, y1, x2, y2)))
+    ]
+    return join(
+        text("AUC", left, top - 12, anchor="end", class_="label"),
+        x_axis(x, top, bottom, label),
+        y_axis(y, left, right),
+        _floor(x, floor, top, bottom),
+        *whiskers,
+        *([line] if kept else []),
+        *marks,
+    )
+
+
+def _linked(mark: Markup, point: TradeOff, x: float, y: float, *, above: bool) -> Markup:
+    """Link a mark to its part of the page, with its name at the upper right or, unless ``above``, lower left.
+
+    A transparent circle makes the mark large enough for a finger.
+    """
+    if not point.target:
+        return mark
+    room = element("circle", cx=x, cy=y, r=11, fill="transparent")
+    place, anchor = ((x + 8, y - 8), "start") if above else ((x - 8, y + 8), "end")
+    name = text(point.name, *place, anchor=anchor, class_="strong")
+    return element("a", room, mark, name, href=f"#{point.target}")
+
+
+def _full_name(point: TradeOff) -> str:
+    name = f"{point.series} {point.name}".strip()
+    return f"{name} (collapsed)" if point.collapsed else name
+
+
+def _floor(x: Scale, floor: float | None, top: float, bottom: float) -> Markup:
+    """Shade the values up to the noise floor."""
+    if floor is None or not math.isfinite(floor) or floor < x.low:
+        return join()
+    width = x(min(floor, x.high)) - x(x.low)
+    return join(
+        element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
+        text("chance", x(x.low) + 4, bottom - 8, class_="label"),
+    )
+
+
+def reference_name(reference: str, headline: str = "mean") -> str:
+    """Return the name of a reference, with a remark if the headline figure uses it."""
+    return f"{reference} (headline)" if reference == headline else reference
+
+
+def is_reversed(
+    figure: RobustnessFigure, figures: Sequence[RobustnessFigure], headline: str = "mean"
+) -> bool:
+    """Return whether a reference orders the two models differently from the headline's reference.
+
+    >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
+    >>> members = RobustnessFigure("members", Interval(0.3), Interval(0.2), "")
+    >>> is_reversed(members, [mean, members])
+    True
+    """
+    base = next((f for f in figures if f.reference == headline), figure)
+    return (base.gcig.value - base.other.value) * (figure.gcig.value - figure.other.value) < 0
+
+
+def robustness(
+    figures: Sequence[RobustnessFigure],
+    *,
+    model: str = "this model",
+    other: str = "other model",
+    headline: str = "mean",
+    order: Sequence[str] = (),
+) -> Markup:
+    """Draw one row per reference: a filled mark for the model and a hollow one for the other, with intervals.
+
+    A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
+    the reference ``headline``. With a single model, a grey bar shows the noise of each row, and a dashed line
+    marks the headline's value. Figures with another norm have a separate axis. ``order`` as in `mark_number`.
+    """
+    title = "GCIG under several references"
+    drawn = [f for f in figures if finite((f.gcig.value, f.other.value))]
+    if not drawn:
+        return empty_chart(title)
+    names = [model, other] if any(math.isfinite(f.other.value) for f in drawn) else [model]
+    top = legend_height(names) + 8
+    order = order or names
+    parts = [legend(names, 0, hollow=(1,), order=order)]
+    scales = {"GCIG (lower is fairer)": False, "GCIG with the l2 norm: another scale": True}
+    for label, other_norm in scales.items():
+        rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
+        if rows:
+            panel = _Panel(rows, names, order, headline, top)
+            parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
+            top = panel.bottom + 48
+    description = "; ".join(
+        f"{reference_name(f.reference, headline)}: "
+        + ", ".join(f"{name} {estimate(i)}" for name, i in zip(names, (f.gcig, f.other), strict=False))
+        for f in drawn
+    )
+    return chart(top - 8, *parts, title=title, description=description)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Rows on a common axis."""
+
+    rows: Sequence[RobustnessFigure]
+    names: Sequence[str]
+    order: Sequence[str]
+    headline: str
+    top: float
+
+    @property
+    def height(self) -> float:
+        return _LINE if len(self.names) == 1 else _PAIR_LINE
+
+    @property
+    def bottom(self) -> float:
+        return self.top + len(self.rows) * self.height
+
+    def draw(self, label: str, reversed_rows: Sequence[bool]) -> Markup:
+        noise = (f.noise for f in self.rows if len(self.names) == 1)
+        values = finite(v for f in self.rows for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
+        x = scale_for([*values, *finite(noise)], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+        behind, rows = [], []
+        for k, (figure, is_reversed) in enumerate(zip(self.rows, reversed_rows, strict=True)):
+            y = self.top + self.height * (k + 0.5)
+            if figure.reference == self.headline:
+                behind.append(self._highlight(figure, x, y))
+            rows.append(self._row(figure, x, y, is_reversed))
+        return join(*behind, x_axis(x, self.top, self.bottom, label), *rows)
+
+    def _highlight(self, figure: RobustnessFigure, x: Scale, y: float) -> Markup:
+        band = element(
+            "rect", x=4.0, y=y - self.height / 2, width=WIDTH - 14, height=self.height, class_="wash"
+        )
+        if len(self.names) > 1 or not math.isfinite(figure.gcig.value):
+            return band
+        at = x(figure.gcig.value)
+        return join(band, vertical(at, self.top, self.bottom, class_="axis", stroke_dasharray="4 3"))
+
+    def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
+        name = reference_name(figure.reference, self.headline)
+        style = "strong" if figure.reference == self.headline else None
+        label = text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)
+        parts = [element("g", element("title", name), label)]
+        if len(self.names) == 1 and math.isfinite(figure.noise):
+            tooltip = f"noise: {number(figure.noise)}"
+            parts.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
+        shift = _SHIFT if len(self.names) > 1 else 0.0
+        pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
+        if all(math.isfinite(i.value) for i, _ in pair):
+            parts.append(_connector([(x(i.value), at) for i, at in pair], is_reversed))
+        for k, (model, (interval, at)) in enumerate(zip(self.names, pair, strict=False)):
+            if math.isfinite(interval.value):
+                tooltip = f"{model}, {name}: {estimate(interval)}"
+                number_of_mark = mark_number(model, self.order)
+                parts.append(_mark(number_of_mark, interval, x, at, tooltip, hollow=k == 1))
+        return join(*parts)
+
+
+def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:
+    (x1, y1), (x2, y2) = ends
+    place = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+    if not is_reversed:
+        return element("line", **place, class_="axis")
+    line = element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
+    return element("g", line, class_="limit")
+
+
+def _mark(index: int, interval: Interval, x: Scale, y: float, label: str, *, hollow: bool) -> Markup:
+    line = join()
+    if math.isfinite(interval.low + interval.high):
+        line = element("g", whisker(x(interval.low), x(interval.high), y), class_=colour(index))
+    return join(line, marker(index, x(interval.value), y, hollow=hollow, size=5.0, label=label))
