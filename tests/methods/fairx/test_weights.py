@@ -61,11 +61,12 @@ def test_larger_weights_tolerate_a_larger_loss_up_to_the_limit():
         return limits.tolerated["gcig"]
 
     usual = tolerated(**USUAL)
-    assert usual == tolerated(gcig=0.0) == pytest.approx(0.003 + 0.35 * 0.008)
+    assert usual == tolerated(gcig=0.0) == pytest.approx(0.002 + 0.4 * 0.008)
     larger = [tolerated(**{**USUAL, "outcome": 0.05 * k}) for k in (2, 4, 1000)]
     assert larger == pytest.approx([2**0.5 * usual, 2 * usual, 0.85 * 0.015])
     assert usual < tolerated(noise=0.02, **USUAL) < 0.85 * 0.015
     assert tolerated(auc_lost=0.03, **USUAL) == pytest.approx(2 * usual)
+    assert tolerated(noise=0.05, **USUAL) == pytest.approx(4e-4 / 0.05)  # less, if it is hardly known
 
 
 def test_a_term_with_a_bound_may_cost_more_and_leaves_less_to_the_others():

@@ -19,8 +19,9 @@ _MOST_IMPORTANT = 2.0  # a larger weight protects its term no further, or AUC is
 _LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
 _NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.85, 2.0  # parts of the AUC that may be lost
 # With the usual limit, the usual weights tolerate this loss of AUC plus this part of its standard error, and
-# larger ones more. On folds outside those of docs/quality.rst, test rows then lost no more than this.
-USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _MOST_TOLERATED = 0.015, 0.003, 0.35, 0.012
+# larger weights more. If the standard error is large, losses are underestimated: then their product is at
+# most the last number. On folds outside those of docs/quality.rst, test rows lost no more than that.
+USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _LOSS_TIMES_ERROR = 0.015, 0.002, 0.4, 4e-4
 # Relative to the usual tolerated loss: that of a term with a bound, and that of a term without one next to
 # it. An outcome gap that costs more AUC hardly falls any further on new rows.
 _BOUNDED_SHARES, _SHARE_LEFT = {"gcig": math.inf, "outcome": 1.2}, 0.8
@@ -75,10 +76,13 @@ class Limits:
         >>> rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.004}
         >>> of = lambda weight: Limits.for_weights({"gcig": weight}, **rest).tolerated["gcig"]
         >>> [round(of(weight), 4) for weight in (0.05, 0.2, 0.8, 10.0)]
-        [0.0044, 0.0044, 0.0088, 0.0127]
+        [0.0036, 0.0036, 0.0072, 0.0127]
         """
         free = [weight / USUAL[name] for name, weight in weights.items() if name not in bounded]
-        usual = min(_TOLERATED_LOSS + _TOLERATED_ERRORS * noise, _MOST_TOLERATED) / USUAL_LIMIT
+        usual = _TOLERATED_LOSS + _TOLERATED_ERRORS * noise
+        if usual * noise > _LOSS_TIMES_ERROR:
+            usual = _LOSS_TIMES_ERROR / noise
+        usual /= USUAL_LIMIT
         share = usual * math.sqrt(max([1.0, *free])) * (_SHARE_LEFT if bounded else 1.0)
         shares = {name: _BOUNDED_SHARES[name] * usual if name in bounded else share for name in weights}
         of_terms = {name: min(_NEAR, share) * auc_lost for name, share in shares.items()}
