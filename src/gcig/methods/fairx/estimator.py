@@ -187,8 +187,9 @@ class FairXClassifier(NetworkClassifier):
         default="both",
         rule=one_of("mean", "members", "both"),
         doc="""Whose typical member a row is compared with in the GCIG term: the ``"mean"`` of each label
-        and group (the paper's), ``"members"`` drawn from them, or ``"both"``, which also keeps the two
-        explanations consistent.""",
+        and group (the paper's), ``"members"`` of them, or ``"both"``, which also keeps the two explanations
+        consistent. Members are drawn at random in every step, next to two that are always there: the medoid
+        (nearest to the mean) and the modal member (usual values in most columns).""",
     )
     teacher: Any = parameter(
         default=None,
