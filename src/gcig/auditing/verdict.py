@@ -191,9 +191,8 @@ def _evidence(found: GcigAudit) -> str:
     p = f"{found.p_value:.3f}".rstrip("0")
     reached = f"Shuffled groups reach a value as large with probability {p}"
     if found.evidence == "disparity":
-        small = (
-            "" if found.excess.value >= MATERIAL else f", although the difference is small (under {MATERIAL})"
-        )
+        material = found.excess.value >= MATERIAL
+        small = "" if material else f", although the part beyond chance is estimated at less than {MATERIAL}"
         return f"{reached}: chance alone is an unlikely explanation{small}."
     if found.evidence == "none":
         return (
