@@ -114,7 +114,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     assert "--date COLUMN=dmy" in err
     code, _, err = shell(*train, "--text-drop", "--date", "opened=mdy")
     assert code == 2
-    assert "no dates written as month/day/year" in err
+    assert "not dates written as month/day/year" in err
     code, _, err = shell(*train, "--group-names", "3=other")
     assert code == 2
     assert "no value '3' (--group-names). It has: 1, 2" in err
