@@ -123,7 +123,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
             f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
     here = found.excess.value + found.noise_floor.value
-    if _brought_references(found):
+    if found.comparable is not None:
         measured += (
             f" With typical members of the audited rows, not of the training rows, it is {number(here)}."
         )
@@ -164,17 +164,12 @@ def _reference_findings(record: AuditRecord) -> list[str]:
         small = found.evidence != "not enough" and found.excess.high < MATERIAL
         if small and found.gcig_members.value >= MATERIAL:
             line += " The small value relative to means does not hold relative to the people behind them."
-        if _brought_references(found):
+        if found.comparable is not None:
             line += " These members are audited rows, since the model keeps no training rows."
         lines.append(line)
     if record.robustness is not None:
         lines.append(record.robustness.verdict)
     return lines
-
-
-def _brought_references(found: GcigAudit) -> bool:
-    """Return whether GCIG is relative to means that the model brought, not to means of the audited rows."""
-    return abs(found.excess.value + found.noise_floor.value - found.gcig.value) > 1e-9
 
 
 def _why_undefined(record: AuditRecord) -> str:

@@ -99,7 +99,10 @@ def _lead(
         KeyFigure(
             "Above chance",
             number(found.excess.value),
-            _hint(_with_number("chance alone gives {}", found.noise_floor.value)),
+            _hint(
+                "" if found.comparable is None else f"{number(found.comparable)} relative to audited rows",
+                _with_number("chance alone gives {}", found.noise_floor.value),
+            ),
         ),
         KeyFigure(
             "EO gap (decisions)",
@@ -117,11 +120,7 @@ def _lead(
         ),
         KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
-    here = found.excess.value + found.noise_floor.value
-    own_references = math.isfinite(here) and abs(here - found.gcig.value) > 1e-9
-    gauge = charts.gauge(
-        found.interval, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
-    )
+    gauge = charts.gauge(found.interval, found.noise_floor, limit=max_gcig, comparable=found.comparable)
     hollow = " The hollow mark is GCIG with references from the audited rows: the value to compare with it."
     return [
         _verdict(record, max_gcig, max_eo_gap, conservative),
@@ -133,7 +132,7 @@ def _lead(
                     gauge,
                     "How far the reasons depend on the group, with its 95 % interval, and the range "
                     f"that chance alone gives when group labels are "
-                    f"shuffled.{hollow if own_references else ''}",
+                    f"shuffled.{'' if found.comparable is None else hollow}",
                 ),
                 histogram_figure(record),
             ]
