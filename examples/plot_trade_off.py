@@ -2,8 +2,8 @@
 ===========================================
 
 Each point is a network trained with a different weight of the GCIG term on a part of the Adult census data.
-The dashed line connects the networks that no other one dominates; collapsed networks would be hollow. High
-weights gain little, because FairX lowers them if AUC is lost.
+The dashed line connects the networks that no other one dominates; collapsed networks would be drawn hollow.
+High weights gain little, because FairX lowers them if AUC is lost.
 """
 
 import warnings

@@ -262,7 +262,7 @@ def check_groups(
     if unseen := [group for group in found if group not in known]:
         raise InputError(
             f"holds groups that were not in training: {listed(unseen)}; known are {listed(known)}. Use "
-            "the same names (group_names renames values of a file), drop those rows, or train with them.",
+            "the same names (in the shell with --group-names), drop those rows, or train with them.",
             argument=what,
         )
     lookup = np.array([known.index(group) for group in found], dtype=np.int64)

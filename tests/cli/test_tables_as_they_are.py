@@ -10,6 +10,7 @@ import pytest
 
 import gcig
 from gcig.cli import main
+from gcig.data.reading import open_table
 from tables import QUICK_FLAGS
 
 COLUMNS = ("--categorical", "postcode", "--numeric", "income", "--date", "opened=dmy")
@@ -100,7 +101,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     train = ("train", messy, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
     code, _, err = shell(*train)
     assert code == 2
-    assert "column 'income' holds numbers and 1 other values" in err
+    assert "column 'income' holds numbers, but 1 of its" in err
     assert "--numeric income reads those as missing" in err
     code, _, err = shell(*train, "--numeric", "income")
     assert code == 2
@@ -113,7 +114,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     assert "--date COLUMN=dmy" in err
     code, _, err = shell(*train, "--text-drop", "--date", "opened=mdy")
     assert code == 2
-    assert "no dates written as month/day/year" in err
+    assert "not dates written as month/day/year" in err
     code, _, err = shell(*train, "--group-names", "3=other")
     assert code == 2
     assert "no value '3' (--group-names). It has: 1, 2" in err
@@ -122,6 +123,34 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     code, _, err = shell("predict", folder, messy)
     assert code == 2
     assert "'income' of the table holds text, but in training it held numbers" in err
+
+
+def test_numbers_stored_as_text_in_parquet_are_named(shell, tmp_path):
+    codes = np.random.default_rng(0).integers(0, 9999, 200)
+    table = pd.DataFrame(
+        {"postcode": [f"{code:05}" for code in codes], "sex": codes % 2, "paid": codes // 2 % 2}
+    )
+    path = tmp_path / "t.parquet"
+    table.to_parquet(path)
+    train = ("train", path, "--target", "paid", "--sensitive", "sex", *QUICK_FLAGS, "--out", tmp_path / "m")
+    code, _, err = shell(*train)
+    assert code == 2
+    assert (
+        "column 'postcode' is stored as text, but all its values are numbers. --numeric postcode reads" in err
+    )
+    code, _, err = shell(*train, "--date", "postcode=ymd")
+    assert code == 2
+    assert "'postcode=ymd' must end in =dmy or =mdy." in err
+
+
+def test_a_note_names_columns_with_leading_zeros(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("postcode,age,share\n01234,40,0.5\n10115,05,0\n20095,7,1\n")
+    assert [note.partition(" has")[0] for note in open_table(path).read().notes] == [
+        "column 'postcode'",
+        "column 'age'",
+    ]
+    assert not open_table(path, kinds={"postcode": "category", "age": "number"}).read().notes
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

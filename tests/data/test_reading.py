@@ -226,7 +226,7 @@ def test_requested_kinds_hold_whole_in_batches_and_in_parts(write, tmp_path, for
         getattr(frame, f"to_{form}")(path)
     file = open_table(path, kinds=KINDS)
     reading = file.read()
-    assert any("1 entries that are no numbers" in note for note in reading.notes)
+    assert any("1 entries that are not numbers" in note for note in reading.notes)
     batched = pd.concat(file.batches(["code", "when", "amount"], decimal=",", rows=2), ignore_index=True)
     trained = {"code": "category", "when": "date", "amount": "number"}
     parts = pd.concat([part.inputs for part in file.parts(trained, rows=2)])
@@ -240,9 +240,9 @@ def test_requested_kinds_hold_whole_in_batches_and_in_parts(write, tmp_path, for
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        ({"when": "date mdy"}, "'when' has 1 entries of 3 that are no dates written as month/day/year"),
-        ({"when": "date"}, "'when' has 2 entries of 3 that are no dates written as YYYY-MM-DD"),
-        ({"when": "number"}, "'when' has 2 entries of 3 that are no numbers"),
+        ({"when": "date mdy"}, "'when' has 1 entries of 3 that are not dates written as month/day/year"),
+        ({"when": "date"}, "'when' has 2 entries of 3 that are not dates written as YYYY-MM-DD"),
+        ({"when": "number"}, "'when' has 2 entries of 3 that are not numbers"),
         ({"when": "text"}, "kinds must be one of"),
         ({"who": "date"}, "has no column 'who'"),
     ],

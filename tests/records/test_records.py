@@ -8,6 +8,7 @@ import pytest
 
 from gcig.records import Bound, Evaluation, GroupRates, Interval
 from gcig.records.evaluation import decides_alike, has_collapsed
+from gcig.records.explanation import ColumnReason, RowExplanation
 
 RATES = GroupRates("<b>f</b>", 10, 0.5, 0.4, 0.8, math.nan, 1.0)
 EVALUATION = Evaluation(
@@ -160,3 +161,22 @@ def test_a_collapsed_model_is_degenerate_whatever_it_decides():
     found = dataclasses.replace(EVALUATION, collapsed=True)
     assert found.degenerate
     assert not found.decides_alike
+
+
+@pytest.mark.parametrize(
+    ("margin", "words"),
+    [
+        (1.0, "no single column differs by as much"),
+        (0.4, "the difference in 'pay' alone is at least as large"),
+        (0.1, "the difference in each of 'pay', 'age' and 'job' is at least as large"),
+    ],
+)
+def test_columns_that_could_decide_are_named(margin, words):
+    columns = tuple(
+        ColumnReason(name, "1", {"f": size, "m": 0.0}, size, size)
+        for name, size in (("pay", 0.5), ("age", 0.3), ("job", 0.2), ("town", 0.1))
+    )
+    row = RowExplanation(
+        "7", 7, 0.6, 0.4, "yes", True, margin, "yes", "given", None, {"f": 0.0, "m": 0.1}, 0.2, columns
+    )
+    assert words in row.describe()[-1]

@@ -154,7 +154,16 @@ def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
     found = record.procedural
     own = replace(found, gcig=Interval(0.05), excess=Interval(found.gcig.value - found.noise_floor.value))
     assert "The hollow mark" not in Page(audit_page(record)).text
-    assert "The hollow mark" in Page(audit_page(replace(record, procedural=own))).text
+    text = Page(audit_page(replace(record, procedural=own))).text
+    assert "The hollow mark" in text
+    assert "relative to audited rows" in text
+
+
+def test_the_noise_floor_is_drawn_only_where_it_is_comparable():
+    record = example()
+    own = replace(record.procedural, excess=Interval(0.05, 0.03, 0.07))
+    assert "The dashed line is the noise floor" in Page(audit_page(record)).text
+    assert "The dashed line is the noise floor" not in Page(audit_page(replace(record, procedural=own))).text
 
 
 def test_a_group_has_one_colour_and_mark_on_the_whole_page():

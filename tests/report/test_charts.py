@@ -1,4 +1,6 @@
 import math
+import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +20,7 @@ from gcig.report.charts.axes import (
     scale_for,
     tick_labels,
     ticks,
+    x_axis,
 )
 from gcig.report.charts.svg import WIDTH, element, fitted, text_width
 from support.audit_records import HOSTILE
@@ -249,6 +252,17 @@ def test_ticks_are_inside_and_even(low, span):
     found = ticks(scale)
     assert 1 <= len(found) <= 12
     assert all(scale.low - 1e-6 * span <= v <= scale.high + 1e-6 * span for v in found)
+
+
+def test_values_of_ticks_do_not_touch():
+    for stop in (30, 80, 172, 300):
+        shown = x_axis(Scale(-1.1, 0.04, 0, stop), 0, 10).split("</text>")[:-1]
+        middles = [float(re.search(r' x="([-\d.]+)"', part)[1]) for part in shown]
+        assert middles
+        widths = [text_width(part.rpartition(">")[2]) for part in shown]
+        ends = [(x - width / 2, x + width / 2) for x, width in zip(middles, widths, strict=True)]
+        assert all(after[0] - before[1] >= 6 for before, after in pairwise(ends))
+        assert any(part.endswith((">0.00", ">0.0", ">0")) for part in shown)
 
 
 def test_logarithmic_ticks():

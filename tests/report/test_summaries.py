@@ -15,6 +15,11 @@ def model(name, auc=0.9, gcig=0.2, eo_gap=0.2, floor=0.01, columns=8.0, *, membe
     ("plain", "fair", "words"),
     [
         ((0.9, 0.2), (0.9, 0.1), "2.0 times less on the group, at no cost in AUC."),
+        (
+            (0.9, 0.2),
+            (0.9, 0.199),
+            "hardly changes how much the reasons depend on the group, at no cost in AUC.",
+        ),
         ((0.9, 0.2), (0.91, 0.1), "at no cost in AUC."),
         ((0.9, 0.1), (0.9, 0.2), "does not make the reasons depend less"),
         ((0.9, math.nan), (0.9, 0.2), "GCIG is undefined"),

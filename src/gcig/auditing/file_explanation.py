@@ -133,5 +133,5 @@ def _positions(
                 )
             chosen += found
     if not chosen:
-        raise InputError("No row is chosen. Name rows by identifier or by position.")
+        raise InputError("No row is chosen. Name rows by identifier (--id) or by position (--row).")
     return list(dict.fromkeys(chosen))

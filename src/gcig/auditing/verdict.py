@@ -115,7 +115,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
             f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
     here = found.excess.value + found.noise_floor.value
-    if _has_own_references(found):
+    if found.comparable is not None:
         measured += (
             f" With typical members of the audited rows instead of the training rows, it is {number(here)}."
         )
@@ -156,17 +156,12 @@ def _reference_findings(record: AuditRecord) -> list[str]:
         small = found.evidence != "not enough" and found.excess.high < MATERIAL
         if small and found.gcig_members.value >= MATERIAL:
             line += " The small value relative to means does not hold relative to the people behind them."
-        if _has_own_references(found):
+        if found.comparable is not None:
             line += " These members are audited rows, because the model keeps no training rows."
         lines.append(line)
     if record.robustness is not None:
         lines.append(record.robustness.verdict)
     return lines
-
-
-def _has_own_references(found: GcigAudit) -> bool:
-    """Return whether GCIG is relative to references of the model instead of means of the audited rows."""
-    return abs(found.excess.value + found.noise_floor.value - found.gcig.value) > 1e-9
 
 
 def _why_undefined(record: AuditRecord) -> str:
@@ -183,9 +178,8 @@ def _evidence(found: GcigAudit) -> str:
     p = f"{found.p_value:.3f}".rstrip("0")
     reached = f"Shuffled groups reach a value as large with probability {p}"
     if found.evidence == "disparity":
-        small = (
-            "" if found.excess.value >= MATERIAL else f", although the difference is small (under {MATERIAL})"
-        )
+        material = found.excess.value >= MATERIAL
+        small = "" if material else f", although the part beyond chance is estimated at less than {MATERIAL}"
         return f"{reached}: chance alone is an unlikely explanation{small}."
     if found.evidence == "none":
         return (

@@ -60,7 +60,8 @@ def make_backend(backend: str | Backend = "local", *, jobs: int = 1, address: st
         return RayBackend(jobs, address)
     if address is not None:
         raise InputError(
-            "address names a cluster, but the backend is 'local'. Choose the backend dask or ray as well."
+            "names a cluster, but the backend is 'local'. Choose the backend dask or ray as well.",
+            argument="address",
         )
     return LocalBackend(jobs)
 

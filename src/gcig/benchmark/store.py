@@ -189,8 +189,8 @@ class Manifest:
                 raise ValueError(f"format {found!r}")
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunError(
-                f"{str(path)!r} is not the manifest of a run ({type(error).__name__}). It is damaged or of "
-                "another program. Choose another folder."
+                f"{str(path)!r} is not the manifest of a run: it is damaged, or belongs to something else. "
+                "Choose another folder."
             ) from error
         return manifest
 

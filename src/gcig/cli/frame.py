@@ -195,7 +195,7 @@ def describe(error: Exception, options: Collection[str] = ()) -> tuple[ExitCode,
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "gcig"
         message = error.format_message()
-        stop = "" if message.endswith((".", "?", ")")) else "."
+        stop = "" if message.endswith((".", "?", "?)")) else "."
         return ExitCode.BAD_INPUT, f"{message}{stop} See `{path} --help`."
     if isinstance(error, click.ClickException):
         return ExitCode.BAD_INPUT, error.format_message()

@@ -93,7 +93,8 @@ def read_labelled(
     protected = name_groups(protected, group_names or {})
     left_out = {target, *drop, *(() if keep_sensitive else sensitive)}
     candidates = frame.drop(columns=[*left_out])
-    _reject_mixtures(candidates.drop(columns=[*(kinds or {})], errors="ignore"), path)
+    unrequested = candidates.drop(columns=[*(kinds or {})], errors="ignore")
+    _reject_mixtures(unrequested, path, typed=file.layout is None)
     free = _free_text(candidates, path, accepted=text_drop)
     drop += free
     left_out.update(free)
@@ -166,14 +167,22 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
     return found
 
 
-def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
-    """Raise an error for text columns of mostly numbers, which could be numbers or categories."""
+def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
+    """Raise an error for a text column most of whose many values are numbers: both readings are plausible.
+
+    ``typed``: whether the file stores the types of its columns, as Parquet and Feather do.
+    """
     for name in inputs.columns:
         if pt.is_numeric_dtype(inputs[name].dtype) or pt.is_datetime64_any_dtype(inputs[name].dtype):
             continue
         texts = [str(value).strip() for value in inputs[name].dropna().unique()]
         if len(texts) <= _MANY_CATEGORIES:
             continue
+        if typed and any(parse_numbers(texts, mark) is not None for mark in ".,"):
+            raise click.ClickException(
+                f"{path}: column '{name}' is stored as text, but all its values are numbers. "
+                f"--numeric {name} reads them as numbers; --categorical {name} keeps them as categories."
+            )
         if parse_numbers(texts, ",") is not None:
             raise click.ClickException(
                 f"{path}: column '{name}' holds numbers with decimal commas, but commas separate the entries "
@@ -182,8 +191,9 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path) -> None:
         others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
         if len(others) < len(texts) / 2:
             raise click.ClickException(
-                f"{path}: column '{name}' holds numbers and {len(others)} other values. "
-                f"--numeric {name} reads those as missing; --categorical {name} keeps all as categories."
+                f"{path}: column '{name}' holds numbers, but {len(others)} of its {len(texts)} values are "
+                f"not numbers. --numeric {name} reads those as missing; --categorical {name} keeps all "
+                "values as categories."
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -286,6 +287,8 @@ class _Kinds(click.Option):
             kind = self.kind
             if kind == "date" and name.endswith(("=dmy", "=mdy")):
                 name, kind = name[:-4], f"date {name[-3:]}"
+            elif kind == "date" and re.search(r"=[dmyDMY%/.-]+$", name):
+                raise click.BadParameter(f"'{name}' must end in =dmy or =mdy.", ctx, param)
             if kinds.setdefault(name, kind) != kind:
                 raise click.BadParameter(f"column '{name}' also has another kind.", ctx, param)
 

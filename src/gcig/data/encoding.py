@@ -124,9 +124,13 @@ class NumberColumn:
             return column.to_numpy(np.float64)
         found = "numbers" if numeric else "dates" if is_date_column(column) else "text"
         how = f" in {wrong} of {len(column)} rows" if wrong else ""
-        hint = " Write them as YYYY-MM-DD." if self.kind == "date" else ""
+        hints = {
+            "date": "Write them as YYYY-MM-DD; in the shell, --date COLUMN=dmy or =mdy reads others.",
+            "number": "Convert the column; in the shell, --numeric COLUMN counts other entries as missing.",
+        }
+        hint = hints.get(self.kind, "Convert the column.")
         raise InputError(
-            f"holds {found}{how}, but in training it held {self.kind}s.{hint}",
+            f"holds {found}{how}, but in training it held {self.kind}s. {hint}",
             argument="X",
             column=str(column.name),
         )

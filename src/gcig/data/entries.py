@@ -419,11 +419,11 @@ def _as_numbers(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.Se
     lost = int((np.isnan(values) & np.array([*texts, False])[codes]).sum())
     if lost > len(column) / 2:
         raise InputError(
-            f"has {lost} entries of {len(column)} that are no numbers: it is not a column of numbers.",
+            f"has {lost} entries of {len(column)} that are not numbers. Read it as categories instead.",
             column=str(column.name),
         )
     if lost:
-        notes.append(f"column {column.name!r}: {lost} entries that are no numbers read as missing")
+        notes.append(f"column {column.name!r}: {lost} entries that are not numbers read as missing")
     return pd.Series(values, index=column.index, name=column.name)
 
 
@@ -433,7 +433,7 @@ def _as_dates(column: pd.Series[Any], order: str | None) -> pd.Series[Any]:
     if wrong:
         forms = {"dmy": "day/month/year", "mdy": "month/day/year", None: "YYYY-MM-DD or DD.MM.YYYY"}
         raise InputError(
-            f"has {wrong} entries of {len(column)} that are no dates written as {forms[order]}. Correct "
+            f"has {wrong} entries of {len(column)} that are not dates written as {forms[order]}. Correct "
             "them, or request another order of day and month (dmy or mdy).",
             column=str(column.name),
         )

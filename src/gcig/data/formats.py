@@ -259,8 +259,9 @@ def _check_shape(path: Path, encoding: str, separator: str) -> tuple[list[str], 
             if all_alike
             else "Correct those rows, or quote their entries."
         )
+        fields = "1 field" if width == 1 else f"{width} fields"
         raise InputError(
-            f"{path}, line {line}: {width} fields, but the header has {len(names)}. This affects "
+            f"{path}, line {line}: {fields}, but the header has {len(names)}. This affects "
             f"{n_ragged} of {n_rows + n_ragged} rows; the separator is {separator!r}. {hint}"
         )
     if n_rows == 0:

@@ -114,6 +114,7 @@ class TableFile:
             frame = self._parse_csv(columns, decimal=decimal, dtype=texts)
         made = Decisions(notes=list(self.notes))
         typed = {name: self._infer(frame[name], decimal or ".", made) for name in columns or self.names}
+        made.notes.extend(self._leading_zeros(frame))
         frame = _drop_row_numbers(pd.DataFrame(typed), self.path, made.notes)
         written = CsvFormat(self.layout.separator, decimal, thousands=bool(made.grouped))
         return TableReading(frame, self.format, written, self.layout.encoding, tuple(made.notes))
@@ -184,6 +185,19 @@ class TableFile:
     def _as_text(self, columns: Collection[str], texts: Collection[str] = ()) -> dict[str, type[str]]:
         """Return the columns that the parser must leave as text, such as postcodes with leading zeros."""
         return {name: str for name in columns if name in self.kinds or name in texts}
+
+    def _leading_zeros(self, frame: pd.DataFrame) -> list[str]:
+        """Return a note per integer column whose first rows are written like codes, such as postcodes."""
+        whole = [str(name) for name in frame.columns if pt.is_integer_dtype(frame[name].dtype)]
+        if not whole:
+            return []
+        first = next(self._csv_parts(whole, _ROWS_AT_ONCE, dtype=str, na_filter=False))
+        padded = [name for name in whole if first[name].str.match(r"\s*0\d").any()]
+        return [
+            f"column {name!r} has leading zeros, but is read as numbers; --categorical {name} keeps them as "
+            "categories"
+            for name in padded
+        ]
 
     def _convert_arrow(self, frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         kinds = {name: kind for name, kind in self.kinds.items() if name in frame.columns}

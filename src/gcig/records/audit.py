@@ -176,6 +176,15 @@ class GcigAudit(Record):
     stability: tuple[StabilityCheck, ...] = ()
 
     @property
+    def comparable(self) -> float | None:
+        """GCIG with references from the audited rows, to compare with the noise floor; None if it is `gcig`.
+
+        The two differ if the model brings references of its own.
+        """
+        here = self.excess.value + self.noise_floor.value
+        return here if math.isfinite(here) and abs(here - self.gcig.value) > 1e-9 else None
+
+    @property
     def interval(self) -> Interval:
         """GCIG with the one interval that pages show and gates test: rows and references are uncertain.
 

@@ -86,10 +86,11 @@ class RowExplanation(Record):
         if math.isnan(self.margin):
             return lines
         if self.deciding:
-            names = ", ".join(repr(reason.column) for reason in self.deciding[:3])
+            *others, last = (repr(reason.column) for reason in self.deciding[:3])
+            columns = f"each of {', '.join(others)} and {last}" if others else f"{last} alone"
             lines.append(
                 f"The decision is {number(abs(self.margin), 2)} logits from the threshold, and the "
-                f"difference in {names} alone is at least as large."
+                f"difference in {columns} is at least as large."
             )
         else:
             lines.append(

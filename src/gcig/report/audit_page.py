@@ -91,7 +91,10 @@ def _lead(
         KeyFigure(
             "Above chance",
             number(found.excess.value),
-            _hint(_with_number("chance alone gives {}", found.noise_floor.value)),
+            _hint(
+                "" if found.comparable is None else f"{number(found.comparable)} relative to audited rows",
+                _with_number("chance alone gives {}", found.noise_floor.value),
+            ),
         ),
         KeyFigure(
             "EO gap (decisions)",
@@ -109,11 +112,7 @@ def _lead(
         ),
         KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
-    here = found.excess.value + found.noise_floor.value
-    own_references = math.isfinite(here) and abs(here - found.gcig.value) > 1e-9
-    gauge = charts.gauge(
-        found.interval, found.noise_floor, limit=max_gcig, comparable=here if own_references else None
-    )
+    gauge = charts.gauge(found.interval, found.noise_floor, limit=max_gcig, comparable=found.comparable)
     hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
     return [
         _verdict(record, max_gcig, max_eo_gap, conservative),
@@ -124,7 +123,8 @@ def _lead(
                 FigureBlock(
                     gauge,
                     "How far the reasons depend on the group, with the 95 % interval, and the range that "
-                    f"chance alone gives when group labels are shuffled.{hollow if own_references else ''}",
+                    "chance alone gives when group labels are shuffled."
+                    f"{'' if found.comparable is None else hollow}",
                 ),
                 histogram_figure(record),
             ]

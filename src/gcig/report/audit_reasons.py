@@ -118,17 +118,19 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
     groups = [group for group in record.groups if math.isfinite(group.gcig.value)]
     if not groups:
         return []
+    found = record.procedural
+    # The noise floor has references from the audited rows: it is comparable only if GCIG has them, too.
+    floor = found.noise_floor.value if found.comparable is None else None
     svg = charts.estimates(
         [group.group for group in groups],
         [group.gcig for group in groups],
         title="GCIG over the rows of each group",
         label="GCIG",
-        reference=record.procedural.noise_floor.value,
+        reference=floor,
         order=record.group_names,
     )
-    return [
-        FigureBlock(svg, f"GCIG over the rows of each group. The dashed line is the noise floor. {_OF_ROWS}")
-    ]
+    line = "" if floor is None else " The dashed line is the noise floor."
+    return [FigureBlock(svg, f"GCIG over the rows of each group.{line} {_OF_ROWS}")]
 
 
 def _measures_table(record: AuditRecord) -> TableBlock:

@@ -185,6 +185,8 @@ def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
         return f"{fair.label} does not make the reasons depend less on the group than {plain.label} does."
     cost = round(plain.mean("auc"), 3) - round(fair.mean("auc"), 3)
     price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
+    if new > 0 and f"{old / new:.1f}" == "1.0":
+        return f"{fair.label} hardly changes how much the reasons depend on the group, {price}."
     times = f"{old / new:.1f} times less" if new > 0 else "no longer"
     claim = f"{fair.label} makes the reasons depend {times} on the group"
     before, after = (each.interval("gcig_members") for each in (plain, fair))

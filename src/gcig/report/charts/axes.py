@@ -6,6 +6,7 @@ A mark is a colour and, as a second cue, a shape and a dash.
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -18,6 +19,7 @@ _DASHES = (None, "6 3", "2 3", "8 3 2 3", "12 4", "4 2 1 2", "1 4")
 _LEGEND_LINE = 20.0
 _LEGEND_LEFT = 8.0
 _TICKS = 5  # about as many values as fit below a chart
+_TICK_GAP = 10.0  # between the values of two ticks: some fonts are wider than `text_width` assumes
 _LARGEST = 1e100  # larger values are clipped, because their squares would overflow
 
 
@@ -113,6 +115,7 @@ def tick_labels(values: list[float]) -> list[str]:
 def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, whole: bool = False) -> Markup:
     """Draw vertical grid lines with their values (only whole ones if ``whole``), and the name of the axis."""
     values = [value for value in ticks(scale) if not whole or value == round(value)]
+    values = _separate(values, scale)
     lines = [
         join(vertical(scale(v), top, bottom, class_="grid"), _tick(shown, scale(v), bottom + 12))
         for v, shown in zip(values, tick_labels(values), strict=True)
@@ -121,10 +124,28 @@ def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, whole: b
     return join(*lines, *([name] if label else []))
 
 
+def _separate(values: list[float], scale: Scale) -> list[float]:
+    """Keep every tick, or every second, third and so on, with zero among them, so that no values touch."""
+    zero = values.index(0.0) if 0.0 in values else 0
+    for every in range(1, len(values)):
+        kept = values[zero % every :: every]
+        labels = tick_labels(kept)
+        middles = [_middle(shown, scale(v)) for v, shown in zip(kept, labels, strict=True)]
+        widths = [(text_width(first) + text_width(second)) / 2 for first, second in pairwise(labels)]
+        steps = [second - first for first, second in pairwise(middles)]
+        if all(step >= width + _TICK_GAP for step, width in zip(steps, widths, strict=True)):
+            return kept
+    return values[zero : zero + 1]
+
+
 def _tick(shown: str, x: float, y: float) -> Markup:
     """Draw the value of a tick below it, moved inside the chart at its ends."""
+    return text(shown, _middle(shown, x), y, anchor="middle", class_="label")
+
+
+def _middle(shown: str, x: float) -> float:
     half = text_width(shown) / 2 + 2
-    return text(shown, min(max(x, half), WIDTH - half), y, anchor="middle", class_="label")
+    return min(max(x, half), WIDTH - half)
 
 
 def y_axis(scale: Scale, left: float, right: float) -> Markup:
