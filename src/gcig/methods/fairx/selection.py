@@ -55,7 +55,7 @@ _TERM_SHARES = {"gcig": 2 / 3, "outcome": 1 / 3}
 _NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise
 _CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
 # What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
-_TOLERANCE = {"reference_offset": 0.12, "faithfulness": 0.12, "attribute_effect": 0.005}
+_TOLERANCE = {"reference_offset": 0.14, "faithfulness": 0.12, "attribute_effect": 0.005}
 _EXCESS_PRICE = 5.0  # of what exceeds it, in the criterion
 # An epoch before this share costs more, in proportion: the learning rate is still high, and what looks good
 # on the held-out set is more often luck.
