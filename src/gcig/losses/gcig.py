@@ -356,6 +356,12 @@ class GCIGPenalty(nn.Module):
         """True if each cell has one reference and columns are compared as they are."""
         return self.n_members == 1 and self.origin is None
 
+    @property
+    def is_standard(self) -> bool:
+        """True if no subclass changes the penalty, and the engine has its gradient: l1, sums as a product."""
+        summed = self.origin is None or self.blocks is not None
+        return type(self) is GCIGPenalty and self.definition.norm == "l1" and summed
+
     def compare(self, attributions: Tensor) -> Tensor:
         """Return the disparity (n,) of attributions (groups, n, columns)."""
         return disparity.disparity(attributions, norm=self.definition.norm, eps=self.definition.eps)

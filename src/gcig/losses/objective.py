@@ -26,6 +26,7 @@ from gcig.core.processes import joined_group, joining
 from gcig.engine.cuda_graph import forks, in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
+from gcig.losses.standard_terms import StandardTerms
 from gcig.losses.terms import MiniBatch, Penalty, PredictionTerm, Term
 
 _CHECKED_ROWS = 32
@@ -145,6 +146,7 @@ class ObjectiveGradient:
     ) -> None:
         self.objective, self.network, self.make_batch = objective, network, make_batch
         self._references = _distinct_references(objective.penalties())
+        self._standard: StandardTerms | None = None
         self.engine = self._choose_engine(n_rows)
         self._weights: Mapping[str, float] = {}
         self._vectors: dict[tuple[str, ...], Tensor] = {}
@@ -193,7 +195,7 @@ class ObjectiveGradient:
             in_parallel([partial(each.update, *rows_seen) for each in self._references])
             if self.engine is None:
                 return _by_autograd(self.objective, batch, weights, vector)
-            return _by_engine(self.objective, batch, weights, self.engine, vector)
+            return _by_engine(self.objective, batch, weights, self.engine, vector, self._standard)
 
         tasks: list[Callable[[], Any]] = [differentiate]
         if ahead := getattr(self.make_batch, "draw_ahead", None):
@@ -211,8 +213,11 @@ class ObjectiveGradient:
         if len(segments) > 1 or None in segments:
             return None
         n_segments = next(iter(segments), 1) or 1
-        if not _engine_agrees(self.objective, batch, n_segments):
+        engine_agrees, terms_agree = _compare(self.objective, batch, n_segments)
+        if not engine_agrees:
             return None
+        if terms_agree and not batch.inputs.is_cuda:
+            self._standard = StandardTerms(self.objective.terms)
         return NetworkPass(self.network, n_segments)
 
 
@@ -232,22 +237,28 @@ def _by_autograd(
     return terms
 
 
+def _is_plain(objective: Objective) -> bool:
+    return len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm
+
+
 def _by_engine(
     objective: Objective,
     batch: MiniBatch,
     weights: Mapping[str, float],
     engine: NetworkPass,
     vector: Tensor | None = None,
+    standard: StandardTerms | None = None,
 ) -> dict[str, Tensor]:
-    """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
-    plain = len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm
-    if plain and joined_group() is None:
+    """Differentiate the terms with respect to logits and attributions; the engine does the rest."""
+    if _is_plain(objective) and joined_group() is None:
         # Plain training: the gradient of the cross-entropy by hand costs less than the smallest graph.
         loss = engine.train_on_cross_entropy(batch.inputs, batch.targets, batch.weights)
         return {"prediction": loss, "total": loss}
     leaves = _Leaves.compute(engine, batch, objective.penalties(objective.active_weights(weights)))
     if forks():
         terms, gradients = _pull_in_branches(objective, batch, weights, vector, leaves)
+    elif standard is not None and joined_group() is None and standard.hold():
+        terms, gradients = _pull_by_hand(objective, batch, weights, leaves, standard)
     else:
         terms, gradients = _pull_together(objective, batch, weights, vector, leaves)
     engine.pull(*gradients)
@@ -279,6 +290,21 @@ class _Leaves(NamedTuple):
         )
         return cls(scores, attributions, references, [each.shape[1] for each in flat])
 
+    def stirred(self) -> "_Leaves":
+        """Return others like them, on which terms that are zero at the start of training are not."""
+        generator = torch.Generator().manual_seed(0)
+        scores = self.scores + torch.randn(len(self.scores), generator=generator).to(self.scores)
+        if self.attributions is None:
+            return self._replace(scores=scores)
+        # Few columns count, and the references disagree.
+        scale = torch.logspace(0, -3, self.attributions.shape[2], dtype=torch.float64)
+        noise = torch.rand(self.attributions.shape, generator=generator, dtype=torch.float64)
+        return self._replace(scores=scores, attributions=self.attributions * scale * noise)
+
+    def of(self, objective: Objective) -> "_Leaves":
+        """Return them as those of a copy of the objective."""
+        return self._replace(references=_distinct_references(objective.penalties()))
+
     def give(self, batch: MiniBatch, penalties: Iterable[Penalty]) -> list[Tensor]:
         """Let a mini-batch know them as leaves of a new graph, and return the leaves."""
         scores = batch.__dict__["logits"] = self.scores.detach().requires_grad_()
@@ -305,6 +331,28 @@ def _pull_together(
     own = leaves.give(batch, objective.penalties(objective.active_weights(weights)))
     terms = objective(batch, weights, vector)
     return terms, torch.autograd.grad(terms["total"], own, allow_unused=True, materialize_grads=True)
+
+
+def _pull_by_hand(
+    objective: Objective,
+    batch: MiniBatch,
+    weights: Mapping[str, float],
+    leaves: _Leaves,
+    standard: StandardTerms,
+) -> _Pulled:
+    """Return the same as `_pull_together`, with hand-written gradients of the standard terms."""
+    active = objective.active_weights(weights)
+    found = standard.pull(batch, leaves.scores, leaves.attributions, leaves.references, active)
+    values = found.values
+    gradients = [each for each in (found.d_logits, found.d_attributions) if each is not None]
+    others = {name: term for name, term in objective.terms.items() if name not in values}
+    if any(name in active for name in others):
+        more, added = _pull_together(replace(objective, terms=others), batch, weights, None, leaves)
+        values = {**values, **more}
+        gradients = [own + new for own, new in zip(gradients, added, strict=True)]
+    parts = torch.stack([values[name] for name in active])
+    total = torch.dot(parts, parts.new_tensor(list(active.values())))
+    return {**dict(zip(active, parts.unbind(), strict=True)), "total": total}, gradients
 
 
 def _pull_in_branches(
@@ -339,8 +387,12 @@ def _pull_in_branches(
     return {**dict(zip(active, values.unbind(), strict=True)), "total": total}, sums
 
 
-def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> bool:
-    """Compare the engine with autograd in double precision on a mini-batch, with all weights 1."""
+def _compare(objective: Objective, batch: MiniBatch, n_segments: int) -> tuple[bool, bool]:
+    """Compare hand-written gradients with autograd in double precision on a mini-batch, with all weights 1.
+
+    Return whether the engine agrees with the network, and whether the standard terms agree with the readable
+    ones.
+    """
     objective, network = deepcopy((replace(objective, weights={}), batch.module))
     network.double()
     for penalty in objective.penalties():
@@ -364,9 +416,31 @@ def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> b
     expected = _by_autograd(objective, copy(), weights)
     by_autograd = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
     engine = NetworkPass(network, n_segments)
-    found = _by_engine(objective, copy(), weights, engine)
+    leaves = None if _is_plain(objective) else _Leaves.compute(engine, copy(), objective.penalties())
+    if leaves is None:
+        found = _by_engine(objective, copy(), weights, engine)
+    else:
+        found, gradients = _pull_together(objective, copy(), weights, None, leaves)
+        engine.pull(*gradients)
     by_hand = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
-    return _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
+    agrees = _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
+    kinds = () if leaves is None or batch.inputs.is_cuda else (leaves, leaves.stirred())
+    return agrees, bool(kinds) and all(_terms_agree(objective, copy, weights, each) for each in kinds)
+
+
+def _terms_agree(
+    objective: Objective, copy: Callable[[], MiniBatch], weights: Mapping[str, float], leaves: "_Leaves"
+) -> bool:
+    """Compare the hand-written values and gradients of the standard terms with the readable ones."""
+    readable, by_hand = deepcopy(objective), deepcopy(objective)
+    standard = StandardTerms(by_hand.terms)
+    for _ in range(2):  # what a term keeps from one mini-batch changes the next one
+        expected, right = _pull_together(readable, copy(), weights, None, leaves.of(readable))
+        values, gradients = _pull_by_hand(by_hand, copy(), weights, leaves.of(by_hand), standard)
+        pairs = [*((values[name], expected[name]) for name in expected), *zip(gradients, right, strict=True)]
+        if not all(_agree({0: one}, {0: other}) for one, other in pairs):
+            return False
+    return True
 
 
 def _agree(found: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> bool:

@@ -235,16 +235,22 @@ class OutcomeLoss(nn.Module):
         rates, present = soft_rates((logits - self.cut) / self.temperature, membership)
         if not self.momentum:
             return pairwise_gap(rates, present, self.smoothness)
-        seen = rates.detach()
+        average, known = self.follow(rates.detach(), present, logits.detach(), membership)
+        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
+
+    def follow(
+        self, rates: Tensor, present: Tensor, logits: Tensor, membership: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Update the running averages with a mini-batch; return them, and which cells have had rows."""
         if self.of_decisions:
-            seen, _ = soft_rates((logits.detach() - self.cut) * _SHARP, membership)
-        if self._average is None or self._average[0].dtype != seen.dtype:
-            self._average = torch.zeros_like(seen), torch.zeros_like(seen)
+            rates, _ = soft_rates((logits - self.cut) * _SHARP, membership)
+        if self._average is None or self._average[0].dtype != rates.dtype:
+            self._average = torch.zeros_like(rates), torch.zeros_like(rates)
         average, known = self._average
         # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
-        average.lerp_(seen, present * (1 - self.momentum * known))
+        average.lerp_(rates, present * (1 - self.momentum * known))
         torch.maximum(known, present, out=known)
-        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
+        return average, known
 
     def extra_repr(self) -> str:
         """Return the arguments for ``repr``."""
