@@ -7,7 +7,7 @@ times `weight` to an array. They are for a CPU and a single process.
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import NamedTuple
 
 import torch
@@ -56,43 +56,50 @@ def pull_selection(
     return value.abs_()
 
 
-class SoftRates(NamedTuple):
-    """The soft rates of cells, and what their pullback needs; see `gcig.losses.outcome.soft_rates`."""
+class SoftRates:
+    """The soft rates of cells, and their pullback: `gcig.losses.outcome.soft_rates`.
 
-    rates: Tensor
-    present: Tensor
-    soft: Tensor
-    shares: Tensor
+    `membership` has the shape (n, conditions x groups).
+    """
 
-    @classmethod
-    def compute(cls, logits: Tensor, membership: Tensor, cut: float, temperature: float) -> "SoftRates":
-        """Compute the rates (conditions, groups) of logits (n,) with a membership (conditions, groups, n)."""
-        soft = _soften(logits, cut, temperature)
-        totals = membership.sum(-1)
-        shares = membership / totals.clamp(min=torch.finfo(totals.dtype).tiny).unsqueeze(-1)
-        return cls(shares @ soft, totals.sign_(), soft, shares)
+    def __init__(self, logits: Tensor, membership: Tensor, cut: float, temperature: float) -> None:
+        self.membership, self.temperature = membership, temperature
+        self.soft = _soften(logits, cut, temperature)
+        totals = membership.sum(0)
+        self._inverse = totals.clamp(min=torch.finfo(totals.dtype).tiny).reciprocal_()
+        self.rates = torch.mv(membership.T, self.soft).mul_(self._inverse)
+        self.present = totals.sign_()
 
-    def pull(self, d_rates: Tensor, scale: float, d_logits: Tensor) -> None:
-        """Add `scale` times the gradient of the softened logits to that of the logits."""
-        d_soft = torch.mv(self.shares.flatten(0, 1).T, d_rates.flatten())
+    def pull(self, d_rates: Tensor, weight: float, d_logits: Tensor) -> None:
+        """Add the gradient of the logits, given that of the rates."""
+        d_soft = torch.mv(self.membership, d_rates.mul_(self._inverse))
         slope = torch.addcmul(self.soft, self.soft, self.soft, value=-1)
-        d_logits.addcmul_(d_soft, slope, value=scale)
+        d_logits.addcmul_(d_soft, slope, value=weight / self.temperature)
 
 
-def pull_pairwise_gap(rates: Tensor, present: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
-    """Return `gcig.losses.outcome.pairwise_gap` and the gradient of the rates."""
-    n_present = present.sum(1, keepdim=True).unsqueeze(-1)
-    differences = rates.unsqueeze(-1) - rates.unsqueeze(-2)  # every pair twice, with both signs
-    pair_weights = present.unsqueeze(1) * present.unsqueeze(2)
-    pair_weights = pair_weights.div_((n_present * (n_present - 1)).clamp_(min=1))
-    if not smoothness:
-        slopes = differences.sign()
-        value = (differences.abs_() * pair_weights).sum()
-    else:
-        # Huber's loss divided by its width: the slope is the clipped difference, the value follows from it.
-        slopes = differences.div_(smoothness).clamp(-1, 1)
-        value = (slopes * (differences - slopes / 2) * pair_weights).sum().mul_(smoothness)
-    return value, slopes.mul_(pair_weights).sum(2).mul_(2)
+def pull_pairwise_gap(
+    rates: Sequence[Sequence[float]], present: Sequence[Sequence[float]], smoothness: float
+) -> tuple[float, list[float]]:
+    """Return `gcig.losses.outcome.pairwise_gap` and the gradient of the rates, one condition after another.
+
+    A few numbers take less time in plain Python than a single operation on tensors.
+    """
+    value, gradient = 0.0, []
+    for of_groups, exist in zip(rates, present, strict=True):
+        pulls = [0.0] * len(of_groups)
+        groups = [group for group, exists in enumerate(exist) if exists]
+        n_pairs = len(groups) * (len(groups) - 1) / 2
+        for one, other in combinations(groups, 2):
+            difference = of_groups[one] - of_groups[other]
+            if abs(difference) < smoothness:
+                size, slope = difference * difference / (2 * smoothness), difference / smoothness
+            else:
+                size, slope = abs(difference) - smoothness / 2, _sign(difference)
+            value += size / n_pairs
+            pulls[one] += slope / n_pairs
+            pulls[other] -= slope / n_pairs
+        gradient += pulls
+    return value, gradient
 
 
 def pull_excess(logits: Tensor, pairs: Tensor, limits: Tensor, weight: float, d_logits: Tensor) -> Tensor:
@@ -167,7 +174,7 @@ class ReasonTerms:
         self.terms, self.n_groups, self.blocks, self.eps = terms, n_groups, blocks, eps
         used = [part for term in terms for part in term if isinstance(part, Part)]
         self.parts = {part: place for place, part in enumerate(dict.fromkeys(used))}
-        self._plans: dict[int, _Plan] = {}
+        self._arrays: dict[int, _Arrays] = {}
 
     def pull(
         self,
@@ -188,92 +195,133 @@ class ReasonTerms:
             Returns the weights of the rows of a part, given which of them are defined.
         """
         n = attributions.shape[1]
-        if n not in self._plans:
-            self._plans[n] = _Plan.of(list(self.parts), n, attributions)
-        plan = self._plans[n]
-        reduced = attributions if self.blocks is None else attributions @ self.blocks.to(attributions.dtype)
-        compared = torch.cat([self._take(reduced, part) for part in self.parts], dim=1)
-        norms = compared.abs().sum(-1)
-        least, largest = map(float, norms.aminmax())
-        defined: list[Tensor] | None = None
-        if least > UNDEFINED_BELOW * largest:
-            row_weights = row_weights.index_select(0, plan.rows).mul_(plan.factors)
+        if n not in self._arrays:
+            columns = attributions.shape[2] if self.blocks is None else self.blocks.shape[1]
+            self._arrays[n] = _Arrays(
+                list(self.parts), len(attributions), n, columns, self.n_groups, attributions
+            )
+        arrays = self._arrays[n]
+        if self.blocks is None:
+            arrays.reduced.copy_(attributions)
         else:
-            defined = [defined_rows(norms[:, span]) for span in plan.spans]
+            torch.mm(attributions.flatten(0, 1), self.blocks.to(attributions.dtype), out=arrays.flat_reduced)
+        arrays.take()
+        points, d_points, signs = arrays.points, arrays.d_points, arrays.signs
+        norms = torch.abs(arrays.compared, out=points).sum(-1)
+        least, largest = norms.aminmax()
+        defined: list[Tensor] | None = None
+        if float(least) > UNDEFINED_BELOW * float(largest):
+            row_weights = row_weights.index_select(0, arrays.rows).mul_(arrays.factors)
+        else:
+            defined = [defined_rows(norms[:, span]) for span in arrays.spans]
             row_weights = torch.cat(list(map(reweigh, self.parts, defined)))
         inverse = norms.add_(self.eps).reciprocal_().unsqueeze(-1)
-        points, signs = compared * inverse, compared.sign_()
+        torch.mul(arrays.compared, inverse, out=points)
+        torch.sign(arrays.compared, out=signs)
         of_parts = [0.0] * len(self.parts)
         for term, weight in zip(self.terms, weights, strict=True):
             if isinstance(term, Disparity):
                 of_parts[self.parts[term.part]] += weight
-        pull = torch.mv(plan.own.T, plan.own.new_tensor(of_parts)).mul_(row_weights)
-        disparities, d_points = _pull_disparity(points, pull)
-        means = torch.mv(plan.own, disparities.mul_(row_weights)).unbind()
+        pull = torch.mv(arrays.own_transposed, points.new_tensor(of_parts)).mul_(row_weights)
+        disparities = _pull_disparity(points, pull, d_points)
+        means = torch.mv(arrays.own, disparities.mul_(row_weights)).unbind()
         values = []
         for term, weight in zip(self.terms, weights, strict=True):
             place = self.parts[term.part]
-            span = plan.spans[place]
+            own = arrays.views[place]
             if isinstance(term, Disparity):
                 values.append(means[place])
             elif isinstance(term, Distance):
-                fixed = plan.spans[self.parts[term.fixed]]
-                values.append(_pull_distance(points[:, span], points[:, fixed], weight, d_points[:, span]))
+                fixed = arrays.views[self.parts[term.fixed]].points
+                values.append(_pull_distance(own.points, fixed, weight, own.d_points))
             else:
-                own = signs[:, span] if defined is None else signs[:, span] * defined[place].unsqueeze(-1)
-                values.append(_pull_shortfall(points[:, span], own, term.least, weight, d_points[:, span]))
+                signs = own.signs if defined is None else own.signs * defined[place].unsqueeze(-1)
+                values.append(_pull_shortfall(own.points, signs, term.least, weight, own.d_points))
         # Back through the norm, the parts, and the sums over blocks.
         along = points.mul_(d_points).sum(-1, keepdim=True)
-        d_compared = d_points.addcmul_(signs, along, value=-1).mul_(inverse)
-        d_reduced = torch.zeros_like(reduced)
-        for part, span in zip(self.parts, plan.spans, strict=True):
-            d_part = d_compared[:, span].unflatten(1, (part.n_copies, n))
-            self._references(d_reduced, part).add_(d_part, alpha=part.n_copies / part.n_members)
-        return values, d_reduced if self.blocks is None else d_reduced @ self.blocks.T.to(d_reduced.dtype)
-
-    def _references(self, attributions: Tensor, part: Part) -> Tensor:
-        """Return the attributions that a part consists of, shape (groups, members, n, columns)."""
-        count = self.n_groups * part.n_members
-        return attributions[part.start : part.start + count].unflatten(0, (self.n_groups, part.n_members))
-
-    def _take(self, attributions: Tensor, part: Part) -> Tensor:
-        taken = self._references(attributions, part)
-        return taken.flatten(1, 2) if part.n_copies == part.n_members else taken.mean(1)
+        d_points.addcmul_(arrays.signs, along, value=-1).mul_(inverse)
+        arrays.pull_take()
+        if self.blocks is None:
+            return values, arrays.reduced
+        return values, torch.mm(arrays.flat_reduced, self.blocks.T.to(attributions.dtype)).view_as(
+            attributions
+        )
 
 
-class _Plan(NamedTuple):
-    """Positions of the parts among all compared rows, the row and factor of each, and a mask per part."""
+class _Views(NamedTuple):
+    """Views of one part: of the references that it consists of, and of the arrays of all parts."""
 
-    spans: list[slice]
-    rows: Tensor
-    factors: Tensor
-    own: Tensor
+    taken: Tensor  # (groups, members, n, columns)
+    compared: Tensor  # (groups, copies, n, columns)
+    d_compared: Tensor
+    points: Tensor  # (groups, copies x n, columns)
+    d_points: Tensor
+    signs: Tensor
 
-    @classmethod
-    def of(cls, parts: Sequence[Part], n: int, like: Tensor) -> "_Plan":
+
+class _Arrays:
+    """The arrays of all parts for a number of rows, with their views, which cost an operation each."""
+
+    def __init__(
+        self, parts: Sequence[Part], n_references: int, n: int, columns: int, n_groups: int, like: Tensor
+    ) -> None:
         lengths = [n * part.n_copies for part in parts]
         stops = list(accumulate(lengths))
-        spans = [slice(stop - length, stop) for stop, length in zip(stops, lengths, strict=True)]
-        own, factors = like.new_zeros(len(parts), stops[-1]), like.new_empty(stops[-1])
-        for place, (part, span) in enumerate(zip(parts, spans, strict=True)):
-            own[place, span] = 1.0
-            factors[span] = 1 / part.n_copies
-        return cls(spans, torch.arange(stops[-1]) % n, factors, own)
+        self.spans = [slice(stop - length, stop) for stop, length in zip(stops, lengths, strict=True)]
+        self.reduced = like.new_empty(n_references, n, columns)
+        self.flat_reduced = self.reduced.view(-1, columns)
+        arrays = like.new_empty(4, n_groups, stops[-1], columns)
+        self.compared, self.points, self.d_points, self.signs = arrays.unbind()
+        # The row of each compared row, its share in that row's weight, and one for the rows of each part.
+        self.rows = torch.arange(stops[-1]) % n
+        self.factors, self.own = like.new_empty(stops[-1]), like.new_zeros(len(parts), stops[-1])
+        self.own_transposed = self.own.T
+        self.parts, self.views = parts, []
+        for place, (part, span) in enumerate(zip(parts, self.spans, strict=True)):
+            self.factors[span], self.own[place, span] = 1 / part.n_copies, 1.0
+            taken = self.reduced[part.start : part.start + n_groups * part.n_members]
+            copies = (part.n_copies, n)
+            self.views.append(
+                _Views(
+                    taken.unflatten(0, (n_groups, part.n_members)),
+                    self.compared[:, span].unflatten(1, copies),
+                    self.d_points[:, span].unflatten(1, copies),
+                    self.points[:, span],
+                    self.d_points[:, span],
+                    self.signs[:, span],
+                )
+            )
+
+    def take(self) -> None:
+        """Copy the attributions of each part, or average them over members."""
+        for part, view in zip(self.parts, self.views, strict=True):
+            if part.n_copies == part.n_members:
+                view.compared.copy_(view.taken)
+            else:
+                torch.mean(view.taken, 1, keepdim=True, out=view.compared)
+
+    def pull_take(self) -> None:
+        """Overwrite the attributions by their gradient: the adjoint of `take`."""
+        self.reduced.zero_()
+        for part, view in zip(self.parts, self.views, strict=True):
+            view.taken.add_(view.d_compared, alpha=part.n_copies / part.n_members)
 
 
-def _pull_disparity(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `gcig.core.numerics.root_mean_square_distance`, and the gradient of its weighted sum."""
+def _pull_disparity(points: Tensor, weights: Tensor, d_points: Tensor) -> Tensor:
+    """Return `gcig.core.numerics.root_mean_square_distance`, and write the gradient of its weighted sum."""
     groups = len(points)
     if groups == 2:
-        spread = points[0] - points[1]
+        first, second = d_points.unbind()
+        spread = torch.sub(*points.unbind(), out=second)
         disparity = torch.linalg.vector_norm(spread, dim=-1)
-        pull = weights.div_(disparity.clamp_min(_TINY))
-        return disparity, torch.stack([pull, -pull]).unsqueeze(-1) * spread
-    spread = points - points.mean(0)
+        torch.mul(spread, weights.div_(disparity.clamp_min(_TINY)).unsqueeze(-1), out=first)
+        torch.neg(first, out=second)
+        return disparity
+    spread = torch.sub(points, points.mean(0), out=d_points)
     lengths = torch.linalg.vector_norm(spread, dim=-1)
     disparity = torch.linalg.vector_norm(lengths, dim=0).mul_((2 / (groups - 1)) ** 0.5)
-    pull = weights.div_(disparity.clamp_min(_TINY)).mul_(2 / (groups - 1))
-    return disparity, spread.mul_(pull.unsqueeze(-1))
+    spread.mul_(weights.div_(disparity.clamp_min(_TINY)).mul_(2 / (groups - 1)).unsqueeze(-1))
+    return disparity
 
 
 def _pull_distance(points: Tensor, fixed: Tensor, weight: float, d_points: Tensor) -> Tensor:

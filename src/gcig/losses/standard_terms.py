@@ -4,14 +4,16 @@ The terms of `gcig.losses.terms` are the definition. `gcig.losses.objective` use
 only if they agree with it, and as long as none of the functions that they stand in for is replaced.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gcig.core import disparity, numerics
+from gcig.core import disparity
 from gcig.engine.term_gradients import (
     Disparity,
     Distance,
@@ -37,6 +39,7 @@ from gcig.losses.terms import (
     Term,
 )
 
+_MOST_GROUPS = 8  # whose rates are compared in plain Python
 _PENALTY_METHODS = ("forward", "value", "compare", "reduce", "normalise", "row_weights", "attribute")
 _LOSS_METHODS = ("forward", "of_rates", "membership", "conditions")
 
@@ -64,30 +67,27 @@ class StandardTerms:
             first = first or next(iter(penalties), None)
             if _is_standard(term) and all(_are_alike(penalty, first) for penalty in penalties):
                 self.terms[name] = term
-        self._made: dict[tuple[str, ...], tuple[ReasonTerms, Any]] = {}
+        self._of_logits = {
+            name: _of_logits(term) for name, term in self.terms.items() if type(term) in _PULLS
+        }
+        self._of_reasons: dict[Hashable, tuple[ReasonTerms, Any]] = {}
         self._definitions = self._read_definitions()
 
     def hold(self) -> bool:
         """Return whether the readable functions are still those that the terms were made of."""
-        return self._read_definitions() == self._definitions
+        return all(getattr(owner, name) is function for (owner, name), function in self._definitions.items())
 
-    def _read_definitions(self) -> list[object]:
-        found: list[object] = [
-            disparity.disparity,
-            disparity.normalise,
-            numerics.vector_norm,
-            outcome.pairwise_gap,
-            outcome.soft_rates,
-            terms.column_shortfall,
-            terms.binary_cross_entropy_with_logits,
-        ]
+    def _read_definitions(self) -> dict[tuple[Any, str], object]:
+        places: list[tuple[Any, str]] = [(disparity, "disparity"), (disparity, "normalise")]
+        places += [(outcome, "pairwise_gap"), (outcome, "soft_rates")]
+        places += [(terms, "column_shortfall"), (terms, "binary_cross_entropy_with_logits")]
         for term in self.terms.values():
-            found.append(type(term).__call__)
+            places.append((type(term), "__call__"))
             for penalty in getattr(term, "penalties", ()):
-                found += [getattr(type(penalty), name) for name in _PENALTY_METHODS]
+                places += [(type(penalty), name) for name in _PENALTY_METHODS]
             if type(term) is OutcomeTerm:
-                found += [getattr(type(term.loss), name) for name in _LOSS_METHODS]
-        return found
+                places += [(type(term.loss), name) for name in _LOSS_METHODS]
+        return {place: getattr(*place) for place in places}
 
     @torch.no_grad()
     def pull(
@@ -110,10 +110,9 @@ class StandardTerms:
         d_logits, values = torch.zeros_like(logits), {}
         explained = []
         for name, weight in weights.items():
-            term = self.terms.get(name)
-            if type(term) in _PULLS:
-                values[name] = _PULLS[type(term)](term, batch, logits, weight, d_logits)
-            elif term is not None and attributions is not None:
+            if name in self._of_logits:
+                values[name] = self._of_logits[name](batch, logits, weight, d_logits)
+            elif name in self.terms and attributions is not None:
                 explained.append(name)
         if attributions is None or not explained:
             nothing = None if attributions is None else torch.zeros_like(attributions)
@@ -142,7 +141,8 @@ class StandardTerms:
         self, names: tuple[str, ...], references: Sequence[Any]
     ) -> tuple[ReasonTerms, Any]:
         """Return the terms that compare attributions in the form of the engine, and their first penalty."""
-        if names not in self._made:
+        key = (names, *map(id, references))
+        if key not in self._of_reasons:
             lengths = [each.values.shape[1] * getattr(each, "n_members", 1) for each in references]
             starts = dict(zip(map(id, references), accumulate([0, *lengths]), strict=False))
             chosen = [self.terms[name] for name in names]
@@ -153,14 +153,15 @@ class StandardTerms:
                 first.blocks,
                 first.definition.eps,
             )
-            self._made[names] = engine, first
-        return self._made[names]
+            self._of_reasons[key] = engine, first
+        return self._of_reasons[key]
 
 
 def _is_standard(term: Term) -> bool:
     """Return whether the engine has the gradient of a term; subclasses may compute anything."""
     if type(term) is OutcomeTerm:
-        return type(term.loss) in outcome.OUTCOME_LOSSES.values()
+        loss = term.loss
+        return type(loss) in outcome.OUTCOME_LOSSES.values() and (loss.n_groups or math.inf) <= _MOST_GROUPS
     return type(term) in (*_PULLS, ReasonTerm, ConsistencyTerm, ColumnTerm)
 
 
@@ -196,18 +197,21 @@ def _pull_selection(
 
 
 def _pull_outcome(
-    term: OutcomeTerm, batch: MiniBatch, logits: Tensor, weight: float, d_logits: Tensor
+    term: OutcomeTerm, memberships: Tensor, batch: MiniBatch, logits: Tensor, weight: float, d_logits: Tensor
 ) -> Tensor:
     n, loss = len(batch.labels), term.loss
-    rows = logits[:n]
-    membership = loss.membership(batch.labels, batch.groups, sample_weight=batch.row_weights).to(rows.dtype)
-    found = SoftRates.compute(rows, membership, loss.cut, loss.temperature)
-    rates, present = found.rates, found.present
+    cells = torch.add(batch.groups, batch.labels, alpha=loss.n_groups)
+    membership = memberships.to(logits.dtype).index_select(0, cells)
+    if batch.weights is not None:
+        membership.mul_(batch.weights[:n].unsqueeze(1))
+    found = SoftRates(logits[:n], membership, loss.cut, loss.temperature)
+    shape = (-1, loss.n_groups)
+    rates, present = found.rates.view(shape), found.present.view(shape)
     if loss.momentum:
-        rates, present = loss.follow(rates, present, rows, membership)
-    value, d_rates = pull_pairwise_gap(rates, present, loss.smoothness)
-    found.pull(d_rates, weight / loss.temperature, d_logits[:n])
-    return value
+        rates, present = loss.follow(rates, present, logits[:n], membership.T.view(*rates.shape, n))
+    value, d_rates = pull_pairwise_gap(rates.tolist(), present.tolist(), loss.smoothness)
+    found.pull(logits.new_tensor(d_rates), weight, d_logits[:n])
+    return logits.new_tensor(value)
 
 
 def _pull_attribute(
@@ -224,6 +228,16 @@ _PULLS: dict[type, Callable[..., Tensor]] = {
     OutcomeTerm: _pull_outcome,
     AttributeTerm: _pull_attribute,
 }
+
+
+def _of_logits(term: Any) -> Callable[..., Tensor]:
+    """Return the pull of a term of the logits."""
+    if type(term) is not OutcomeTerm:
+        return partial(_PULLS[type(term)], term)
+    # The membership of a row of every label and group, shape (labels x groups, conditions x groups).
+    labels, groups = torch.meshgrid(torch.arange(2), torch.arange(term.loss.n_groups), indexing="ij")
+    memberships = term.loss.membership(labels.flatten(), groups.flatten()).flatten(0, 1).T.contiguous()
+    return partial(_pull_outcome, term, memberships)
 
 
 def _compared(term: Any, starts: Mapping[int, int]) -> Disparity | Distance | Shortfall:
