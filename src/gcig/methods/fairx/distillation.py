@@ -128,8 +128,7 @@ class BatchSource:
             device = data.rows.inputs.device
             self.generator = generator_on(device, generator or torch.default_generator)
             self._cells = _CellIndex(data.rows, n_groups)
-            self._logits = teacher.logits(data.rows.inputs)
-            self._exchange_columns()
+            self._take_targets(data)
 
     def load_blocks(self) -> Iterator[int]:
         """Replace the rows by each block of the stream's next epoch in turn, and yield their number."""
@@ -137,10 +136,15 @@ class BatchSource:
         for block in self._sample.stream.epoch():
             self.data = block
             if self.teacher is not None:
-                self._logits = self.teacher.logits(block.rows.inputs)
-                self.data = replace(block, targets=torch.sigmoid(self._logits))
-                self._exchange_columns()
+                self._take_targets(block)
             yield len(block)
+
+    def _take_targets(self, data: TrainingRows) -> None:
+        """Replace the targets of rows by the teacher's probabilities."""
+        assert self.teacher is not None
+        self._logits = self.teacher.logits(data.rows.inputs)
+        self.data = replace(data, targets=torch.sigmoid(self._logits))
+        self._exchange_columns()
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
