@@ -209,7 +209,7 @@ class GCIGPenalty(nn.Module):
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found about a module is cheap to find again, and weak references cannot be pickled.
+        # Weak references cannot be pickled, and what they cache is cheap to compute again.
         return {**self.__dict__, "_probed": None, "agreement": None}
 
     def forward(
@@ -239,7 +239,7 @@ class GCIGPenalty(nn.Module):
         attributions : Tensor of shape (groups, n, columns), optional
             The rows' attributions, if they are known; all rows are then compared.
         row_weights : Tensor of shape (n,), optional
-            What `row_weights` gives for these rows, if it is known; used with `attributions`.
+            The result of `row_weights` for these rows, if it is known; used with `attributions`.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
@@ -358,7 +358,7 @@ class GCIGPenalty(nn.Module):
 
     @property
     def is_standard(self) -> bool:
-        """True if no subclass changes the penalty, and the engine has its gradient: l1, sums as a product."""
+        """True if `gcig.engine.term_gradients` has its gradient: no subclass, l1 norm, sums as a product."""
         summed = self.origin is None or self.blocks is not None
         return type(self) is GCIGPenalty and self.definition.norm == "l1" and summed
 

@@ -1,11 +1,16 @@
 """Objectives: named, weighted terms of a mini-batch, and the choice of how they are differentiated.
 
-An `Objective` is the definition: its terms (`gcig.losses.terms`) run in every training step, so whatever a
-researcher changes, replaces or adds takes effect. Only the network's own passes have a fast version:
-`gcig.engine.network_pass` computes logits and attributions of layered networks, and pulls the terms'
-gradients back to the parameters, without a graph. `ObjectiveGradient` is the one place that chooses between
-it and autograd. It uses the engine only if no penalty overrides `attribute`, and if engine and autograd agree
-on a few rows in double precision.
+An `Objective` is the definition: whatever a researcher changes, replaces or adds takes effect.
+`ObjectiveGradient` is the one place that chooses between autograd and two hand-written parts:
+
+- `gcig.engine.network_pass` computes logits and attributions of layered networks, and pulls the terms'
+  gradients back to the parameters. It is used if no penalty overrides `attribute`.
+- `gcig.engine.term_gradients` differentiates the standard terms on a CPU. It is used for terms whose class is
+  one of `gcig.losses.terms` itself, and as long as none of the functions that define them is replaced; see
+  `gcig.losses.standard_terms`. All other terms run as they are.
+
+Each part is compared with autograd on a few rows in double precision first, and is not used if it disagrees,
+for example because a formula was edited.
 """
 
 import math
@@ -80,10 +85,10 @@ class Objective:
         return replace(self, terms={**self.terms, name: term}, weights=weights)
 
     def active_weights(self, weights: Mapping[str, float]) -> dict[str, float]:
-        """Return the weight of every term that counts.
+        """Return the weight of every active term.
 
-        `weights` are those that training controls; the objective's own take precedence. The prediction counts
-        once unless it has a weight.
+        `weights` are those that training controls; the objective's own take precedence. The prediction has
+        the weight 1 unless another one is given.
         """
         weights = {"prediction": 1.0, **weights, **self.weights}
         return {name: weights[name] for name in self.terms if weights.get(name)}
@@ -120,21 +125,9 @@ class Objective:
 class ObjectiveGradient:
     """The parameter gradient of an objective, one mini-batch at a time.
 
-    Parameters
-    ----------
-    objective : Objective
-    network : nn.Module
-        The network in training. Its parameters must have gradients to write to; see
-        `gcig.engine.optimizer.flat_parameters`.
-    make_batch : callable
-        Maps positions of training rows to their `MiniBatch`.
-    n_rows : int
-        The number of training rows, of which a few are used to compare the engine with autograd.
-
-    Attributes
-    ----------
-    engine : NetworkPass or None
-        None if autograd computes the gradient.
+    The network's parameters must have gradients to write to; see `gcig.engine.optimizer.flat_parameters`.
+    `make_batch` maps positions of training rows to their `MiniBatch`. A few of the `n_rows` training rows are
+    used to compare the hand-written gradients with autograd; `engine` is None if autograd is used instead.
     """
 
     def __init__(
@@ -164,7 +157,7 @@ class ObjectiveGradient:
         return self.engine is not None and on_device and self.objective.can_be_recorded
 
     def load(self, weights: Mapping[str, float]) -> tuple[str, ...]:
-        """Set the weights of the following mini-batches, and return the names of the terms that count.
+        """Set the weights of the following mini-batches, and return the names of the active terms.
 
         On a GPU the weights are tensors, so that a recorded step can be repeated with others.
         """
@@ -291,22 +284,22 @@ class _Leaves(NamedTuple):
         return cls(scores, attributions, references, [each.shape[1] for each in flat])
 
     def stirred(self) -> "_Leaves":
-        """Return others like them, on which terms that are zero at the start of training are not."""
+        """Return other values of the same shapes, on which terms that start at zero are not zero."""
         generator = torch.Generator().manual_seed(0)
         scores = self.scores + torch.randn(len(self.scores), generator=generator).to(self.scores)
         if self.attributions is None:
             return self._replace(scores=scores)
-        # Few columns count, and the references disagree.
-        scale = torch.logspace(0, -3, self.attributions.shape[2], dtype=torch.float64)
-        noise = torch.rand(self.attributions.shape, generator=generator, dtype=torch.float64)
-        return self._replace(scores=scores, attributions=self.attributions * scale * noise)
+        # A single column counts, and the references disagree.
+        scale = torch.rand(self.attributions.shape, generator=generator, dtype=torch.float64) * 1e-4
+        scale[..., self.attributions.abs().sum((0, 1)).argmax()] = 1.0
+        return self._replace(scores=scores, attributions=self.attributions * scale)
 
     def of(self, objective: Objective) -> "_Leaves":
         """Return them as those of a copy of the objective."""
         return self._replace(references=_distinct_references(objective.penalties()))
 
     def give(self, batch: MiniBatch, penalties: Iterable[Penalty]) -> list[Tensor]:
-        """Let a mini-batch know them as leaves of a new graph, and return the leaves."""
+        """Pass them to a mini-batch as leaves of a new graph, and return the leaves."""
         scores = batch.__dict__["logits"] = self.scores.detach().requires_grad_()
         if self.attributions is None:
             return [scores]
@@ -467,9 +460,9 @@ def fused_penalty(
 ) -> Tensor | None:
     """Return the engine's value of a `gcig.GCIGPenalty`, or None if autograd has to compute it.
 
-    The engine applies to layered networks with one reference per cell and raw columns, and only if it
+    The engine supports layered networks with one reference per cell and raw columns, and is used only if it
     reproduces the penalty's readable value on a few rows. Under ``torch.compile`` the readable penalty is
-    better code if all rows fit in memory.
+    faster if all rows fit in memory.
     """
     integration = penalty.integration(module, x)
     network = integration.network
@@ -517,7 +510,7 @@ def _fused_penalty(
 def _penalty_agrees(penalty: Any, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor) -> bool:
     """Compare the engine with the penalty's readable value, in double precision on a few rows.
 
-    The result is kept for the module, so a training loop pays for one comparison.
+    The result is stored for the module, so a training loop makes one comparison.
     """
     known = penalty.agreement
     if known is not None and known[0]() is module:
