@@ -105,9 +105,9 @@ def pull_pairwise_gap(
 def pull_excess(logits: Tensor, pairs: Tensor, limits: Tensor, weight: float, d_logits: Tensor) -> Tensor:
     """`gcig.losses.terms.AttributeTerm`, for one pair or more."""
     places, count = pairs.flatten(), pairs.shape[1]
-    rows, copies = logits.index_select(0, places).view_as(pairs)
+    rows, copies = logits.index_select(0, places).view_as(pairs).unbind()
     difference = rows - copies
-    excess = difference.abs().sub_(limits).clamp_min_(0)
+    excess: Tensor = difference.abs().sub_(limits).clamp_min_(0)
     pull = difference.sign_().mul_(excess.sign()).mul_(weight / count)
     d_logits.index_add_(0, places, torch.cat([pull, -pull]))
     return excess.mean()
@@ -313,7 +313,7 @@ def _pull_disparity(points: Tensor, weights: Tensor, d_points: Tensor) -> Tensor
     if groups == 2:
         first, second = d_points.unbind()
         spread = torch.sub(*points.unbind(), out=second)
-        disparity = torch.linalg.vector_norm(spread, dim=-1)
+        disparity: Tensor = torch.linalg.vector_norm(spread, dim=-1)
         torch.mul(spread, weights.div_(disparity.clamp_min(_TINY)).unsqueeze(-1), out=first)
         torch.neg(first, out=second)
         return disparity
@@ -326,7 +326,7 @@ def _pull_disparity(points: Tensor, weights: Tensor, d_points: Tensor) -> Tensor
 
 def _pull_distance(points: Tensor, fixed: Tensor, weight: float, d_points: Tensor) -> Tensor:
     difference = points - fixed
-    distance = torch.linalg.vector_norm(difference, dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(difference, dim=-1)
     pull = distance.clamp_min(_TINY).reciprocal_().mul_(weight / distance.numel())
     d_points.addcmul_(difference, pull.unsqueeze(-1))
     return distance.mean()

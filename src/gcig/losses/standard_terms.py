@@ -245,4 +245,4 @@ def _compared(term: Any, starts: Mapping[int, int]) -> Disparity | Distance | Sh
     parts = [Part(starts[id(each.references)], each.n_members, each.each_member) for each in term.penalties]
     if type(term) is ReasonTerm:
         return Disparity(*parts)
-    return Shortfall(*parts, term.least) if type(term) is ColumnTerm else Distance(*parts)
+    return Shortfall(parts[0], term.least) if type(term) is ColumnTerm else Distance(*parts)

@@ -272,9 +272,12 @@ class Student:
         )
         self.held_out = held_out
         rows = data.rows
-        self._means = GroupBaselines.from_data(
-            rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
-        )
+        if rows is held_out.training:
+            self._means = GroupBaselines(held_out.means, rate=settings.ema_rate)
+        else:
+            self._means = GroupBaselines.from_data(
+                rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
+            )
         self._n_rows = max(data.rows_per_epoch, _MIN_EPOCH_ROWS)
         start = self._means.values.clone()
         self._objective = customise(self._make_objective(data))
