@@ -152,7 +152,7 @@ def test_recorded_operations_compute_the_same(with_zero, monkeypatch):
                 means.rate = 0.0
                 rows.inputs[3] = means.values[rows.labels[3], 0]
             with monkeypatch.context() as patch:
-                for room in (penalties, losses_terms, outcome):
+                for room in (objectives, penalties, losses_terms, outcome):
                     patch.setattr(room, "is_recording", lambda value=recording: value)
                 terms = gradient(torch.arange(40), WEIGHTS)
             found.append((flat.grad.clone(), terms))

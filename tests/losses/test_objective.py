@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -469,6 +470,30 @@ def test_edited_function_changes_the_gradient(edit, monkeypatch):
     expected, _ = problem.gradient(problem.objective(), engine=False)
     assert_close(found, expected, rtol=1e-6, atol=1e-8)
     assert not torch.allclose(found, plain, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [AttributeTerm, ColumnTerm])
+def test_edit_of_a_term_that_is_zero_at_first_is_found(kind, monkeypatch):
+    """Hand-written gradients are also compared on values on which every term counts."""
+    problem, network = Problem(dtype=torch.float64), MLP(5, (8, 4)).double()
+
+    def make_batch(rows):
+        batch = problem.batch(network, rows)
+        return replace(batch, pair_limits=batch.pair_limits + 0.5)
+
+    def standard_terms():
+        objective = problem.objective()
+        few = ColumnTerm(objective.terms["gcig"].penalty, 1.5)
+        objective = objective.with_term("column_shortfall", few)
+        first = make_batch(torch.arange(N))
+        assert objective.terms["attribute"](first) == few(first) == 0
+        with flat_parameters(network):
+            return ObjectiveGradient(objective, network, make_batch, N)._standard
+
+    assert standard_terms() is not None
+    original = kind.__call__
+    monkeypatch.setattr(kind, "__call__", lambda self, batch: 1.1 * original(self, batch))
+    assert standard_terms() is None
 
 
 READABLE = [

@@ -14,7 +14,7 @@ from torch import Tensor
 from gcig.core.definition import EPS
 from gcig.core.numerics import root_mean_square_distance, vector_norm
 
-_UNDEFINED_BELOW = 1e-8
+UNDEFINED_BELOW = 1e-8
 _LARGEST_PRODUCT = 1 << 20  # entries of a matrix that sums columns; a larger one costs too much
 
 
@@ -74,7 +74,7 @@ def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:
     (``scale``, if it is known from more rows): such a row has no reasons that could differ, and must not
     count as fair.
     """
-    return (norms > _UNDEFINED_BELOW * (norms.median() if scale is None else scale)).all(0)
+    return (norms > UNDEFINED_BELOW * (norms.median() if scale is None else scale)).all(0)
 
 
 def all_defined(norms: Tensor) -> bool:
@@ -83,7 +83,7 @@ def all_defined(norms: Tensor) -> bool:
         return True
     bounds = norms.aminmax()
     least, largest = torch.stack(bounds).tolist() if norms.is_cuda else map(float, bounds)  # wait once
-    return bool(least > _UNDEFINED_BELOW * largest or defined_rows(norms).all())
+    return bool(least > UNDEFINED_BELOW * largest or defined_rows(norms).all())
 
 
 def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:

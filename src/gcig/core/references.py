@@ -33,16 +33,16 @@ def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch
             raise ValueError(wrong)
     try:
         # Several times faster than `torch.nn.functional.one_hot` on mini-batches.
-        if codes.is_cuda and not torch.compiler.is_compiling():
-            return _identity_on(codes.device, n_codes, dtype).index_select(0, codes)
-        return torch.eye(n_codes, dtype=dtype, device=codes.device).index_select(0, codes)
+        if torch.compiler.is_compiling():
+            return torch.eye(n_codes, dtype=dtype, device=codes.device).index_select(0, codes)
+        return _identity_on(codes.device, n_codes, dtype).index_select(0, codes)
     except (IndexError, RuntimeError) as error:
         raise ValueError(wrong) from error
 
 
 @lru_cache(maxsize=64)
 def _identity_on(device: torch.device, size: int, dtype: torch.dtype) -> Tensor:
-    """Create an identity matrix on a GPU once: a recorded step would create it in every repetition."""
+    """Create an identity matrix once; a recorded step would create it in every repetition."""
     with torch.inference_mode(False):  # otherwise training could not use it later
         return torch.eye(size, dtype=dtype, device=device)
 
@@ -269,7 +269,8 @@ class GroupMembers(nn.Module):
         within = torch.rand(
             shape, generator=self._generator, dtype=torch.float64, device=self._generator.device
         )
-        positions = self._order[self._first.unsqueeze(1) + (within * self._counts.unsqueeze(1)).long()]
+        within = within.mul_(self._counts.unsqueeze(1)).long().add_(self._first.unsqueeze(1))
+        positions = self._order.index_select(0, within.flatten()).view(shape)
         if self._typical is not None:
             positions[:, : self._typical.shape[1]] = self._typical
         members = self._pool.index_select(0, positions.flatten())

@@ -1,1 +1,1 @@
-"""The mathematics of `gcig.core` and `gcig.losses` by hand, for speed; each function names its twin."""
+"""Hand-written, fast versions of `gcig.core` and `gcig.losses`; each names the readable one it equals."""

@@ -1,4 +1,4 @@
-r"""Disparity of attributions, and its pullback, in place: `gcig.core.disparity.disparity` by hand.
+r"""Disparity of attributions and its pullback, in place; equals `gcig.core.disparity.disparity`.
 
 With attributions :math:`u_g` of one row, :math:`p_g = u_g / (\|u_g\| + \epsilon)`, the disparity V is the
 root mean square distance of the :math:`p_g` over all pairs of groups.
@@ -13,12 +13,7 @@ from gcig.engine.scratch import Scratch
 
 
 class ComparisonArrays:
-    """The arrays of a comparison, with their views.
-
-    Parameters
-    ----------
-    attributions : Tensor of shape (groups, n, columns)
-    """
+    """The arrays of a comparison of attributions (groups, n, columns), with their views."""
 
     def __init__(self, attributions: Tensor, scratch: Scratch) -> None:
         groups, n, columns = attributions.shape
@@ -64,23 +59,23 @@ def compare(arrays: ComparisonArrays, norm: str, eps: float) -> Comparison:
         torch.sub(points[0], points[1], out=spread)
         disparity = torch.linalg.vector_norm(spread, dim=-1)
     else:
-        # First relative to one group: deviations of nearly equal points then sum to zero, too.
+        # Relative to one group first, so that deviations of nearly equal points sum to zero as well.
         torch.sub(arrays.work, points[0], out=spread)
         spread.sub_(spread.mean(0))
-        # Two steps, since a norm over two dimensions is many times slower on CPU.
+        # In two steps, because a norm over two dimensions is many times slower on a CPU.
         lengths = torch.linalg.vector_norm(spread, dim=-1)
         disparity = torch.linalg.vector_norm(lengths, dim=0).mul_((2 / (arrays.n_groups - 1)) ** 0.5)
     return Comparison(disparity, norms)
 
 
 def pull_compare(arrays: ComparisonArrays, found: Comparison, d_disparity: Tensor, norm: str) -> Tensor:
-    """Write the gradient of the attributions to `work`; the attributions are overwritten.
+    """Write the gradient of the attributions to `work`, and overwrite the attributions.
 
-    It is zero, not NaN, if the disparity or all attributions are zero.
+    The gradient is zero, not NaN, if the disparity or all attributions are zero.
     """
     disparity, norms = found
     pull, along, spread, work = arrays.pull, arrays.along, arrays.spread, arrays.work
-    # The product of both inverses must not overflow, or zero times it would be NaN.
+    # The product of both inverses must not overflow: zero times infinity is NaN.
     tiny = torch.finfo(norms.dtype).tiny ** 0.5
     torch.mul(arrays.inverse, d_disparity / disparity.clamp_min(tiny), out=pull)
     if arrays.n_groups == 2:

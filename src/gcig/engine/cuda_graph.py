@@ -1,7 +1,7 @@
-"""Training steps recorded as CUDA graphs: one launch per mini-batch in place of hundreds of kernels.
+"""Training steps recorded as CUDA graphs: one launch per mini-batch instead of hundreds of kernel launches.
 
-A step of a small network takes less time on a GPU than the launches of its kernels take on the CPU. A
-recorded step is launched as a whole, and nothing waits for the device until the values of an epoch are read.
+For a small network, launching the kernels from the CPU takes longer than running them on the GPU. A recorded
+step is launched as a whole, and nothing waits for the device until the values of an epoch are read.
 """
 
 import threading
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class _Fork(threading.local):
-    """The state of this thread: `depth` of nested branches while it records a step or prepares for it."""
+    """Per-thread state: the `depth` of nested branches while a step is recorded or warmed up, else None."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class _Fork(threading.local):
 
 
 _fork = _Fork()
-# Torch records one graph at a time per process. Streams for recordings are shared by all threads, since
-# torch has only 32 of a kind and gives them out again: one that another thread uses cannot be recorded.
+# PyTorch records one graph at a time per process. All threads share the streams of recordings, because
+# PyTorch reuses a pool of 32 streams per priority, and a stream that another thread uses cannot be recorded.
 _one_at_a_time = threading.Lock()
 _streams: dict[int, list[torch.cuda.Stream]] = {}  # by device
 
@@ -37,16 +37,17 @@ _streams: dict[int, list[torch.cuda.Stream]] = {}  # by device
 def _stream(number: int) -> torch.cuda.Stream:
     streams = _streams.setdefault(torch.cuda.current_device(), [])
     while len(streams) <= number:
-        streams.append(torch.cuda.Stream(priority=-1))  # of a kind that nobody else is likely to use
+        streams.append(torch.cuda.Stream(priority=-1))  # from a pool that other code rarely uses
     return streams[number]
 
 
 def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Return the results of tasks that do not depend on each other; in a recording they are branches.
+    """Run independent tasks and return their results; in a recording, each task is a branch of the graph.
 
-    A chain of small kernels leaves nearly all of a GPU idle, and a GPU runs the branches of a graph at the
-    same time. A task must contain the backward pass of its own operations, and the caller must keep what the
-    tasks use until they are done: memory that is freed is used again in the order of one branch.
+    A chain of small kernels leaves most of a GPU idle, and the branches of a graph run at the same time. A
+    task must include the backward pass of its own operations. The caller must keep the tensors that the tasks
+    use until all of them are done, because memory that one branch frees may be reused while another branch
+    runs.
     """
     first = _fork.depth
     if first is None or len(tasks) < 2:
@@ -67,7 +68,7 @@ def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def forks() -> bool:
-    """Return whether this thread records a step, or prepares for it: tasks are then run in parallel."""
+    """Return whether this thread is recording a step or warming up for it, so that tasks are branches."""
     return _fork.depth is not None
 
 
@@ -88,19 +89,19 @@ class _Recording(NamedTuple):
 
 
 class RecordedStep:
-    """A step function whose operations are recorded once per kind of mini-batch, and then repeated.
+    """A step function whose operations are recorded once per kind of mini-batch, and then replayed.
 
     Parameters
     ----------
     step : callable
         Maps the row numbers of a mini-batch to the values of its terms, detached scalars. Whatever changes
-        from call to call must be a tensor that keeps its place in memory: a number is recorded as it is.
+        between calls must be a tensor at a fixed address; a Python number is recorded as a constant.
     load : callable
-        Runs before every step, outside the recording: it writes values that have changed (learning rate,
-        weights) into their tensors, and returns what decides which operations the step consists of. Each
-        such kind, and each size of a mini-batch, is recorded on its own.
+        Runs before every step, outside the recording. It writes changed values (learning rate, weights) to
+        their tensors, and returns a key that determines the operations of the step. Each key and each size of
+        a mini-batch has its own recording.
     generators : sequence of torch.Generator
-        The CUDA generators that the step draws from, besides torch's own.
+        The CUDA generators that the step draws from, besides the default one.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class RecordedStep:
     ) -> None:
         self._step, self._load, self._generators = step, load, generators
         self._recordings: dict[Hashable, _Recording | None] = {}
-        self._pool: Any = None  # of memory, shared by the recordings
+        self._pool: Any = None  # the memory pool that the recordings share
         self.fails = False
 
     def __call__(self, rows: Tensor) -> Mapping[str, Tensor]:
@@ -120,7 +121,7 @@ class RecordedStep:
         if self.fails:
             return self._step(rows)
         if kind not in self._recordings:
-            # The first step of a kind allocates what is kept, and loads kernels, which cannot be recorded.
+            # The first step of a kind allocates kept arrays and loads kernels, which cannot be recorded.
             self._recordings[kind] = None
             return self._run_aside(rows)
         recording = self._recordings[kind]
@@ -148,7 +149,7 @@ class RecordedStep:
         for generator in self._generators:
             graph.register_generator_state(generator)
         try:
-            # Other threads may use the device meanwhile.
+            # Other threads may use the device during the recording.
             record = torch.cuda.graph(
                 graph, pool=self._pool, stream=_stream(0), capture_error_mode="thread_local"
             )
@@ -158,7 +159,7 @@ class RecordedStep:
         except RuntimeError as error:
             self.fails = True
             torch.cuda.synchronize()
-            for generator in self._generators:  # they still wait for the end of the recording
+            for generator in self._generators:  # they are still registered with the failed recording
                 generator.graphsafe_set_state(generator.clone_state())
             warn_caller(
                 f"the training step could not be recorded as a CUDA graph ({error}), so it runs operation by "
@@ -171,9 +172,9 @@ class RecordedStep:
 
 
 def can_be_recorded(network: nn.Module) -> bool:
-    """Return whether the passes of a network are certain to consist of the same operations every time.
+    """Return whether the passes of a network consist of the same operations every time.
 
-    That is so for a layered network on a GPU. Dropout draws numbers, and other modules may look at values.
+    This is certain for a layered network on a GPU without dropout; other modules may branch on values.
     """
     random = any(isinstance(part, nn.Dropout) for part in network.modules())
     on_device = all(parameter.is_cuda for parameter in network.parameters())
@@ -183,10 +184,7 @@ def can_be_recorded(network: nn.Module) -> bool:
 def make_step(
     compute: Step, load: Callable[[], Hashable], generators: Sequence[torch.Generator] = (), *, recorded: bool
 ) -> Step:
-    """Return a step that loads what has changed and computes; recorded as CUDA graphs if it can be.
-
-    See `RecordedStep` for the parameters.
-    """
+    """Return a step that calls `load`, then `compute`, as CUDA graphs if `recorded`; see `RecordedStep`."""
     if recorded:
         return RecordedStep(compute, load, generators)
 

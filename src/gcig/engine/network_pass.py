@@ -16,12 +16,8 @@ from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 class NetworkPass:
     """One forward and one backward pass per mini-batch, with arrays that are kept between mini-batches.
 
-    Parameters
-    ----------
-    network : nn.Module
-        A layered network whose parameters have gradients to write to; see `applies`.
-    n_segments : int
-        Segments of each path.
+    `network` is a layered network whose parameters have gradients to write to, see `applies`; `n_segments` is
+    the number of segments per path.
     """
 
     def __init__(self, network: nn.Module, n_segments: int = 1) -> None:

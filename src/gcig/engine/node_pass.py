@@ -1,8 +1,8 @@
 """Attributions of piecewise linear networks at fixed path nodes, with their parameter gradient by hand.
 
-The readable twin is `gcig.core.paths.node_attributions`. The slopes of ReLU and its relatives are constant
-between kinks and carry no gradient. The pass up the layers therefore needs no graph, and the way back has two
-products per layer: half the time of autograd, at any mini-batch.
+Equals `gcig.core.paths.node_attributions`. The slopes of piecewise linear activations are constant between
+kinks and have no gradient. The forward pass therefore needs no graph, and the backward pass has two products
+per layer, which takes half the time of autograd.
 """
 
 from typing import Any
@@ -67,5 +67,5 @@ class _AverageSlope(torch.autograd.Function):
         for weight, slope, down in zip(weights[:-1], ctx.slopes[1:], ctx.of_layers[-2::-1], strict=True):
             found.append(down.T @ back)
             back = (back @ weight.T).mul_(slope)
-        # `down` of the last hidden layer is its slopes times w, and `back` already holds these slopes.
+        # `down` of the last hidden layer is its slopes times w, and `back` includes these slopes already.
         return None, None, *found, back.sum(0, keepdim=True)

@@ -12,11 +12,11 @@ from gcig.core.modules import is_recording
 
 @contextmanager
 def flat_parameters(module: nn.Module) -> Iterator[list[nn.Parameter]]:
-    """Lay out a module's parameters and their gradients as views of one tensor each, inside the context.
+    """Store a module's parameters and gradients as views of one flat tensor each, inside the context.
 
-    An optimizer step, a norm and a reset of the gradient are then one operation instead of one per tensor;
-    small networks spend most of their time on those. The module itself is unaffected. Parameters of several
-    types or devices are yielded unchanged.
+    An optimizer step, a norm and a reset of the gradient are then one operation each instead of one per
+    parameter, which saves most of the time of a step of a small network. Parameters of several types or
+    devices are yielded unchanged.
 
     Yields
     ------
@@ -75,24 +75,12 @@ def clip_norm(parameters: list[nn.Parameter], largest: float) -> None:
 
 
 class FlatAdamW:
-    """AdamW without the bookkeeping that costs a small network more than its arithmetic.
+    """AdamW without the bookkeeping that takes longer than the arithmetic of a small network.
 
     The update is that of `torch.optim.AdamW` (decoupled weight decay, bias-corrected moments), applied to the
     flat parameter of `flat_parameters`, or to several. On a GPU, the learning rate and the number of steps
-    are tensors, so that a recorded step can be repeated with other values; see `gcig.engine.cuda_graph`.
-
-    Parameters
-    ----------
-    parameters : list of nn.Parameter
-    learning_rate, weight_decay : float
-    betas : pair of float
-        Decay rates of the first and the second moment.
-    eps : float
-
-    Attributes
-    ----------
-    param_groups : list with one dict
-        A schedule may change its ``"lr"``.
+    are tensors, so that a recorded step can be replayed with other values; see `gcig.engine.cuda_graph`. A
+    schedule may change ``param_groups[0]["lr"]``.
     """
 
     def __init__(

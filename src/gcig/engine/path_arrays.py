@@ -1,9 +1,9 @@
-"""The arrays of a secant pass: where nodes and segments of paths lie in memory, and moves between them.
+"""The arrays of a secant pass: the memory layout of path nodes and segments, and conversions between them.
 
 *Nodes* are the rows of one matrix per layer, in this order: the interior nodes of the paths (K - 1, groups,
 n), the (groups, labels) cells where paths start, the n rows where they end, and the plain rows, which are
-predicted but not explained. The nodes that lie on paths are therefore a prefix; the ends of paths are a
-suffix, and so are all rows, in their own order. *Segments* have the shape (K, groups, n, units).
+predicted but not explained. The nodes on paths are therefore a prefix, the ends of paths and plain rows a
+suffix, and so are all rows, in their original order. *Segments* have the shape (K, groups, n, units).
 """
 
 import math
@@ -18,9 +18,9 @@ from gcig.engine.comparison import ComparisonArrays
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers
 
-# A product that sums over many rows but has few results occupies a GPU only if it is done in pieces.
+# A product that sums over many rows but has few results keeps a GPU busy only if it is done in pieces.
 _MANY_ROWS, _PIECES = 4096, 64
-_FEW_TERMS = 6  # up to here additions one by one are faster than a sum over an outer dimension
+_FEW_TERMS = 6  # up to this number, additions one by one are faster than a sum over an outer dimension
 
 
 class PathShape(NamedTuple):
@@ -57,15 +57,11 @@ class PathShape(NamedTuple):
 
 
 class PathArrays:
-    """All arrays of a pass over some rows and their paths, with the views that the pass takes.
+    """All arrays of a pass over some rows and their paths, with the views that the pass uses.
 
-    Creating a view costs as much as adding two small arrays, so all views are created beforehand. Names that
-    begin with `flat_` are matrices that share the memory of the array of that name.
-
-    Attributes
-    ----------
-    inputs : Tensor of shape (n + plain, columns)
-        The explained rows, then those that are only predicted; filled in by the caller.
+    Creating a view takes as long as adding two small arrays, so all views are created once. Names that begin
+    with `flat_` are matrices that share the memory of the array of that name. The caller fills in `inputs`,
+    shape (n + plain, columns): the explained rows, then those that are only predicted.
     """
 
     def __init__(self, shape: PathShape, scratch: Scratch, like: Tensor) -> None:
@@ -119,10 +115,10 @@ _Combination = tuple[Callable[..., Tensor], Tensor, Tensor, Tensor]
 
 
 class LayerArrays:
-    """The arrays of one hidden layer, and the moves between its nodes and segments.
+    """The arrays of one hidden layer, and the conversions between its nodes and segments.
 
-    The leading 3 stands for pre-activations, values and slopes at nodes, and for runs, rises and slope sums
-    over segments. The gradient of the last is omitted if the activation has no curvature.
+    A leading dimension of 3 holds pre-activations, values and slopes at nodes, and runs, rises and slope sums
+    over segments. The gradient of the last one is omitted if the activation has no curvature.
     """
 
     def __init__(

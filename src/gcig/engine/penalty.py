@@ -1,8 +1,7 @@
-"""The GCIG penalty of a layered network with its parameter gradient, chunk by chunk, by hand.
+"""The GCIG penalty of a layered network and its parameter gradient, in chunks; equals `GCIGPenalty.readable`.
 
-The gradient is computed along with the value, on a CPU while a chunk is still in the cache: memory does not
-grow with the batch, and the backward pass only scales. The readable twin is
-`gcig.GCIGPenalty.readable`.
+The gradient is computed together with the value, on a CPU while a chunk is still in the cache. Memory does
+not grow with the batch, and the backward pass only multiplies by a number.
 """
 
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def secant_penalty(
     Parameters
     ----------
     network : LayeredNetwork
-        With one hidden layer or more.
+        Has one hidden layer or more.
     inputs : Tensor of shape (n, columns)
         Rows; not differentiated.
     labels : Tensor of shape (n,)
@@ -64,7 +63,7 @@ def secant_penalty(
     row_bytes = _bytes_per_row(network, baselines, rule)
     budget, needed = min(_CACHED_BYTES, max_bytes or _CACHED_BYTES), len(inputs) * row_bytes
     if inputs.is_cuda:
-        # Memory that is kept need not be free, and asking the device takes a moment.
+        # Arrays that are kept need no free memory, and querying the device takes time.
         budget = scratch.n_bytes if max_bytes is None else max_bytes
         budget = budget if needed <= budget else memory_budget(inputs.device, needed, max_bytes)
     n_rows = max(16, budget // row_bytes)

@@ -1,4 +1,4 @@
-"""Arrays that are kept from call to call."""
+"""Arrays that are reused between calls."""
 
 import math
 import threading
@@ -16,13 +16,13 @@ Plan = TypeVar("Plan")
 
 
 class Scratch(threading.local):
-    """Named arrays, and plans made of views of them, that are kept from call to call.
+    """Named arrays, and plans made of views of them, that are reused between calls.
 
-    Fresh large arrays cost page faults in every step, several times the cost of the arithmetic in them, and
-    creating a hundred views costs as much as a matrix product. Both are safe to keep because a pass is
-    complete, gradient included, when it returns. Every thread has arrays of its own.
+    Newly allocated large arrays cause page faults, which take several times as long as the arithmetic in
+    them, and creating a hundred views takes as long as a matrix product. Reuse is safe because a pass is
+    complete, gradient included, when it returns. Every thread has its own arrays.
 
-    Arrays that a CUDA graph was recorded with stay allocated if they are replaced: the graph writes to them.
+    Arrays of a recorded CUDA graph stay allocated after they are replaced, because the graph writes to them.
     """
 
     def __init__(self) -> None:

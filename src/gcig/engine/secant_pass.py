@@ -1,16 +1,16 @@
-"""Secant attributions, their disparity, and the parameter gradient of both, by hand.
+"""Secant attributions, their disparity, and the parameter gradient of both.
 
-The readable twins are `gcig.core.paths.cell_secant_attributions` (which has the derivation) and
+Equals `gcig.core.paths.cell_secant_attributions`, which has the derivation, and
 `gcig.core.disparity.disparity`.
 
-The pass is cheap because the first layer is linear along the path and needs no product per node; the
-baselines' end of the path is one row per (label, group) cell; W_1 is applied once, to the averaged slope; and
-the gradient of the penalty, a weighted sum over rows with weights known beforehand, is computed along with
-its value. The rows' own forward pass is part of it, so a loss on the predictions costs one more vector in
-the downward pass and no product.
+The pass is fast for four reasons. The first layer is linear along the path and needs no product per node.
+Paths start at one row per (label, group) cell. W_1 is applied once, to the averaged slope. And the penalty is
+a weighted sum over rows with known weights, so its gradient is computed together with its value. The forward
+pass of the rows is part of it, so a loss on the predictions adds one vector to the backward pass and no
+product.
 
-Scale: the gradients of a layer's nodes are kept divided by the sharpness of its secants, and the products
-that they enter make up for it (see `gcig.engine.secants.pull_secants`).
+Scale: the gradients of a layer's nodes are divided by the sharpness of its secants, and the products that
+they enter multiply by it (see `gcig.engine.secants.pull_secants`).
 """
 
 from collections.abc import Hashable, Sequence
@@ -31,17 +31,7 @@ from gcig.engine.secants import Secants, pull_secants, secants
 
 @dataclass(frozen=True)
 class SecantRule:
-    """The division of paths and the comparison of attributions.
-
-    Parameters
-    ----------
-    n_segments : int
-        K, the number of segments of each path.
-    norm : {"l1", "l2"}
-        The norm by which attributions are divided.
-    eps : float
-        Added to the norms.
-    """
+    """The number K of segments per path, the norm by which attributions are divided, and its epsilon."""
 
     n_segments: int = 1
     norm: str = "l1"
@@ -112,23 +102,11 @@ class SecantPass:
     """One pass over rows that fit in memory at once.
 
     Call `load`, `propagate`, `compare` and, if the gradient is needed, `pull`, in this order and once each,
-    or `attribute` and `pull_attributions` in place of the last two: each step overwrites arrays.
+    or `attribute` and `pull_attributions` instead of the last two: each step overwrites arrays.
 
-    Parameters
-    ----------
-    network : Layers
-    n_rows, n_plain : int
-        The numbers of explained rows, and of rows that are only predicted.
-    baselines : Tensor of shape (labels, groups, columns)
-        Only shape and type matter here; `load` takes the values.
-    rule : SecantRule
-    scratch : Scratch
-        Arrays kept from pass to pass.
-
-    Attributes
-    ----------
-    inputs : Tensor of shape (n_rows + n_plain, columns)
-        Filled in by the caller before `propagate`; the explained rows come first.
+    There are `n_rows` explained rows and `n_plain` rows that are only predicted. Of the `baselines`, shape
+    (labels, groups, columns), only shape and type are used here; `load` takes the values. The caller fills in
+    `inputs`, the explained rows first, before `propagate`.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class SecantBuffers(NamedTuple):
-    """Output arrays for slopes and divisors, and the constant two, which costs an operation to create."""
+    """Output arrays for slopes and divisors, and the constant two, which takes an operation to create."""
 
     slope: Tensor
     divisor: Tensor
@@ -28,10 +28,7 @@ class Secants(NamedTuple):
 def secants(differences: Iterable[Tensor], sharpness: float, out: SecantBuffers) -> Secants:
     """Compute `gcig.core.numerics.average_slope` into existing arrays.
 
-    Parameters
-    ----------
-    differences : three Tensors of one shape
-        The run, the rise, and the sum of the derivatives at both ends.
+    `differences` are the run, the rise, and the sum of the derivatives at both ends.
     """
     run, rise, slope_sum = differences
     divisor = torch.addcmul(out.two, run, run, value=sharpness, out=out.divisor)
@@ -42,8 +39,8 @@ def secants(differences: Iterable[Tensor], sharpness: float, out: SecantBuffers)
 def pull_secants(parts: Secants, d_slope: Tensor) -> None:
     """Overwrite the differences by their gradient: the pullback of `gcig.core.numerics.average_slope`.
 
-    The gradients of run and rise are left divided by the sharpness; the matrix products that follow make up
-    for it more cheaply. The slope is overwritten, too.
+    The gradients of run and rise are divided by the sharpness; the matrix products that follow multiply by it
+    at no cost. The slope is overwritten as well.
     """
     slope, divisor, run, rise, d_slope_sum = parts
     torch.div(d_slope, divisor, out=d_slope_sum)

@@ -215,7 +215,7 @@ class GCIGPenalty(nn.Module):
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found about a module is cheap to find again, and weak references cannot be pickled.
+        # Weak references cannot be pickled, and what they cache is cheap to compute again.
         return {**self.__dict__, "_probed": None, "agreement": None}
 
     def forward(
@@ -245,7 +245,7 @@ class GCIGPenalty(nn.Module):
         attributions : Tensor of shape (groups, n, columns), optional
             The rows' attributions, if they are known; all rows are then compared.
         row_weights : Tensor of shape (n,), optional
-            What `row_weights` gives for these rows, if it is known; used with `attributions`.
+            The result of `row_weights` for these rows, if it is known; used with `attributions`.
         """
         self._check(x, y)
         y, every = y.long(), self.definition.every
@@ -361,6 +361,12 @@ class GCIGPenalty(nn.Module):
     def is_plain(self) -> bool:
         """True if each cell has one reference and columns are compared as they are."""
         return self.n_members == 1 and self.origin is None
+
+    @property
+    def is_standard(self) -> bool:
+        """True if `gcig.engine.term_gradients` has its gradient: no subclass, l1 norm, sums as a product."""
+        summed = self.origin is None or self.blocks is not None
+        return type(self) is GCIGPenalty and self.definition.norm == "l1" and summed
 
     def compare(self, attributions: Tensor) -> Tensor:
         """Return the disparity (n,) of attributions (groups, n, columns)."""

@@ -1,11 +1,16 @@
 """Objectives: named, weighted terms of a mini-batch, and the choice of how they are differentiated.
 
-An `Objective` is the definition: its terms (`gcig.losses.terms`) run in every training step, so whatever a
-researcher changes, replaces or adds takes effect. Only the network's own passes have a fast version:
-`gcig.engine.network_pass` computes logits and attributions of layered networks, and pulls the terms'
-gradients back to the parameters, without a graph. `ObjectiveGradient` is the one place that chooses between
-it and autograd. It uses the engine only if no penalty overrides `attribute`, and if engine and autograd agree
-on a few rows in double precision.
+An `Objective` is the definition: whatever a researcher changes, replaces or adds takes effect.
+`ObjectiveGradient` is the one place that chooses between autograd and two hand-written parts:
+
+- `gcig.engine.network_pass` computes logits and attributions of layered networks, and pulls the terms'
+  gradients back to the parameters. It is used if no penalty overrides `attribute`.
+- `gcig.engine.term_gradients` differentiates the standard terms on a CPU. It is used for terms whose class is
+  one of `gcig.losses.terms` itself, and as long as none of the functions that define them is replaced; see
+  `gcig.losses.standard_terms`. All other terms run as they are.
+
+Each part is compared with autograd on a few rows in double precision first, and is not used if it disagrees,
+for example because a formula was edited.
 """
 
 import math
@@ -21,11 +26,12 @@ from torch import Tensor, nn
 
 from gcig.core.disparity import defined_rows
 from gcig.core.memory import plan_chunks
-from gcig.core.modules import untraced
+from gcig.core.modules import is_recording, untraced
 from gcig.core.processes import joined_group, joining
 from gcig.engine.cuda_graph import forks, in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
+from gcig.losses.standard_terms import StandardTerms
 from gcig.losses.terms import MiniBatch, Penalty, PredictionTerm, Term
 
 _CHECKED_ROWS = 32
@@ -79,10 +85,10 @@ class Objective:
         return replace(self, terms={**self.terms, name: term}, weights=weights)
 
     def active_weights(self, weights: Mapping[str, float]) -> dict[str, float]:
-        """Return the weight of every term that counts.
+        """Return the weight of every active term.
 
-        `weights` are those that training controls; the objective's own take precedence. The prediction counts
-        once unless it has a weight.
+        `weights` are those that training controls; the objective's own take precedence. The prediction has
+        the weight 1 unless another one is given.
         """
         weights = {"prediction": 1.0, **weights, **self.weights}
         return {name: weights[name] for name in self.terms if weights.get(name)}
@@ -119,21 +125,9 @@ class Objective:
 class ObjectiveGradient:
     """The parameter gradient of an objective, one mini-batch at a time.
 
-    Parameters
-    ----------
-    objective : Objective
-    network : nn.Module
-        The network in training. Its parameters must have gradients to write to; see
-        `gcig.engine.optimizer.flat_parameters`.
-    make_batch : callable
-        Maps positions of training rows to their `MiniBatch`.
-    n_rows : int
-        The number of training rows, of which a few are used to compare the engine with autograd.
-
-    Attributes
-    ----------
-    engine : NetworkPass or None
-        None if autograd computes the gradient.
+    The network's parameters must have gradients to write to; see `gcig.engine.optimizer.flat_parameters`.
+    `make_batch` maps positions of training rows to their `MiniBatch`. A few of the `n_rows` training rows are
+    used to compare the hand-written gradients with autograd; `engine` is None if autograd is used instead.
     """
 
     def __init__(
@@ -145,6 +139,7 @@ class ObjectiveGradient:
     ) -> None:
         self.objective, self.network, self.make_batch = objective, network, make_batch
         self._references = _distinct_references(objective.penalties())
+        self._standard: StandardTerms | None = None
         self.engine = self._choose_engine(n_rows)
         self._weights: Mapping[str, float] = {}
         self._vectors: dict[tuple[str, ...], Tensor] = {}
@@ -162,7 +157,7 @@ class ObjectiveGradient:
         return self.engine is not None and on_device and self.objective.can_be_recorded
 
     def load(self, weights: Mapping[str, float]) -> tuple[str, ...]:
-        """Set the weights of the following mini-batches, and return the names of the terms that count.
+        """Set the weights of the following mini-batches, and return the names of the active terms.
 
         On a GPU the weights are tensors, so that a recorded step can be repeated with others.
         """
@@ -193,7 +188,7 @@ class ObjectiveGradient:
             in_parallel([partial(each.update, *rows_seen) for each in self._references])
             if self.engine is None:
                 return _by_autograd(self.objective, batch, weights, vector)
-            return _by_engine(self.objective, batch, weights, self.engine, vector)
+            return _by_engine(self.objective, batch, weights, self.engine, vector, self._standard)
 
         tasks: list[Callable[[], Any]] = [differentiate]
         if ahead := getattr(self.make_batch, "draw_ahead", None):
@@ -211,8 +206,11 @@ class ObjectiveGradient:
         if len(segments) > 1 or None in segments:
             return None
         n_segments = next(iter(segments), 1) or 1
-        if not _engine_agrees(self.objective, batch, n_segments):
+        engine_agrees, terms_agree = _compare(self.objective, batch, n_segments)
+        if not engine_agrees:
             return None
+        if terms_agree and not batch.inputs.is_cuda:
+            self._standard = StandardTerms(self.objective.terms)
         return NetworkPass(self.network, n_segments)
 
 
@@ -232,22 +230,28 @@ def _by_autograd(
     return terms
 
 
+def _is_plain(objective: Objective) -> bool:
+    return len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm
+
+
 def _by_engine(
     objective: Objective,
     batch: MiniBatch,
     weights: Mapping[str, float],
     engine: NetworkPass,
     vector: Tensor | None = None,
+    standard: StandardTerms | None = None,
 ) -> dict[str, Tensor]:
-    """Evaluate the terms on logits and attributions as leaves of a small graph; the engine does the rest."""
-    plain = len(objective.terms) == 1 and type(objective.terms.get("prediction")) is PredictionTerm
-    if plain and joined_group() is None:
+    """Differentiate the terms with respect to logits and attributions; the engine does the rest."""
+    if _is_plain(objective) and joined_group() is None:
         # Plain training: the gradient of the cross-entropy by hand costs less than the smallest graph.
         loss = engine.train_on_cross_entropy(batch.inputs, batch.targets, batch.weights)
         return {"prediction": loss, "total": loss}
     leaves = _Leaves.compute(engine, batch, objective.penalties(objective.active_weights(weights)))
     if forks():
         terms, gradients = _pull_in_branches(objective, batch, weights, vector, leaves)
+    elif standard is not None and joined_group() is None and not is_recording() and standard.hold():
+        terms, gradients = _pull_by_hand(objective, batch, weights, leaves, standard)
     else:
         terms, gradients = _pull_together(objective, batch, weights, vector, leaves)
     engine.pull(*gradients)
@@ -279,8 +283,23 @@ class _Leaves(NamedTuple):
         )
         return cls(scores, attributions, references, [each.shape[1] for each in flat])
 
+    def stirred(self) -> "_Leaves":
+        """Return other values of the same shapes, on which terms that start at zero are not zero."""
+        generator = torch.Generator().manual_seed(0)
+        scores = self.scores + torch.randn(len(self.scores), generator=generator).to(self.scores)
+        if self.attributions is None:
+            return self._replace(scores=scores)
+        # A single column counts, and the references disagree.
+        scale = torch.rand(self.attributions.shape, generator=generator, dtype=torch.float64) * 1e-4
+        scale[..., self.attributions.abs().sum((0, 1)).argmax()] = 1.0
+        return self._replace(scores=scores, attributions=self.attributions * scale)
+
+    def of(self, objective: Objective) -> "_Leaves":
+        """Return them as those of a copy of the objective."""
+        return self._replace(references=_distinct_references(objective.penalties()))
+
     def give(self, batch: MiniBatch, penalties: Iterable[Penalty]) -> list[Tensor]:
-        """Let a mini-batch know them as leaves of a new graph, and return the leaves."""
+        """Pass them to a mini-batch as leaves of a new graph, and return the leaves."""
         scores = batch.__dict__["logits"] = self.scores.detach().requires_grad_()
         if self.attributions is None:
             return [scores]
@@ -305,6 +324,28 @@ def _pull_together(
     own = leaves.give(batch, objective.penalties(objective.active_weights(weights)))
     terms = objective(batch, weights, vector)
     return terms, torch.autograd.grad(terms["total"], own, allow_unused=True, materialize_grads=True)
+
+
+def _pull_by_hand(
+    objective: Objective,
+    batch: MiniBatch,
+    weights: Mapping[str, float],
+    leaves: _Leaves,
+    standard: StandardTerms,
+) -> _Pulled:
+    """Return the same as `_pull_together`, with hand-written gradients of the standard terms."""
+    active = objective.active_weights(weights)
+    found = standard.pull(batch, leaves.scores, leaves.attributions, leaves.references, active)
+    values = found.values
+    gradients = [each for each in (found.d_logits, found.d_attributions) if each is not None]
+    others = {name: term for name, term in objective.terms.items() if name not in values}
+    if any(name in active for name in others):
+        more, added = _pull_together(replace(objective, terms=others), batch, weights, None, leaves)
+        values = {**values, **more}
+        gradients = [own + new for own, new in zip(gradients, added, strict=True)]
+    parts = torch.stack([values[name] for name in active])
+    total = torch.dot(parts, parts.new_tensor(list(active.values())))
+    return {**dict(zip(active, parts.unbind(), strict=True)), "total": total}, gradients
 
 
 def _pull_in_branches(
@@ -339,8 +380,12 @@ def _pull_in_branches(
     return {**dict(zip(active, values.unbind(), strict=True)), "total": total}, sums
 
 
-def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> bool:
-    """Compare the engine with autograd in double precision on a mini-batch, with all weights 1."""
+def _compare(objective: Objective, batch: MiniBatch, n_segments: int) -> tuple[bool, bool]:
+    """Compare hand-written gradients with autograd in double precision on a mini-batch, with all weights 1.
+
+    Return whether the engine agrees with the network, and whether the standard terms agree with the readable
+    ones.
+    """
     objective, network = deepcopy((replace(objective, weights={}), batch.module))
     network.double()
     for penalty in objective.penalties():
@@ -364,9 +409,34 @@ def _engine_agrees(objective: Objective, batch: MiniBatch, n_segments: int) -> b
     expected = _by_autograd(objective, copy(), weights)
     by_autograd = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
     engine = NetworkPass(network, n_segments)
-    found = _by_engine(objective, copy(), weights, engine)
+    leaves = None if _is_plain(objective) else _Leaves.compute(engine, copy(), objective.penalties())
+    if leaves is None:
+        found = _by_engine(objective, copy(), weights, engine)
+    else:
+        found, gradients = _pull_together(objective, copy(), weights, None, leaves)
+        engine.pull(*gradients)
     by_hand = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
-    return _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
+    agrees = _agree(found, expected) and _agree(dict(enumerate(by_hand)), dict(enumerate(by_autograd)))
+    if leaves is None or batch.inputs.is_cuda:
+        return agrees, False
+    return agrees, _terms_agree(objective, copy, (leaves, leaves.stirred()))
+
+
+def _terms_agree(objective: Objective, copy: Callable[[], MiniBatch], variants: Iterable["_Leaves"]) -> bool:
+    """Compare the hand-written values and gradients of the standard terms with the readable ones.
+
+    What a term keeps from one of the variants may change its value on the next one.
+    """
+    weights = dict.fromkeys(objective.terms, 1.0)
+    readable, by_hand = deepcopy(objective), deepcopy(objective)
+    standard = StandardTerms(by_hand.terms)
+    for leaves in variants:
+        expected, right = _pull_together(readable, copy(), weights, None, leaves.of(readable))
+        values, gradients = _pull_by_hand(by_hand, copy(), weights, leaves.of(by_hand), standard)
+        pairs = [*((values[name], expected[name]) for name in expected), *zip(gradients, right, strict=True)]
+        if not all(_agree({0: one}, {0: other}) for one, other in pairs):
+            return False
+    return True
 
 
 def _agree(found: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> bool:
@@ -393,9 +463,9 @@ def fused_penalty(
 ) -> Tensor | None:
     """Return the engine's value of a `gcig.GCIGPenalty`, or None if autograd has to compute it.
 
-    The engine applies to layered networks with one reference per cell and raw columns, and only if it
+    The engine supports layered networks with one reference per cell and raw columns, and is used only if it
     reproduces the penalty's readable value on a few rows. Under ``torch.compile`` the readable penalty is
-    better code if all rows fit in memory.
+    faster if all rows fit in memory.
     """
     integration = penalty.integration(module, x)
     network = integration.network
@@ -443,7 +513,7 @@ def _fused_penalty(
 def _penalty_agrees(penalty: Any, module: nn.Module, x: Tensor, y: Tensor, baselines: Tensor) -> bool:
     """Compare the engine with the penalty's readable value, in double precision on a few rows.
 
-    The result is kept for the module, so a training loop pays for one comparison.
+    The result is stored for the module, so a training loop makes one comparison.
     """
     known = penalty.agreement
     if known is not None and known[0]() is module:

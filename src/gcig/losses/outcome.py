@@ -24,7 +24,7 @@ from torch.nn.functional import huber_loss
 from gcig.core.modules import is_recording
 from gcig.core.processes import joined
 
-_SHARP = 1e6  # a factor at which a soft decision is one
+_SHARP = 1e6  # scales logits so that the soft decision is a hard one
 
 
 def cell_membership(groups: Tensor, conditions: Tensor, n_groups: int) -> Tensor:
@@ -79,19 +79,8 @@ def rate_disparity(logits: Tensor, membership: Tensor) -> Tensor:
 
 
 def soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the soft rate of every cell, 0 for a cell without rows, and which cells have rows.
+    """Return the soft rates (conditions, groups), 0 for cells without rows, and which cells have rows.
 
-    Parameters
-    ----------
-    logits, membership : Tensor
-        See `rate_disparity`.
-
-    Returns
-    -------
-    rates, present : Tensor of shape (conditions, groups)
-
-    Examples
-    --------
     >>> soft_rates(torch.zeros(2), torch.tensor([[[1.0, 1.0], [0.0, 0.0]]]))
     (tensor([[0.5000, 0.0000]]), tensor([[1., 0.]]))
     """
@@ -120,8 +109,8 @@ def _soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
 def pairwise_gap(rates: Tensor, present: Tensor, smoothness: float = 0.0) -> Tensor:
     """Return the mean absolute difference over pairs of groups that are present, summed over conditions.
 
-    Differences below `smoothness` count quadratically (Huber's loss), so that a term pulls less the nearer
-    it is to its goal.
+    Differences below `smoothness` are squared (Huber's loss), so the gradient vanishes as the rates become
+    equal.
     """
     if rates.shape[1] == 2:
         differences, pair_weights = rates[:, 0] - rates[:, 1], present.prod(1)
@@ -235,16 +224,22 @@ class OutcomeLoss(nn.Module):
         rates, present = soft_rates((logits - self.cut) / self.temperature, membership)
         if not self.momentum:
             return pairwise_gap(rates, present, self.smoothness)
-        seen = rates.detach()
+        average, known = self.follow(rates.detach(), present, logits.detach(), membership)
+        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
+
+    def follow(
+        self, rates: Tensor, present: Tensor, logits: Tensor, membership: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Update the running averages with a mini-batch; return them, and which cells have had rows."""
         if self.of_decisions:
-            seen, _ = soft_rates((logits.detach() - self.cut) * _SHARP, membership)
-        if self._average is None or self._average[0].dtype != seen.dtype:
-            self._average = torch.zeros_like(seen), torch.zeros_like(seen)
+            rates, _ = soft_rates((logits - self.cut) * _SHARP, membership)
+        if self._average is None or self._average[0].dtype != rates.dtype:
+            self._average = torch.zeros_like(rates), torch.zeros_like(rates)
         average, known = self._average
         # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
-        average.lerp_(seen, present * (1 - self.momentum * known))
+        average.lerp_(rates, present * (1 - self.momentum * known))
         torch.maximum(known, present, out=known)
-        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
+        return average, known
 
     def extra_repr(self) -> str:
         """Return the arguments for ``repr``."""

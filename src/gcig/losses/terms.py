@@ -1,4 +1,8 @@
-"""Terms of an objective: differentiable functions of a mini-batch, which training runs in every step."""
+"""Terms of an objective: differentiable functions of a mini-batch.
+
+They define what training minimises. On a CPU, `gcig.losses.objective` replaces standard terms by hand-written
+values and gradients, after comparing the two.
+"""
 
 import math
 from collections.abc import Hashable
@@ -35,11 +39,11 @@ class MiniBatch:
     pairs : Tensor of shape (2, k), optional
         Positions of rows, and of copies that differ from them in the protected columns alone.
     pair_limits : Tensor of shape (k,), optional
-        How far the teacher's logits of each pair are apart.
+        The absolute difference between the teacher's logits of each pair.
     n_explained : int
         The number of rows, from the first, whose attributions are compared.
     known : dict
-        Attributions that were computed already, by the id of their penalty.
+        Attributions that have been computed, by the id of their penalty.
     """
 
     module: nn.Module
@@ -107,9 +111,9 @@ class MiniBatch:
         )
 
     def penalty_weights(self, penalty: "Penalty") -> Tensor | None:
-        """Return the weights of the explained rows in a penalty; computed once for all that weight alike.
+        """Return the weights of the explained rows; computed once for all penalties with the same weights.
 
-        A recording always weighs the rows that have attributions, and has no use for others.
+        None in a recording, which always computes the weights of the rows that have attributions.
         """
         if is_recording():
             return None
@@ -172,10 +176,10 @@ class Penalty(Protocol):
 class Term(Protocol):
     """A differentiable function of a mini-batch.
 
-    A term that compares attributions names its penalties in an attribute ``penalties``; their references
-    then follow the mini-batches, and the engine computes their attributions. On a GPU, training steps are
-    recorded and repeated if every term has an attribute ``can_be_recorded`` that is true: its operations then
-    depend on no value, and what it keeps from call to call is changed in place.
+    A term that compares attributions lists its penalties in an attribute ``penalties``; their references are
+    then updated with every mini-batch, and the engine computes their attributions. On a GPU, training steps
+    are recorded and repeated if every term has an attribute ``can_be_recorded`` that is true, which promises
+    that its operations depend on no value, and that state kept between calls is changed in place.
     """
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -214,14 +218,10 @@ class OutcomeTerm:
 
 @dataclass(frozen=True)
 class SelectionTerm:
-    """The distance between the share of rows decided positive and the teacher's share.
+    """The distance between the selection rate and the teacher's; see `gcig.losses.outcome.OutcomeLoss`.
 
-    Rates can be made equal by deciding nearly everyone alike; the term keeps the share of positive decisions.
-
-    Attributes
-    ----------
-    cut, temperature : float
-        See `gcig.losses.outcome.OutcomeLoss`.
+    Rates can be made equal by giving nearly everyone the same decision; the term keeps the share of positive
+    ones.
     """
 
     cut: float
@@ -241,8 +241,8 @@ class SelectionTerm:
 class AttributeTerm:
     """The excess effect of the protected columns: how much more they move the logit than the teacher's.
 
-    Equalized odds can be bought with the protected attribute itself. The term is zero as long as exchanging
-    it changes a prediction no more than it changes the teacher's.
+    A network can reach equalized odds by using the protected attribute itself. The term is zero as long as
+    exchanging the attribute changes a prediction no more than it changes the teacher's.
     """
 
     can_be_recorded = True
@@ -285,10 +285,10 @@ class ReasonTerm:
 class ConsistencyTerm:
     r"""The distance between explanations relative to a cell's mean and to its members.
 
-    A network can be made to reason alike relative to the mean of a cell, a point that nobody occupies, and
-    not relative to real people. The term is the mean over rows and groups of :math:`\|p_{mean} -
-    p_{members}\|_2` of the normalised attributions. It changes the explanation relative to the mean; that
-    relative to the members is held fixed.
+    Explanations may agree relative to the mean of a cell, a point that nobody occupies, and disagree relative
+    to real people. The term is the mean over rows and groups of :math:`\|p_{mean} - p_{members}\|_2` of the
+    normalised attributions. It changes the explanation relative to the mean; the one relative to members is
+    held fixed.
     """
 
     mean: Penalty
@@ -311,7 +311,7 @@ class ConsistencyTerm:
 class ColumnTerm:
     r"""The shortfall of effective columns under `least`.
 
-    The cheapest way to equal reasons is to use few columns. The shortfall is :math:`\max(0, \log c - H)`,
+    The easiest way to make reasons equal is to use few columns. The shortfall is :math:`\max(0, \log c - H)`,
     where c is the least number of effective columns and H the entropy of the mean absolute normalised
     attribution; exp(H) is `gcig.core.disparity.effective_columns`.
     """
@@ -330,7 +330,7 @@ class ColumnTerm:
         values = batch.attributions(self.penalty)
         norms = vector_norm(values.detach(), "l1")
         if is_recording() or not all_defined(norms):
-            values = values * defined_rows(norms).unsqueeze(-1)  # a row of zeros has no share in the mean
+            values = values * defined_rows(norms).unsqueeze(-1)  # rows of zeros do not count in the mean
         short = column_shortfall(values, self.least)
         if is_recording() or float(short.detach()):
             return short
@@ -340,11 +340,7 @@ class ColumnTerm:
 def column_shortfall(attributions: Tensor, least: float) -> Tensor:
     """Return by how much log effective columns fall short of log `least`; zero if there are enough.
 
-    Parameters
-    ----------
-    attributions : Tensor of shape (groups, n, columns)
-    least : float
-        The number of effective columns to keep.
+    `attributions` have the shape (groups, n, columns).
 
     >>> one, two = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[1.0, -1.0]]])
     >>> round(float(column_shortfall(one, 2.0)), 4), float(column_shortfall(two, 2.0))

@@ -38,7 +38,7 @@ TEST = make_loans(seed=1)
 QUICK = SLOW | {
     "batch_size": 256,
     "max_epochs": 4,
-    "lambda_ig": 0.1,
+    "lambda_ig": 0.05,
 }  # a student of two epochs, in half a second
 
 

@@ -432,17 +432,24 @@ def test_epochs_are_mature_after_three_fifths():
 
 
 def test_a_preference_replaces_the_score_within_the_limits():
-    """What exceeds the tolerance still has its price, and an early epoch none."""
+    """What exceeds the tolerance still has its price; an early epoch has none, but is not eligible."""
     settings = replace(SETTINGS, references="both")
     selector = replace(make_selector(settings), prefer=lambda found: found["auc"])
     measured = {**selector.teacher.measured, "auc_lost": 0.0}
-    measured["reference_offset"] += 0.22
+    measured["reference_offset"] += 0.24
     compared = selector._compare(measured, selector.teacher)
     found = selector._criterion(compared, control(Limits(auc_lost=0.03)), measured)
     assert found == pytest.approx(measured["auc"] + 5 * 0.1)
-    assert replace(selector)(NETWORK, control(Limits(auc_lost=1.0)), 1).criterion == pytest.approx(
-        measured["auc"]
-    )
+    early = replace(selector)(NETWORK, control(Limits(auc_lost=1.0)), 1)
+    assert early.criterion == pytest.approx(measured["auc"])
+    assert not early.eligible
+    assert replace(selector)(NETWORK, control(Limits(auc_lost=1.0)), selector.n_epochs).eligible
+
+
+def test_a_preference_sees_means_over_the_last_epochs():
+    selector = replace(make_selector(), prefer=lambda found: found["auc"], n_epochs=16)  # a window of two
+    found = [selector._average({"auc": auc}) for auc in (0.6, 0.8, 0.4)]
+    assert [each["auc"] for each in found] == pytest.approx([0.6, 0.7, 0.6])
 
 
 def test_the_teacher_itself_has_everything_left():

@@ -323,8 +323,8 @@ def test_student_starts_at_the_teacher_and_learns_its_probabilities(monkeypatch)
     class Recorded(BatchSource):
         def __init__(self, network, data, *rest, **options):
             start = [parameter.detach().clone() for parameter in network.parameters()]
-            sources.append((start, data, options))
             super().__init__(network, data, *rest, **options)
+            sources.append((start, self.data, options))
 
     monkeypatch.setattr(training, "BatchSource", Recorded)
     weights = torch.rand(300, generator=torch.Generator().manual_seed(0)) + 0.5

@@ -121,13 +121,14 @@ class BatchSource:
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
         self.protected, self._sample = protected, data
         self._drawn: _Points | None = None
+        self._n_used = 0  # of the points drawn last
+        self._pairs: dict[tuple[int, int], Tensor] = {}
         self._ahead: dict[int, _Points] = {}
         if teacher is not None:
             device = data.rows.inputs.device
             self.generator = generator_on(device, generator or torch.default_generator)
             self._cells = _CellIndex(data.rows, n_groups)
-            self._logits = teacher.logits(data.rows.inputs)
-            self._exchange_columns()
+            self._take_targets(data)
 
     def load_blocks(self) -> Iterator[int]:
         """Replace the rows by each block of the stream's next epoch in turn, and yield their number."""
@@ -135,10 +136,15 @@ class BatchSource:
         for block in self._sample.stream.epoch():
             self.data = block
             if self.teacher is not None:
-                self._logits = self.teacher.logits(block.rows.inputs)
-                self.data = replace(block, targets=torch.sigmoid(self._logits))
-                self._exchange_columns()
+                self._take_targets(block)
             yield len(block)
+
+    def _take_targets(self, data: TrainingRows) -> None:
+        """Replace the targets of rows by the teacher's probabilities."""
+        assert self.teacher is not None
+        self._logits = self.teacher.logits(data.rows.inputs)
+        self.data = replace(data, targets=torch.sigmoid(self._logits))
+        self._exchange_columns()
 
     def __call__(self, rows: Tensor) -> MiniBatch:
         """Return the mini-batch of rows at some positions; positions past the last row start again."""
@@ -162,8 +168,7 @@ class BatchSource:
             tasks.append(partial(self._exchange, batch, rows[: math.ceil(_EXCHANGED_SHARE * n)]))
         between, *exchanged = points = in_parallel(tasks)
         for copies in exchanged:
-            positions = torch.arange(len(copies.inputs), device=rows.device)
-            batch.pairs = torch.stack([positions, positions + n + len(between.inputs)])
+            batch.pairs = self._pair(len(copies.inputs), n + len(between.inputs), rows.device)
             batch.pair_limits = copies.limits
         batch.inputs = torch.cat([batch.inputs, *(each.inputs for each in points)])
         batch.targets = torch.cat([batch.targets, *(each.targets for each in points)])
@@ -171,6 +176,13 @@ class BatchSource:
         present = [each for each in weights if each is not None]
         batch.weights = torch.cat(present) if present else None
         return batch
+
+    def _pair(self, count: int, start: int, device: torch.device) -> Tensor:
+        """Return the positions of the first rows and of their copies, which begin at `start`."""
+        if (count, start) not in self._pairs:
+            positions = torch.arange(count, device=device)
+            self._pairs[count, start] = torch.stack([positions, positions + start])
+        return self._pairs[count, start]
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -187,10 +199,10 @@ class BatchSource:
             if count not in self._ahead:
                 self._ahead[count] = self._draw_between(count)
             return self._ahead[count]
-        if self._drawn is None or len(self._drawn.inputs) < count:
-            self._drawn = self._draw_between(max(count, _DRAWN_POINTS))
-        drawn, self._drawn = self._drawn, self._drawn[count:]
-        return drawn[:count]
+        if self._drawn is None or len(self._drawn.inputs) < self._n_used + count:
+            self._drawn, self._n_used = self._draw_between(max(count, _DRAWN_POINTS)), 0
+        self._n_used += count
+        return self._drawn[self._n_used - count : self._n_used]
 
     def draw_ahead(self, n_rows: int) -> None:
         """Draw the synthetic points of the next mini-batch of this size, while this one is computed."""
@@ -225,21 +237,22 @@ class BatchSource:
         self._other_values = self._sample.rows.inputs[:, self.protected].index_select(0, others)
         parts = torch.arange(len(rows), device=rows.labels.device).split(_CHUNK_ROWS)
         scores = [self.teacher.logits(self._copy(rows.inputs.index_select(0, part), part)) for part in parts]
-        self._other_logits = torch.cat(scores)
+        other_logits = torch.cat(scores)
+        self._other_targets = torch.sigmoid(other_logits)
+        self._limits = (self._logits - other_logits).abs()
 
     def _copy(self, inputs: Tensor, rows: Tensor) -> Tensor:
         """Return copies of inputs with the exchanged protected columns of the rows at some positions."""
         copies = inputs.clone()
-        copies[:, self.protected] = self._other_values.index_select(0, rows)
-        return copies
+        assert self.protected is not None
+        return copies.index_copy_(1, self.protected, self._other_values.index_select(0, rows))
 
     def _exchange(self, batch: MiniBatch, rows: Tensor) -> "_Points":
         """Return copies of the first rows whose protected columns are those of a member of another group."""
         copies = self._copy(batch.inputs[: len(rows)], rows)
-        scores = self._other_logits.index_select(0, rows)
-        limits = (self._logits.index_select(0, rows) - scores).abs()
         weights = None if batch.weights is None else batch.weights[: len(rows)]
-        return _Points(copies, torch.sigmoid(scores), weights, limits)
+        targets, limits = (each.index_select(0, rows) for each in (self._other_targets, self._limits))
+        return _Points(copies, targets, weights, limits)
 
 
 @dataclass(frozen=True)

@@ -436,7 +436,7 @@ class FairXClassifier(NetworkClassifier):
         self.ema_baselines_ = self.baselines_.copy() if moved is None else moved.cpu().numpy()
         self.plain_ = trained.plain
         scores = held_out.logits(network)
-        self.validation_ = measure(network, held_out, scores)
+        self.validation_ = trained.measured or measure(network, held_out, scores)
         cut = decision_cut(scores, held_out.rows.labels, settings)
         self._guard(inspect_predictions(scores, held_out.rows.labels, cut=cut), trained)
         if self.decides_alike_ and not self.collapsed_:

@@ -366,6 +366,7 @@ class CheckpointSelector:
     prefer: Preference | None = None
     recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
     found: list[Mapping[str, float]] = field(default_factory=list, init=False)
+    measured: dict[int, dict[str, float]] = field(default_factory=dict, init=False)  # by epoch
 
     @torch.no_grad()
     def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
@@ -392,6 +393,8 @@ class CheckpointSelector:
         if self.prefer is None:
             criterion += _EARLY_PRICE * early
         control.observe(epoch, measured)
+        if not control.lost:  # otherwise an earlier network is restored
+            self.measured[epoch] = found
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         metrics = {**{f"val_{name}": value for name, value in found.items()}, **weights}
         # An early epoch that meets a bound does so by luck.

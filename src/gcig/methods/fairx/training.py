@@ -83,6 +83,8 @@ class TrainedNetwork:
         Whether they had to be lowered because too much AUC or too many columns were lost.
     plain : dict
         Measurements of the teacher on the held-out set.
+    measured : dict
+        Measurements of the network on the held-out set; empty if it was not measured.
     """
 
     outcome: Outcome
@@ -90,6 +92,7 @@ class TrainedNetwork:
     weights: dict[str, float]
     braked: bool
     plain: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -267,17 +270,20 @@ class Student:
             ),
             learning_rate=scale * settings.learning_rate,
         )
-        self.held_out = replace(held_out, settings=self.settings)
+        self.held_out = held_out
         rows = data.rows
-        self._means = GroupBaselines.from_data(
-            rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
-        )
+        if rows is held_out.training:
+            self._means = GroupBaselines(held_out.means, rate=settings.ema_rate)
+        else:
+            self._means = GroupBaselines.from_data(
+                rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
+            )
         self._n_rows = max(data.rows_per_epoch, _MIN_EPOCH_ROWS)
         start = self._means.values.clone()
         self._objective = customise(self._make_objective(data))
         self._source = BatchSource(
             network,
-            replace(data, targets=torch.sigmoid(teacher.logits(rows.inputs))),
+            data,
             held_out.n_groups,
             n_explained=self._n_explained,
             teacher=teacher,
@@ -363,7 +369,9 @@ class Student:
             n_rows=self._n_rows,
         )
         measured: dict[str, float] = {}
-        if selector is not None:
+        if selector is not None and outcome.best_epoch in selector.measured:
+            measured = selector.measured[outcome.best_epoch]
+        elif selector is not None:
             measured = measure(self.network, self.held_out)
             measured["auc_lost"] = self.teacher.auc_lost(self.network, measured["auc"])
         columns = measured.get("columns", math.inf) if settings.explains else math.inf
@@ -385,6 +393,7 @@ class Student:
             weights=candidate.weights,
             braked=candidate.braked,
             plain=self.teacher.measured,
+            measured={name: value for name, value in candidate.measured.items() if name != "auc_lost"},
         )
 
     @property
