@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.quadrature import RULES, quadrature
+from gcig.core.quadrature import RULES, _on_device, quadrature
 
 EVERY_RULE = pytest.mark.parametrize("rule", list(RULES))
 
@@ -69,3 +69,12 @@ def test_errors_name_what_is_wrong():
         quadrature("trapezoid", 4)
     with pytest.raises(ValueError, match="n_steps must be at least 1, not 0"):
         quadrature("right", 0)
+
+
+def test_a_rule_that_was_copied_in_inference_mode_can_be_trained_with():
+    rule = quadrature("simpson", 2)
+    with torch.inference_mode():
+        nodes, weights = _on_device(rule, torch.float64, torch.device("cpu"))
+    assert not nodes.is_inference()
+    assert not weights.is_inference()
+    assert (nodes.tolist(), weights.tolist()) == (list(rule.nodes), list(rule.weights))

@@ -8,7 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.references import CellSums, GroupBaselines, GroupMembers, cell_sums
+from gcig.core.references import (
+    CellSums,
+    GroupBaselines,
+    GroupMembers,
+    _identity_on,
+    cell_sums,
+    indicator,
+)
 
 
 def make_rows(n=40, groups=2, shape=(3,), seed=0, dtype=torch.float64):
@@ -304,3 +311,28 @@ def test_members_of_an_empty_cell_are_refused():
     x, y, g = make_rows()
     with pytest.raises(ValueError, match=r"no rows in the \(label, group\) cells \[\(1, 1\)\]"):
         GroupMembers(x, y, torch.where(y == 1, 0, g))
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("codes", [[0, 2, 1, 2], [2], [0, 0], []])
+def test_indicators_of_codes(codes, on_gpu, monkeypatch):
+    if on_gpu:
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    found = indicator(torch.tensor(codes, dtype=torch.int64), 3, "labels", torch.float64)
+    assert found.tolist() == [[float(code == column) for column in range(3)] for code in codes]
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("codes", [[0, 3], [-1, 2], [3, 3], [-1]])
+def test_codes_out_of_range_are_refused(codes, on_gpu, monkeypatch):
+    """On a GPU before they are used as indices, where they would end the process."""
+    if on_gpu:
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+        monkeypatch.setattr("gcig.core.references._identity_on", None)
+    with pytest.raises(ValueError, match="labels must be int64 codes from 0 to 2"):
+        indicator(torch.tensor(codes), 3, "labels")
+
+
+def test_a_matrix_that_was_made_in_inference_mode_can_be_trained_with():
+    with torch.inference_mode():
+        assert not _identity_on(torch.device("cpu"), 7, torch.float64).is_inference()

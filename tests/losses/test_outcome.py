@@ -326,3 +326,10 @@ def test_impossible_options_are_refused(wrong, message):
 
 def test_values_are_not_checked_if_that_is_switched_off():
     assert EqualizedOddsLoss(1, validate=False)(torch.zeros(1), torch.tensor([3]), torch.tensor([0])) == 0
+
+
+def test_membership_has_as_many_groups_as_the_largest_code_says():
+    labels, groups = torch.tensor([0, 1, 1]), torch.tensor([0, 2, 1])
+    assert EqualizedOddsLoss().membership(labels, groups).shape == (2, 3, 3)
+    assert EqualizedOddsLoss(5).membership(labels, groups).shape == (2, 5, 3)
+    assert EqualizedOddsLoss().membership(labels[:0], groups[:0]).shape == (2, 1, 0)

@@ -151,6 +151,41 @@ def test_chunks_do_not_change_the_result(case: Case, monkeypatch: pytest.MonkeyP
     assert "auto" not in (used.rule, used.n_steps)
 
 
+@pytest.mark.parametrize(
+    ("p", "columns", "most", "sizes"),
+    [
+        (40_000, 3, 99, [26, 26, 8, 20]),  # 16 MiB hold 26 rows of 40,000 numbers under two groups
+        (3, 40_000, 99, [26, 26, 8, 20]),
+        (40_000, 3, 25, [25, 25, 10, 20]),
+        (2**22, 3, 99, [1] * 80),
+    ],
+)
+def test_chunks_fit_into_sixteen_megabytes(p: int, columns: int, most: int, sizes: list[int]) -> None:
+    comparison = SimpleNamespace(
+        baselines=np.broadcast_to(0.0, (2, 2, p)),
+        adapted=SimpleNamespace(columns=range(columns)),
+        max_chunk=most,
+        has_references=lambda label: label == 0,
+        explain=lambda rows, label, _: (len(rows), label),
+    )
+    rows = EncodedRows(np.zeros((80, 1)), np.arange(80) // 60, np.zeros(80), np.arange(80), None)
+    found = list(reasons.Comparison.explain_all(comparison, rows))
+    assert [len(part) for part, _, _ in found] == sizes
+    assert all(of == ((len(part), 0) if label == 0 else None) for part, of, label in found)
+    assert np.concatenate([part.positions for part, _, _ in found]).tolist() == list(range(80))
+
+
+def test_disparities_without_each_replicate() -> None:
+    replicates = torch.rand(4, 2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    comparison = SimpleNamespace(definition=Definition(norm="l2"), select=lambda values: values)
+    found = reasons.Comparison._without_replicates(comparison, replicates)
+    for i in range(4):
+        mean = np.delete(replicates.numpy(), i, axis=0).mean(axis=0)
+        units = mean / np.linalg.norm(mean, axis=2, keepdims=True)
+        np.testing.assert_allclose(found[i], np.linalg.norm(units[0] - units[1], axis=1))
+    assert reasons.Comparison._without_replicates(comparison, None) is None
+
+
 def test_rule_and_steps_are_taken_as_given(case: Case) -> None:
     smooth = replace(case, module=network())
     found = measure(smooth, Definition(rule="right", n_steps=4))

@@ -37,10 +37,8 @@ class Ranking:
     ) -> "Ranking":
         """Count rows; ``labels`` are 0 and 1, or the probability of label 1."""
         _, place = np.unique(scores, return_inverse=True)
-        size = int(place.max()) + 1 if len(place) else 0
         weight = np.ones(len(place)) if weights is None else weights
-        counts = [np.bincount(place, weight * of, minlength=size) for of in (1 - labels, labels)]
-        return cls(counts[0].astype(np.float64), counts[1].astype(np.float64))
+        return cls(np.bincount(place, weight * (1 - labels)), np.bincount(place, weight * labels))
 
     @property
     def area(self) -> float:
