@@ -44,6 +44,14 @@ def test_worst_range_matches_an_independent_simulation() -> None:
     assert expected_worst_range(sizes, rates) == pytest.approx(expected, rel=0.03)
 
 
+def test_the_simulation_has_a_fixed_seed_and_ten_thousand_draws() -> None:
+    sizes, rates = np.array([[38, 22, 5], [100, 40, 7]]), np.array([0.5, 0.88])
+    kept = np.array([[True, True, False], [True, False, True]])
+    draws = np.random.default_rng(0).binomial(sizes, rates[:, None], size=(10_000, 2, 3)) / sizes
+    first, second = (np.ptp(draws[:, y, kept[y]], axis=1) for y in (0, 1))
+    assert expected_worst_range(sizes, rates, kept) == pytest.approx(np.maximum(first, second).mean())
+
+
 def test_large_cells_leave_no_noise_and_equal_rates_none() -> None:
     assert expected_range(np.array([10**7, 10**7]), 0.4) < 2e-4
     assert expected_range(np.array([10, 20]), 0.0) == 0

@@ -206,6 +206,15 @@ def test_typical_members() -> None:
     assert _modal_member(np.ones((3, 1)), np.array([0])).tolist() == [1.0]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_are_usual_within_a_quarter_of_a_deviation_from_the_median(seed: int) -> None:
+    numbers = np.random.default_rng(seed).normal(size=(20, 3))
+    distances = np.abs(numbers - np.median(numbers, axis=0)) / numbers.std(axis=0)
+    usual = (distances < 0.25).sum(axis=1)
+    best = min(np.flatnonzero(usual == usual.max()), key=lambda i: distances[i].sum())
+    assert _modal_member(numbers, np.arange(3)).tolist() == numbers[best].tolist()
+
+
 def test_references_without_a_label_are_weighted_by_the_rows_of_the_labels() -> None:
     references = np.array([[[1.0], [2.0]], [[5.0], [6.0]]])
     found = _without_label(references, np.array([[3.0, 1.0], [1.0, 1.0]]))
