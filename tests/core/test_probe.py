@@ -80,6 +80,14 @@ def test_memory_grows_with_the_module_not_with_its_parameters():
     assert 2000 * 4 <= many < 2000 * 100
 
 
+def test_a_module_that_keeps_nothing_takes_its_inputs_and_their_gradient():
+    class Sum(nn.Module):
+        def forward(self, x):
+            return x.sum(1)
+
+    assert probe(Sum(), torch.zeros(2, 10)).n_bytes == 2 * (2 * 10 * 4)
+
+
 @pytest.mark.parametrize("activation", ["silu", "relu"])
 @pytest.mark.parametrize("rule", ["secant", "midpoint"])
 def test_layered_networks_are_judged_by_their_activations(activation, rule, recwarn):

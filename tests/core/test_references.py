@@ -336,3 +336,8 @@ def test_codes_out_of_range_are_refused(codes, on_gpu, monkeypatch):
 def test_a_matrix_that_was_made_in_inference_mode_can_be_trained_with():
     with torch.inference_mode():
         assert not _identity_on(torch.device("cpu"), 7, torch.float64).is_inference()
+
+
+def test_a_mini_batch_counts_a_tenth_by_default():
+    x, y, g = make_rows(8)
+    assert GroupBaselines.from_data(x, y, g).rate == GroupBaselines(torch.zeros(2, 2, 3)).rate == 0.1

@@ -127,6 +127,7 @@ def test_attribute_effect_is_a_share_of_decisions() -> None:
     assert attribute_effect(before, after, cut=0.0) == pytest.approx(2 / 3)
     assert attribute_effect(before, after, cut=1.5) == pytest.approx(1 / 3)
     assert attribute_effect(before, after, 0.0, torch.tensor([1.0, 0.0, 3.0])) == pytest.approx(0.25)
+    assert attribute_effect(torch.tensor([0.5, 0.2]), [torch.tensor([0.2, 0.5])], cut=0.5) == 1.0
     more = [*after, torch.tensor([0.1, -0.1, -1.0])]
     assert attribute_effect(before, more, cut=0.0) == 1.0
 
