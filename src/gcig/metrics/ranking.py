@@ -38,7 +38,8 @@ class Ranking:
         """Count rows; ``labels`` are 0 and 1, or the probability of label 1."""
         _, place = np.unique(scores, return_inverse=True)
         weight = np.ones(len(place)) if weights is None else weights
-        return cls(np.bincount(place, weight * (1 - labels)), np.bincount(place, weight * labels))
+        counts = [np.bincount(place, weight * of).astype(np.float64) for of in (1 - labels, labels)]
+        return cls(counts[0], counts[1])
 
     @property
     def area(self) -> float:
