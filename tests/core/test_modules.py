@@ -58,3 +58,12 @@ def test_plain_modules_and_functions_are_left_as_they_are():
     assert untraced(len) is len
     with running_eagerly(nn.Linear(2, 1)) as nothing:
         assert nothing is None
+
+
+@pytest.mark.parametrize("name", ["_compiled_call_impl", "_orig_mod"])
+def test_modules_with_a_compiled_part_are_run_eagerly(name, monkeypatch):
+    module = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: stance)
+    assert running_eagerly(module) != "force_eager"
+    object.__setattr__(module[1], name, object())
+    assert running_eagerly(module) == "force_eager"

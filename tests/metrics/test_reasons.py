@@ -175,6 +175,30 @@ def test_chunks_fit_into_sixteen_megabytes(p: int, columns: int, most: int, size
     assert np.concatenate([part.positions for part, _, _ in found]).tolist() == list(range(80))
 
 
+@pytest.mark.parametrize("centres", [False, True])
+@pytest.mark.parametrize("kinds", [("original",), ("encoded", "raw")])
+def test_slopes_are_computed_only_if_they_are_centred(centres: bool, kinds: tuple[str, ...]) -> None:
+    asked = []
+
+    def attribute(rows, references, _, *, advance, slopes):
+        asked.append(slopes)
+        ones = torch.ones(len(references), *rows.shape)
+        return SimpleNamespace(values=ones, slopes=ones if slopes else None)
+
+    comparison = SimpleNamespace(
+        compared_columns=SimpleNamespace(centres=centres, sum=torch.clone, centre=lambda each: 2 * each),
+        adapted=SimpleNamespace(explainer=SimpleNamespace(attribute=attribute)),
+        definition=Definition(),
+    )
+    rows, references = np.array([[3.0, 5.0]]), np.array([[1.0, 1.0]])
+    _, found = reasons.Comparison.attribute(comparison, rows, references, kinds)
+    assert asked == [centres and "encoded" in kinds]
+    assert tuple(found) == kinds
+    if "encoded" in kinds:
+        assert found["encoded"].tolist() == ([[[4.0, 8.0]]] if centres else [[[1.0, 1.0]]])
+        assert found["raw"].tolist() == [[[1.0, 1.0]]]
+
+
 def test_disparities_without_each_replicate() -> None:
     replicates = torch.rand(4, 2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     comparison = SimpleNamespace(definition=Definition(norm="l2"), select=lambda values: values)
