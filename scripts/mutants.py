@@ -96,10 +96,18 @@ class Mutant:
         lines = set(range(statement.lineno, body[0].lineno if body else statement.end_lineno + 1))
         if any(isinstance(each, ast.FunctionDef) for each in around):
             return lines
+        functions = (each for each in ast.walk(self._tree) if isinstance(each, ast.FunctionDef))
+        inside = {line for each in functions for line in range(each.body[0].lineno, each.end_lineno + 1)}
         names = [each for each in ast.walk(self._tree) if isinstance(each, ast.Name | ast.Attribute)]
-        stored = {each.id for each in names if isinstance(each.ctx, ast.Store) and each.lineno in lines}
-        loaded = (each for each in names if isinstance(each.ctx, ast.Load))
-        return {each.lineno for each in loaded if getattr(each, "id", getattr(each, "attr", "")) in stored}
+        while True:  # a constant may be used by another one, or as a default
+            stored = {each.id for each in names if isinstance(each.ctx, ast.Store) and each.lineno in lines}
+            loaded = (each for each in names if isinstance(each.ctx, ast.Load))
+            uses = {
+                each.lineno for each in loaded if getattr(each, "id", getattr(each, "attr", "")) in stored
+            }
+            if uses - inside <= lines:
+                return uses
+            lines |= uses - inside
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}: {self.text}"

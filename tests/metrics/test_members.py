@@ -183,6 +183,17 @@ def test_strata_divide_each_half_of_the_members() -> None:
     assert pool.draw(0, (0,), 1, np.random.default_rng(1)).shape == (2, 1, 1, 1, 1)
 
 
+def test_a_stratum_with_as_many_members_as_are_drawn_gives_each_once() -> None:
+    """Thirty-two members per cell: sixteen per half, two per stratum, and sixteen are drawn."""
+    positions = np.arange(128)
+    pool = MemberPool(2, np.random.default_rng(0))
+    pool.add(EncodedRows(positions[:, None] * 1.0, positions % 2, positions // 2 % 2, positions, None))
+    found = pool.draw(1, (0, 1), 16, np.random.default_rng(1))
+    assert found.shape == (2, 2, 8, 2, 1)
+    for group in (0, 1):
+        assert sorted(found[:, group].ravel()) == sorted(pool.members(1, group).ravel())
+
+
 def test_the_pool_is_bounded() -> None:
     pool, zeros = MemberPool(1, np.random.default_rng(0)), np.zeros(2100, dtype=np.int64)
     pool.add(EncodedRows(np.zeros((2100, 1)), zeros, zeros, np.arange(2100), None))

@@ -80,6 +80,7 @@ VALUES = {
         "residual": (2, 7),
     }.items()
 }
+VALUES["values"] -= 0.5  # attributions have both signs
 L2_DEFINED = np.array([True, False, True, True, True, True, True])
 
 

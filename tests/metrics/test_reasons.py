@@ -19,6 +19,7 @@ from gcig.metrics.sample import EncodedRows, RandomStreams
 
 ORIGIN = np.array([0, 1, 1, 1, 2])
 RAW = Definition(columns="raw")
+COMPARED = (0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,10 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
     )
     n = len(case.inputs)
     rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)
-    return sum_reasons(adapted, rows, case.baselines, definition, n_groups=3, streams=RandomStreams.spawn(0))
+    streams = RandomStreams.spawn(0)
+    return sum_reasons(
+        adapted, rows, case.baselines, definition, n_groups=3, streams=streams, drawn=rows, compared=COMPARED
+    )
 
 
 def contributions(sums: ReasonSums) -> np.ndarray:

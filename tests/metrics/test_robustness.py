@@ -191,12 +191,16 @@ def test_whichever_model_is_fairer_must_be_certain() -> None:
     wider = PanelFigure(Interval(0.12, 0.10, 0.14), np.empty(0))
     assert _fairer(apart[0], wider) == "neither"
     assert _fairer(first, PanelFigure(Interval(math.nan), second.draws)) == "neither"
+    single = [PanelFigure(each.interval, np.array([each.interval.value])) for each in (apart[0], wider)]
+    assert _fairer(*single) == "neither"  # one draw has no spread
 
 
 @pytest.mark.parametrize(("value", "agrees"), [(0.0601, True), (0.0599, False)])
 def test_gcig_is_material_from_a_twentieth_above_its_noise(value: float, agrees: bool) -> None:
     assert conclude(panel(mean=value)).agrees == agrees
     assert conclude(panel(**{"mean,_l2": 0.0})).agrees  # on another scale, and not judged
+    exactly = {kind: PanelFigure(Interval(0.05), np.full(5, 0.05)) for kind in REFERENCES}
+    assert "exceeds its noise by 0.05 or more" in conclude(exactly).verdict
 
 
 def test_typical_members() -> None:

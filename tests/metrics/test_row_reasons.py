@@ -87,6 +87,7 @@ def test_columns_that_reveal_the_group() -> None:
     table = PEOPLE.assign(code=np.array(["x", "y", "z"])[GROUPS])
     assert revealing_columns(table, GROUPS) == {"code"}
     assert revealing_columns(np.zeros((4, 2, 2)), GROUPS[:4]) == set()
+    assert revealing_columns(np.stack([GROUPS, ACCEPTED], axis=1).tolist(), GROUPS) == {"x0"}
 
 
 # --- described rows ------------------------------------------------------------------------------------

@@ -271,8 +271,8 @@ def sum_reasons(
     *,
     n_groups: int,
     streams: RandomStreams,
-    drawn: EncodedRows | None = None,
-    compared: tuple[int, ...] | None = None,
+    drawn: EncodedRows,
+    compared: tuple[int, ...],
     pool: MemberPool | None = None,
 ) -> ReasonSums:
     """Explain rows against references (2, compared groups, p), and sum their disparities.
@@ -281,16 +281,11 @@ def sum_reasons(
 
     Parameters
     ----------
-    drawn : the rows in random order, if they were drawn before.
-    compared : codes of the compared groups; all groups by default.
+    drawn : the rows in random order.
+    compared : codes of the compared groups.
     pool : the members that rows are compared with, if the definition asks for members.
     """
     budget = adapted.explainer.budget
-    if drawn is None:
-        sample = draw_sample(budget.rows, streams.sample)
-        sample.add(rows)
-        drawn = sample.rows
-    compared = tuple(range(baselines.shape[1])) if compared is None else compared
     explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn[: budget.rows]
     n_probe = min(budget.probe_rows, len(explained))
     comparison = Comparison.prepare(adapted, baselines, definition, drawn, n_probe, compared=compared)
