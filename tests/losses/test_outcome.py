@@ -280,6 +280,8 @@ def test_running_rates_of_decisions_are_fair_if_decisions_are():
     assert logits.grad[[2, 4, 5]].abs().sum() > 0
     soft = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5)
     assert soft(logits, labels, groups).item() != pytest.approx(float(fpr))
+    higher = EqualizedOddsLoss(2, cut=1.0, momentum=0.5, of_decisions=True)
+    assert higher(logits, labels, groups).item() == pytest.approx(0.5)  # the TPRs are 1/2 and 1, the FPRs 0
 
 
 def test_running_rates_are_averages_whose_gradient_is_that_of_the_mini_batch():
