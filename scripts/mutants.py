@@ -24,7 +24,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,6 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ["core", "losses", "metrics", "methods/fairx/selection.py"]
 _TEST_SECONDS = 60  # processor time of one test, after which a mutant counts as endless; a fast test takes 5
 _WAITING_SECONDS = 400  # of one test, for mutants that wait for ever
-_SECONDS = 900  # of all tests of a mutant, after which it counts as a survivor
 _USAGE_ERROR, _NO_TESTS = 4, 5  # pytest's exit codes if a test does not exist, or all are deselected
 
 _OPTIONS = [
@@ -67,15 +67,47 @@ _CALLED |= {"all": "any", "zeros": "ones", "zeros_like": "ones_like", "floor": "
 _CALLED |= {other: one for one, other in _CALLED.items()}
 # Messages and declarations, which no test of behaviour reads.
 _SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "exc", "msg", "type_params", "bases"}
+_SKIPPED_IF_TRUE = {"strict", "non_blocking"}  # an assertion of equal lengths, and no effect on a CPU
 _SKIPPED_CALLS = {"warn", "field", "parameter", "getLogger", "cast", "TypeVar", "NamedTuple"}
 
 
 class Mutant:
     """One change of one file, found again in a fresh tree by its position among the nodes."""
 
-    def __init__(self, path: Path, node: ast.AST, position: int, change: int, text: str) -> None:
+    def __init__(
+        self, path: Path, tree: ast.Module, node: ast.AST, position: int, change: int, text: str
+    ) -> None:
         self.path, self.position, self.change, self.text = path, position, change, text
         self.line, self.column = node.lineno, node.col_offset + 1
+        self._tree = tree
+
+    @cached_property
+    def lines(self) -> set[int]:
+        """The lines of the changed statement; of the function for a default, of the uses for a constant."""
+        around = [
+            each
+            for each in ast.walk(self._tree)
+            if isinstance(each, ast.stmt) and each.lineno <= self.line <= each.end_lineno
+        ]
+        statement = max(around, key=lambda each: (each.lineno, -each.end_lineno))
+        body = getattr(statement, "body", None)
+        if isinstance(statement, ast.FunctionDef):
+            return set(range(body[0].lineno, statement.end_lineno + 1))
+        lines = set(range(statement.lineno, body[0].lineno if body else statement.end_lineno + 1))
+        if any(isinstance(each, ast.FunctionDef) for each in around):
+            return lines
+        functions = (each for each in ast.walk(self._tree) if isinstance(each, ast.FunctionDef))
+        inside = {line for each in functions for line in range(each.body[0].lineno, each.end_lineno + 1)}
+        names = [each for each in ast.walk(self._tree) if isinstance(each, ast.Name | ast.Attribute)]
+        while True:  # a constant may be used by another one, or as a default
+            stored = {each.id for each in names if isinstance(each.ctx, ast.Store) and each.lineno in lines}
+            loaded = (each for each in names if isinstance(each.ctx, ast.Load))
+            uses = {
+                each.lineno for each in loaded if getattr(each, "id", getattr(each, "attr", "")) in stored
+            }
+            if uses - inside <= lines:
+                return uses
+            lines |= uses - inside
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}: {self.text}"
@@ -104,9 +136,15 @@ def visited(node: ast.AST) -> Iterator[ast.AST]:
                 continue
             if isinstance(child, ast.Call) and called(child) in _SKIPPED_CALLS:
                 continue
+            if isinstance(child, ast.keyword) and child.arg in _SKIPPED_IF_TRUE and _is_true(child.value):
+                continue
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
             yield from visited(child)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def called(node: ast.Call) -> str:
@@ -165,14 +203,14 @@ def _unwrap(node: ast.UnaryOp) -> Callable[[], None]:
 
 def mutants(path: Path, root: Path) -> list[Mutant]:
     """Return all mutants of a file."""
-    found = []
-    for position, node in enumerate(visited(ast.parse((root / path).read_text("utf-8")))):
+    found, tree = [], ast.parse((root / path).read_text("utf-8"))
+    for position, node in enumerate(visited(tree)):
         for number in range(len(changes(node))):
             other = copy.deepcopy(node)
             changes(other)[number]()
             before, after = (ast.unparse(getattr(each, "test", each)) for each in (node, other))
             text = f"{before} -> {after}".replace("\n", " ")[:150]
-            found.append(Mutant(path, node, position, number, text))
+            found.append(Mutant(path, tree, node, position, number, text))
     return found
 
 
@@ -226,12 +264,12 @@ def run_known_tests(source: Path, tests: list[str], log: Path, deadline: float) 
     return code
 
 
-def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path) -> str:
+def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path, seconds: int) -> str:
     """Return what became of a mutant, with the number of its tests."""
     target, counted = source / mutant.path, f"({sum(map(len, stages))} tests)"
     original = target.read_text("utf-8")
     target.write_text(mutant.source(source), encoding="utf-8")
-    code = run_stages(stages, source, log)
+    code = run_stages(stages, source, log, seconds)
     target.write_text(original, encoding="utf-8")
     if not any(stages):
         return "NOT TESTED"
@@ -240,9 +278,9 @@ def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path) 
     return f"{'SURVIVED' if code == 0 else 'killed' if code > 0 else 'endless'} {counted}"
 
 
-def run_stages(stages: list[list[str]], source: Path, log: Path) -> int | None:
+def run_stages(stages: list[list[str]], source: Path, log: Path, seconds: int) -> int | None:
     """Return the first exit code of pytest that is not 0, None if the tests take too long together."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + seconds
     for tests in filter(None, stages):
         code = run_known_tests(source, tests, log, deadline)
         if code not in (0, _NO_TESTS):
@@ -255,28 +293,43 @@ def own_tests(path: Path) -> str:
     return str(Path("tests", *path.parent.parts[1:]))
 
 
-def contexts_at(data: list[CoverageData], path: Path, line: int) -> list[str]:
-    """Return the tests that execute a line of a file, wherever the checkouts were that were measured."""
-    found = []
-    for each in data:
-        measured = next((name for name in each.measured_files() if name.endswith(f"src/{path}")), "")
-        found += each.contexts_by_lineno(measured).get(line, [])
-    return found
+class TestsByLine:
+    """The tests that execute each line of the source files, from one or several coverage files."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._data = [CoverageData(name) for name in names]
+        for each in self._data:
+            each.read()
+        self._found: dict[Path, dict[int, set[str]]] = {}
+
+    def of_file(self, path: Path) -> dict[int, set[str]]:
+        """Return the tests of each line of a file; lines that run at import only have an empty set."""
+        if path in self._found:
+            return self._found[path]
+        found = self._found[path] = {}
+        for each in self._data:
+            measured = next((name for name in each.measured_files() if name.endswith(f"src/{path}")), "")
+            for line, contexts in each.contexts_by_lineno(measured).items():
+                found.setdefault(line, set()).update(name.partition("|")[0] for name in contexts if name)
+        return found
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """Return the tests that execute the changed statement, or use the constant that it defines."""
+        known = self.of_file(mutant.path)
+        names = set().union(*(known.get(line, ()) for line in mutant.lines))
+        # A constant that other files use may matter to any test of the room.
+        return sorted(names) if mutant.lines else [own_tests(mutant.path)]
 
 
-def find_tests(mutant: Mutant, data: list[CoverageData], n_others: int) -> list[list[str]]:
-    """Return the tests that execute the line of a mutant: those of its file, of its room, and some others."""
-    contexts = contexts_at(data, mutant.path, mutant.line)
-    names = sorted({name.partition("|")[0] for name in contexts if name})
+def find_tests(mutant: Mutant, tests: TestsByLine, n_others: int) -> list[list[str]]:
+    """Return the tests that a mutant may fail: those of its file, of its room, and some others."""
+    names = tests.of(mutant)
     prefix = f"{own_tests(mutant.path)}/test_{mutant.path.stem}.py"
     of_file = [name for name in names if name.startswith(prefix) or mutant.module in name]
     of_room = [name for name in names if name.startswith(own_tests(mutant.path)) and name not in of_file]
     others = [name for name in names if name not in of_file and name not in of_room]
     others = others[:: -(-len(others) // n_others) or 1] if n_others else []
-    if names or not contexts:
-        return [of_file, of_room, others]
-    # A line that is executed at import only, such as a constant, may matter to any test of the room.
-    return [[own_tests(mutant.path)]]
+    return [of_file, of_room, others]
 
 
 def files(source: Path, room: str) -> list[Path]:
@@ -293,6 +346,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--others", type=int, default=60, help="tests of other rooms, at most")
+    parser.add_argument("--seconds", type=int, default=900, help="of all tests of a mutant, at most")
     parser.add_argument("--coverage", nargs="+", default=[str(ROOT / ".coverage")])
     parser.add_argument("--results", type=Path, help="file to which each result is appended")
     options = parser.parse_args()
@@ -304,11 +358,7 @@ def main() -> int:
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(source, quiet=1)
     compileall.compile_dir(ROOT / "tests", quiet=1)
-    data = [CoverageData(name) for name in options.coverage]
-    for each in data:
-        each.read()
-    if not any(any(each.measured_contexts()) for each in data):
-        sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
+    tests = TestsByLine(options.coverage)
     every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     known = read_results(options.results)
@@ -316,13 +366,17 @@ def main() -> int:
         f"{len(chosen)} of {len(every)} mutants, {sum(str(each) in known for each in chosen)} known",
         flush=True,
     )
-    if run_stages(find_tests(chosen[0], data, 0), source, folder / "log") != 0:
+    first = next((found[:1] for each in chosen if (found := find_tests(each, tests, 0))[0]), None)
+    if first is None:
+        sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
+    if run_stages(first, source, folder / "log", options.seconds) != 0:
         sys.exit(f"Tests fail without any change:\n{(folder / 'log').read_text('utf-8')[-2000:]}")
     survivors = 0
     for number, mutant in enumerate(chosen, 1):
         name = str(mutant)
         if name not in known:
-            known[name] = result_of(mutant, find_tests(mutant, data, options.others), source, folder / "log")
+            stages = find_tests(mutant, tests, options.others)
+            known[name] = result_of(mutant, stages, source, folder / "log", options.seconds)
             if options.results:
                 with open(options.results, "a", encoding="utf-8") as file:
                     print(json.dumps([name, known[name]]), file=file)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gcig.core.batch import GroupedBatch
+from gcig.core.batch import GroupedBatch, TrainingRows
 
 
 def make_batch(n=5):
@@ -45,3 +45,27 @@ def test_inputs_may_have_any_shape():
 def test_moves_to_a_device():
     moved = make_batch().to("meta")
     assert {moved.inputs.device.type, moved.labels.device.type, moved.groups.device.type} == {"meta"}
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, [0, 2]), (3, [0, 1, 3]), (4, [0, 1, 2, 3]), (5, None)])
+def test_some_rows_are_evenly_spaced(count, expected):
+    batch = make_batch()
+    found = batch.spread(count)
+    assert found is batch if expected is None else (found.inputs[:, 0] / 2).tolist() == expected
+
+
+def test_batches_are_joined_in_order():
+    joined = GroupedBatch.join([make_batch(2), make_batch(3)])
+    assert joined.labels.tolist() == [0, 1, 0, 1, 0]
+    assert joined.groups.tolist() == [0, 0, 0, 0, 1]
+    assert joined.inputs[:, 0].tolist() == [0, 2, 0, 2, 4]
+
+
+def test_rows_of_an_epoch_are_those_of_the_stream_if_there_is_one():
+    class Stream:
+        rows_per_epoch = 1_000
+
+    rows = TrainingRows(make_batch(), torch.zeros(5))
+    streamed = TrainingRows(make_batch(), torch.zeros(5), stream=Stream())
+    assert (len(rows), rows.rows_per_epoch) == (5, 5)
+    assert (len(streamed), streamed.rows_per_epoch) == (5, 1_000)

@@ -130,3 +130,15 @@ def test_crossed_attributes_are_found_one_by_one():
     assert by_race.levels.tolist() == [0, 1, 2, 0, 1, 2]
     assert by_sex.columns.tolist() == [4]
     assert by_sex.levels.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_group_without_rows_has_no_level():
+    groups = 2 * (ROWS % 2)
+    (found,) = protected_attributes(groups.double().view(60, 1), groups, torch.tensor([0]))
+    assert found.levels.tolist() == [0, -1, 1]
+
+
+def test_a_number_with_an_indicator_is_no_category():
+    groups = ROWS % 2
+    number, indicator = (ROWS % 4).double(), (ROWS % 5 == 0).double()  # each number occurs in one group
+    assert protected(groups, number, indicator, origin=[0, 0]) == [0, 1]

@@ -142,6 +142,8 @@ def test_a_row_is_undefined_under_a_hundred_millionth_of_the_median(norm, define
 def test_whether_all_are_defined_is_what_each_says(least, largest):
     norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
     assert all_defined(norms) == bool(defined_rows(norms).all())
+    assert all_defined(norms[:, :0])  # nothing is undefined
+    assert all_defined(1e4 * norms) == all_defined(norms)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 2**31))
@@ -210,3 +212,8 @@ def test_a_definition_round_trips_and_cannot_change():
     assert Definition(**definition.to_dict()) == definition
     with pytest.raises(AttributeError):
         definition.norm = "l1"
+
+
+def test_the_norm_is_increased_by_eps():
+    values = torch.tensor([[[3.0, -1.0], [0.0, 0.0]]])
+    torch.testing.assert_close(normalise(values, eps=0.5), values / 4.5)

@@ -234,3 +234,15 @@ def test_value_and_pull_are_forward_and_backward(module: nn.Module) -> None:
     value = activation.value(z.detach())
     torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(activation.pull(d_value, z.detach(), value), d_z, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("module", KNOWN, ids=str)
+def test_activations_are_smooth_unless_their_slope_jumps_at_zero(module: nn.Module) -> None:
+    activation = find_activation(module)
+    _, slope, _ = activation.derivatives(torch.tensor([-1e-9, 1e-9], dtype=torch.float64))
+    assert activation.smooth == bool(slope.diff().abs() < 1e-6)
+
+
+def test_softplus_is_known_if_its_linear_part_starts_where_rounding_hides_it() -> None:
+    assert find_activation(nn.Softplus(threshold=20)) is not None
+    assert find_activation(nn.Softplus(threshold=19)) is None

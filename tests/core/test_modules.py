@@ -145,3 +145,20 @@ def test_layered_networks_are_judged_by_their_activations(activation, rule, recw
 def test_the_warning_says_what_to_do():
     with pytest.warns(KinkWarning, match="'midpoint' does not converge.*Use a smooth activation .*'secant'"):
         warn_of_kinks(Integration(None, "midpoint"), kinked=True)
+
+
+@pytest.mark.parametrize("name", ["_compiled_call_impl", "_orig_mod"])
+def test_modules_with_a_compiled_part_are_run_eagerly(name, monkeypatch):
+    module = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: stance)
+    assert running_eagerly(module) != "force_eager"
+    object.__setattr__(module[1], name, object())
+    assert running_eagerly(module) == "force_eager"
+
+
+def test_a_module_that_keeps_nothing_takes_its_inputs_and_their_gradient():
+    class Sum(nn.Module):
+        def forward(self, x):
+            return x.sum(1)
+
+    assert probe(Sum(), torch.zeros(2, 10)).n_bytes == 2 * (2 * 10 * 4)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.numerics import root_mean_square_distance, vector_norm
+from gcig.core.numerics import average_slope, root_mean_square_distance, sharpness, vector_norm
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2)])
@@ -56,3 +56,14 @@ def test_distance_of_equal_points_is_zero_with_a_zero_gradient(groups):
 def test_distance_gradient(groups):
     points = torch.randn(groups, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     assert torch.autograd.gradcheck(root_mean_square_distance, points.requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_slopes_of_coinciding_points_are_blended(dtype):
+    """Sharper for functions that do not round; the error of the quotient is 1 / h at a run of one."""
+    eps = torch.finfo(dtype).eps
+    assert sharpness(dtype, smooth=True) == pytest.approx(2 / eps**0.5)
+    assert sharpness(dtype, smooth=False) == pytest.approx(2 / eps**1.5)
+    run, rise, slopes = (torch.tensor(each, dtype=torch.float64) for each in (0.1, 0.03, 0.9))
+    found = average_slope(run, rise, slopes, 50.0)
+    assert found.item() == pytest.approx((50 * 0.03 * 0.1 + 0.9) / (50 * 0.01 + 2))

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gcig.core.layered import LayeredNetwork
+from gcig.core.numerics import sharpness
 from gcig.core.paths import (
+    _sharpness_of_values,
     cell_secant_attributions,
     general_attributions,
     node_attributions,
@@ -259,3 +261,10 @@ def test_gradients_of_the_module_are_not_touched():
     before = [parameter.grad.clone() for parameter in module.parameters()]
     general_attributions(module, inputs, references, quadrature("midpoint", 2), create_graph=True)
     assert all(torch.equal(p.grad, kept) for p, kept in zip(module.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_are_blended_more_sharply_than_gradients(dtype):
+    eps = torch.finfo(dtype).eps
+    assert _sharpness_of_values(dtype, smooth=True) == pytest.approx(2 / eps**0.8)
+    assert _sharpness_of_values(dtype, smooth=False) == sharpness(dtype, smooth=False)

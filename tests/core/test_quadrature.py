@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.quadrature import RULES, Integration, quadrature, training_integration
+from gcig.core.quadrature import RULES, Integration, _on_device, quadrature, training_integration
 from gcig.models.mlp import make_mlp
 
 EVERY_RULE = pytest.mark.parametrize("rule", list(RULES))
@@ -145,3 +145,12 @@ def test_steps_must_be_positive(rule, n_steps):
 def test_an_unknown_rule_is_refused():
     with pytest.raises(ValueError, match="rule must be one of"):
         Integration(None, "trapezoid", 4)
+
+
+def test_a_rule_that_was_copied_in_inference_mode_can_be_trained_with():
+    rule = quadrature("simpson", 2)
+    with torch.inference_mode():
+        nodes, weights = _on_device(rule, torch.float64, torch.device("cpu"))
+    assert not nodes.is_inference()
+    assert not weights.is_inference()
+    assert (nodes.tolist(), weights.tolist()) == (list(rule.nodes), list(rule.weights))

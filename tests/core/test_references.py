@@ -12,7 +12,9 @@ from gcig.core.references import (
     CellSums,
     GroupBaselines,
     GroupMembers,
+    _identity_on,
     cell_sums,
+    indicator,
     medoid,
     modal_member,
     typical_members,
@@ -314,6 +316,36 @@ def test_members_of_an_empty_cell_are_refused():
         GroupMembers(x, y, torch.where(y == 1, 0, g))
 
 
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("codes", [[0, 2, 1, 2], [2], [0, 0], []])
+def test_indicators_of_codes(codes, on_gpu, monkeypatch):
+    if on_gpu:
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    found = indicator(torch.tensor(codes, dtype=torch.int64), 3, "labels", torch.float64)
+    assert found.tolist() == [[float(code == column) for column in range(3)] for code in codes]
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("codes", [[0, 3], [-1, 2], [3, 3], [-1]])
+def test_codes_out_of_range_are_refused(codes, on_gpu, monkeypatch):
+    """On a GPU before they are used as indices, where they would end the process."""
+    if on_gpu:
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+        monkeypatch.setattr("gcig.core.references._identity_on", None)
+    with pytest.raises(ValueError, match="labels must be int64 codes from 0 to 2"):
+        indicator(torch.tensor(codes), 3, "labels")
+
+
+def test_a_matrix_that_was_made_in_inference_mode_can_be_trained_with():
+    with torch.inference_mode():
+        assert not _identity_on(torch.device("cpu"), 7, torch.float64).is_inference()
+
+
+def test_a_mini_batch_counts_a_tenth_by_default():
+    x, y, g = make_rows(8)
+    assert GroupBaselines.from_data(x, y, g).rate == GroupBaselines(torch.zeros(2, 2, 3)).rate == 0.1
+
+
 # --- Typical members ---------------------------------------------------------------------------------
 
 
@@ -355,3 +387,12 @@ def test_typical_members_come_first_in_every_draw():
     assert not all(torch.equal(drawn[0], other) for other in drawn[1:])
     few = GroupMembers(x, y, groups, n_members=1, typical=typical)
     assert torch.equal(few.values[:, :, 0], x[typical[..., 0]])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_are_usual_within_a_quarter_of_a_deviation_from_the_median(seed):
+    numbers = torch.randn(21, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    distances = (numbers - numbers.median(0).values).abs() / numbers.std(0, correction=0)
+    usual = (distances < 0.25).sum(1)
+    best = min((usual == usual.max()).nonzero().flatten().tolist(), key=lambda i: float(distances[i].sum()))
+    assert modal_member(numbers) == best

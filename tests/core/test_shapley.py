@@ -154,6 +154,7 @@ def test_calls_are_bounded_and_chunks_do_not_matter() -> None:
         counted, rows, fixed(references), rng=np.random.default_rng(0), max_points=50, **options
     )
     assert max(sizes) <= 50
+    assert len(sizes) == 1 + 3 * 20  # a row's 38 points at a time
     np.testing.assert_allclose(parts.values, whole.values)
     assert sum(sizes) == 20 + 3 * 2 * 20 * (2 * 10 - 1)
 

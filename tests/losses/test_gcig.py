@@ -503,6 +503,28 @@ def test_each_member_in_chunks_equals_the_mean_over_single_members(weighted):
     torch.testing.assert_close(whole, torch.stack(single).mean(), rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_member_leaves_out_the_pairs_of_row_and_member_that_have_no_reasons(weighted):
+    """A row at one of its references is compared relative to the other members alone."""
+    problem = Problem(n=12)
+    members = GroupMembers(problem.x + 0.1, problem.y, problem.g, n_members=3)
+    problem.x[0] = members.values[problem.y[0], 1, 2]
+    weights = torch.arange(1.0, 13.0).double() if weighted else None
+    penalty = GCIGPenalty(members, each_member=True, fast=False, n_steps=8)
+    value = penalty(problem.module, problem.x, problem.y, sample_weight=weights)
+    undefined = (members.values[problem.y[0], 1] == problem.x[0]).all(1)  # the member may be drawn again
+    assert penalty.n_undefined == undefined.sum() > 0
+    sums, totals = torch.zeros(2).double(), torch.zeros(2).double()
+    for i in range(3):
+        starts = members.values[:, :, i].transpose(0, 1)[:, problem.y]
+        values = attributions(problem.module, problem.x, starts, n_steps=8, fast=False).values
+        own = torch.ones(12).double() if weights is None else weights.clone()
+        own[0] = 0 if undefined[i] else own[0]
+        sums.index_add_(0, problem.y, own * disparity(values).detach().nan_to_num())
+        totals.index_add_(0, problem.y, own)
+    torch.testing.assert_close(value.detach(), (sums / totals).sum(), rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("options", [{}, {"fast": False}, {"fast": False, "max_bytes": 5_000}])
 def test_frozen_layers_get_no_gradient(options):
     problem = Problem()
@@ -909,6 +931,15 @@ def test_single_precision_is_close_to_double(path):
     assert single.value(**PATHS[path]).item() == pytest.approx(double.value(**PATHS[path]).item(), rel=1e-4)
     error = relative_error(single.gradient(**PATHS[path]).double(), double.gradient(**PATHS[path]))
     assert error < 2e-3
+
+
+def test_columns_are_the_blocks_of_the_origin():
+    penalty = Problem().penalty(origin=ORIGIN)
+    assert penalty.n_columns == 2
+    assert penalty.blocks.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
+    assert (Problem().penalty().n_columns, Problem().penalty().blocks) == (None, None)
+    kept = {"references.values", "references.n_empty", "n_undefined"}
+    assert penalty.state_dict().keys() == kept  # the origin is a setting, not a state
 
 
 def test_state_dict_holds_the_moving_averages():

@@ -28,6 +28,7 @@ from gcig.losses.terms import (
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
+    SelectionTerm,
 )
 from gcig.models.mlp import MLP
 
@@ -157,6 +158,52 @@ def test_a_graph_of_each_term_gives_the_gradient_of_one_graph(case, monkeypatch)
     assert_close(of_branches, gradients)
 
 
+def test_a_term_without_gradient_has_a_branch_too(monkeypatch):
+    problem = Problem(dtype=torch.float64)
+    objective = problem.objective().with_term("constant", lambda batch: batch.inputs.sum(), weight=2.0)
+    terms, gradients, _ = problem.steps(objective)
+    monkeypatch.setattr(objective_module, "forks", lambda: True)
+    again = problem.objective().with_term("constant", objective.terms["constant"], weight=2.0)
+    in_branches, of_branches, by_engine = problem.steps(again)
+    assert by_engine
+    assert_close(in_branches, terms)
+    assert_close(of_branches, gradients)
+    assert_close(terms[0]["constant"], problem.inputs.sum())
+
+
+def test_steps_are_recorded_on_a_gpu_with_their_weights_in_one_tensor_per_set_of_terms(monkeypatch):
+    problem, network = Problem(), MLP(5, (8, 4))
+    objective = problem.objective()
+    with flat_parameters(network):
+        gradient = ObjectiveGradient(objective, network, lambda rows: problem.batch(network, rows), N)
+        assert not gradient.can_be_recorded  # on a CPU
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+        assert gradient.can_be_recorded
+        names = gradient.load(WEIGHTS)
+        vector = gradient._vectors[names]
+        assert_close(vector, torch.tensor(list(objective.active_weights(WEIGHTS).values())))
+        assert gradient.load({**WEIGHTS, "gcig": 0.7}) == names
+        assert gradient._vectors[names] is vector  # a recorded step reads it again
+        assert float(vector[names.index("gcig")]) == pytest.approx(0.7)
+        gradient.load({"gcig": 0.5})
+        assert len(gradient._vectors) == 2
+        gradient.engine = None
+        assert not gradient.can_be_recorded
+
+
+@pytest.mark.parametrize(("max_bytes", "readable"), [(64 * 3728, True), (64 * 3728 - 1, False)])
+def test_a_compiled_penalty_is_readable_if_its_rows_fit_into_memory(max_bytes, readable, monkeypatch):
+    problem = Problem()
+    data = (problem.inputs[:N], problem.labels, problem.groups)
+    penalty = GCIGPenalty(GroupBaselines.from_data(*data), max_bytes=max_bytes)
+    arguments = MLP(5, (8, 4)), *data[:2], penalty.references.values, None
+    chosen = []
+    monkeypatch.setattr(objective_module, "untraced", lambda function: lambda *_: chosen.append(function))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert objective_module.fused_penalty(penalty, *arguments) is None
+    assert chosen == ([] if readable else [objective_module._fused_penalty])
+
+
 def test_weights_may_be_a_tensor():
     problem = Problem()
     objective, batch = problem.objective(), problem.batch(MLP(5, (8, 4)), torch.arange(20))
@@ -167,7 +214,7 @@ def test_weights_may_be_a_tensor():
 
 
 def test_an_objective_is_recorded_only_if_every_term_says_that_it_can_be():
-    objective = Objective({"prediction": PredictionTerm()})
+    objective = Problem().objective().with_term("selection", SelectionTerm(0.0, 1.0), weight=1.0)
     assert objective.can_be_recorded
     assert not objective.with_term("size", lambda batch: batch.logits.mean(), weight=1.0).can_be_recorded
 

@@ -280,6 +280,8 @@ def test_running_rates_of_decisions_are_fair_if_decisions_are():
     assert logits.grad[[2, 4, 5]].abs().sum() > 0
     soft = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5)
     assert soft(logits, labels, groups).item() != pytest.approx(float(fpr))
+    higher = EqualizedOddsLoss(2, cut=1.0, momentum=0.5, of_decisions=True)
+    assert higher(logits, labels, groups).item() == pytest.approx(0.5)  # the TPRs are 1/2 and 1, the FPRs 0
 
 
 def test_running_rates_are_averages_whose_gradient_is_that_of_the_mini_batch():
@@ -326,3 +328,10 @@ def test_impossible_options_are_refused(wrong, message):
 
 def test_values_are_not_checked_if_that_is_switched_off():
     assert EqualizedOddsLoss(1, validate=False)(torch.zeros(1), torch.tensor([3]), torch.tensor([0])) == 0
+
+
+def test_membership_has_as_many_groups_as_the_largest_code_says():
+    labels, groups = torch.tensor([0, 1, 1]), torch.tensor([0, 2, 1])
+    assert EqualizedOddsLoss().membership(labels, groups).shape == (2, 3, 3)
+    assert EqualizedOddsLoss(5).membership(labels, groups).shape == (2, 5, 3)
+    assert EqualizedOddsLoss().membership(labels[:0], groups[:0]).shape == (2, 1, 0)

@@ -140,3 +140,13 @@ def test_selection_and_prediction_by_hand(weights):
     ]
     found = SelectionTerm(cut=0.3, temperature=0.5)(batch)
     assert found.item() == pytest.approx(abs(sum(apart)) / sum(own[:3]))
+
+
+def test_weights_of_rows_are_computed_once_for_penalties_that_weigh_alike():
+    codes = torch.tensor([0, 1, 0])
+    batch = MiniBatch(Given(), torch.zeros(3, 1), codes, codes, codes, n_explained=3)
+    first, second = (GCIGPenalty(GroupBaselines(torch.zeros(2, 2, 1))) for _ in range(2))
+    other = GCIGPenalty(GroupBaselines(torch.zeros(2, 2, 1)), label_weights="equal")
+    assert batch.penalty_weights(first).tolist() == [0.5, 1.0, 0.5]
+    assert batch.penalty_weights(second) is batch.penalty_weights(first)
+    assert batch.penalty_weights(other).tolist() == [0.25, 0.5, 0.25]

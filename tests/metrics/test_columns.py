@@ -16,7 +16,7 @@ import gcig
 from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.metrics import evaluate, gcig_score
-from gcig.metrics.columns import ComparedColumns
+from gcig.metrics.columns import ComparedColumns, _common_name, _mean_reference
 from gcig.metrics.sample import EncodedRows
 
 
@@ -144,3 +144,25 @@ def test_dummy_columns_of_compas_count_as_their_category() -> None:
     units = values / values.abs().sum(-1, keepdim=True)
     assert found.gcig == pytest.approx(float((units[0] - units[1]).norm(dim=-1).mean()), rel=1e-3)
     assert found.gcig_raw != pytest.approx(found.gcig, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (["age"], "age"),
+        (["job_a", "job_bcd", "job_ef"], "job"),
+        (["race=black", "race=white"], "race"),
+        (["low", "middle", "high"], "low ... high"),
+    ],
+)
+def test_dummy_columns_have_the_name_that_they_share(names: list[str], shared: str) -> None:
+    assert _common_name(names) == shared
+
+
+def test_references_are_averaged_by_the_rows_of_their_cells() -> None:
+    """Each cell counts one row more than it has, so that none is left out; unknown references are."""
+    labels, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([4, 4, 7, 4, 7, 5])
+    rows = EncodedRows(np.zeros((6, 2)), labels, groups, np.arange(6), None)
+    baselines = np.array([[[1.0, 10.0], [2.0, 20.0]], [[3.0, 30.0], [np.nan, 40.0]]])
+    found = _mean_reference(rows, baselines, (4, 7))
+    assert found == pytest.approx((3 * baselines[0, 0] + 2 * baselines[0, 1] + 2 * baselines[1, 0]) / 7)

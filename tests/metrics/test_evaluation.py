@@ -14,10 +14,12 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from gcig._validation import InputError, InputWarning
+from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.metrics import evaluate, evaluate_predictions, gcig_score
+from gcig.metrics import evaluate, evaluate_predictions, evaluation, gcig_score
+from gcig.metrics.sample import RandomStreams, Sample
 from gcig.records import Evaluation
 
 
@@ -361,3 +363,24 @@ def test_input_warnings_are_issued_once(sample):
     ) as said:
         evaluate(model, X.assign(job="baker"), y, sensitive_features=sex, n_bootstrap=0)
     assert len(said) == 1
+
+
+def test_everything_is_drawn_from_one_seed() -> None:
+    assert evaluation._fixed_seed(7) == 7
+    expected = int(np.random.default_rng(5).integers(2**63))
+    assert evaluation._fixed_seed(np.random.default_rng(5)) == expected
+    unseeded = [evaluation._fixed_seed(None) for _ in range(20)]
+    assert len(set(unseeded)) == 20
+    assert max(unseeded) > 2**58  # out of 2**63
+
+
+def test_as_many_rows_are_compared_with_members_as_can_be_afforded(sample) -> None:
+    X, y, sex = (np.concatenate([each] * 5) for each in sample)
+    adapted = adapt(LogisticRegression().fit(X, y), X)
+    checked = Sample.check(adapted, X, y, sex, None, None)
+    sums, drawn = evaluation._sum_sample(
+        adapted, checked, Definition(reference="members"), RandomStreams.spawn(0)
+    )
+    n_rows = adapted.explainer.member_budget[0]
+    assert n_rows < len(drawn)
+    assert sums.n_explained == n_rows

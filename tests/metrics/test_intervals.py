@@ -151,6 +151,8 @@ def test_limits_of_rates_are_exact():
 def test_an_exactly_fair_model_meets_its_own_floor_half_of_the_time():
     rates, sizes = np.array([0.1, 0.7]), np.array([[300, 120], [80, 40]])
     floor = fair_gap_limit(rates, sizes.astype(float))
+    few = np.random.default_rng(0).binomial(sizes, rates[:, None], size=(200, 2, 2)).astype(float)
+    assert floor == np.median([gap_limit(each, sizes.astype(float)) for each in few])
     drawn = np.random.default_rng(5).binomial(sizes, rates[:, None], size=(1000, 2, 2)).astype(float)
     below = np.mean([gap_limit(each, sizes.astype(float)) <= floor for each in drawn])
     assert below == pytest.approx(0.5, abs=0.1)

@@ -12,7 +12,8 @@ from gcig.adapters import GradientExplainer, adapt
 from gcig.core.definition import Definition
 from gcig.core.disparity import column_disparity, independent_squares
 from gcig.metrics import evaluate, evaluation, gcig_score
-from gcig.metrics.members import MemberPool
+from gcig.metrics.members import MemberComparison, MemberPool
+from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, RandomStreams, Sample
 from gcig.metrics.trust import sum_members
 
@@ -182,6 +183,17 @@ def test_strata_divide_each_half_of_the_members() -> None:
     assert pool.draw(0, (0,), 1, np.random.default_rng(1)).shape == (2, 1, 1, 1, 1)
 
 
+def test_a_stratum_with_as_many_members_as_are_drawn_gives_each_once() -> None:
+    """Thirty-two members per cell: sixteen per half, two per stratum, and sixteen are drawn."""
+    positions = np.arange(128)
+    pool = MemberPool(2, np.random.default_rng(0))
+    pool.add(EncodedRows(positions[:, None] * 1.0, positions % 2, positions // 2 % 2, positions, None))
+    found = pool.draw(1, (0, 1), 16, np.random.default_rng(1))
+    assert found.shape == (2, 2, 8, 2, 1)
+    for group in (0, 1):
+        assert sorted(found[:, group].ravel()) == sorted(pool.members(1, group).ravel())
+
+
 def test_the_pool_is_bounded() -> None:
     pool, zeros = MemberPool(1, np.random.default_rng(0)), np.zeros(2100, dtype=np.int64)
     pool.add(EncodedRows(np.zeros((2100, 1)), zeros, zeros, np.arange(2100), None))
@@ -197,3 +209,69 @@ def test_modules_without_a_fast_path_have_a_smaller_budget() -> None:
     fast = GradientExplainer(nn.Sequential(linear(), nn.Flatten(0))).member_budget
     slow = GradientExplainer(Other()).member_budget
     assert slow < fast
+
+
+def units_of(values: np.ndarray, norm: int = 1) -> np.ndarray:
+    return values / np.linalg.norm(values, norm, axis=-1, keepdims=True)
+
+
+def signed_root(square: float) -> float:
+    return math.copysign(math.sqrt(abs(square)), square)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_reasons_relative_to_members_by_hand(n_groups: int) -> None:
+    """A linear model has the attributions of the members' mean: each row, stratum and pair in a loop."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(120, 3)), np.arange(120) % n_groups
+    X[:, 0] += groups
+    y = (X @ WEIGHTS + rng.normal(size=120) > 0).astype(int)
+    adapted = adapt(nn.Sequential(linear(), nn.Flatten(0)), X)
+    sample = Sample.check(adapted, X, y, groups, None, None)
+    compared = tuple(range(n_groups))
+    pool = MemberPool(n_groups, np.random.default_rng(1))
+    pool.add(sample.rows)
+    plain = Comparison.prepare(adapted, sample.baselines, Definition(), sample.rows, 100, compared=compared)
+    relative = MemberComparison.of(plain, pool, np.random.default_rng(2))
+    rows = sample.rows[y == 1][:4].inputs
+    found = relative.explain(rows, 1)
+    drawn = pool.draw(1, compared, adapted.explainer.member_budget[1], np.random.default_rng(2))
+    k = drawn.shape[2]
+    # (halves, groups, strata, rows, columns): the mean of the members of a stratum is its reference.
+    strata = WEIGHTS * (rows - drawn.mean(axis=3)[..., None, :])
+
+    def contributions(halves: np.ndarray, norm: int, row: int) -> np.ndarray:
+        units = (units_of(half[:, row], norm) for half in halves)
+        one, other = (unit - unit.mean(axis=0) for unit in units)
+        squares = 2 / (n_groups - 1) * (one * other).sum(axis=0)
+        return squares / math.sqrt(abs(squares.sum()))
+
+    first, second = strata.mean(axis=2)
+    for row in range(4):
+        parts, without = {}, {}
+        for norm in (1, 2):
+            whole = contributions(strata.mean(axis=2), norm, row)
+            without[norm] = [
+                contributions(np.delete(strata, each, axis=2).mean(axis=2), norm, row) for each in range(k)
+            ]
+            parts[norm] = k * whole - (k - 1) * np.mean(without[norm], axis=0)
+        np.testing.assert_allclose(found.contribution[row], parts[1], rtol=1e-6)
+        assert found.disparity[row] == pytest.approx(parts[1].sum())
+        np.testing.assert_allclose(found.leave_one_out[:, row], np.sum(without[1], axis=1), rtol=1e-6)
+        other_norm, defined = found.variants["original", "l2"]
+        assert other_norm[row] == pytest.approx(parts[2].sum())
+        assert defined[row]
+        assert found.defined[row]
+        halves = units_of(first[:, row]), units_of(second[:, row])
+        assert found.noise[row] == pytest.approx(np.linalg.norm(halves[0] - halves[1], axis=1).mean())
+        for g in range(n_groups):
+            for h in range(n_groups):
+                square = (halves[0][g] - halves[0][h]) @ (halves[1][g] - halves[1][h])
+                assert found.pairs[row, g, h] == pytest.approx(signed_root(square))
+        mean = (first[:, row] + second[:, row]) / 2
+        np.testing.assert_allclose(found.values[:, row], mean)
+        np.testing.assert_allclose(found.normalised[:, row], units_of(mean))
+        np.testing.assert_allclose(found.shares[row], np.abs(units_of(mean)).mean(axis=0))
+        np.testing.assert_allclose(found.original_shares[row], found.shares[row])
+    assert found.reasons.residual.numpy() == pytest.approx(np.zeros(4), abs=1e-12)
+    assert relative.max_chunk == 32

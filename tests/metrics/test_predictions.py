@@ -8,7 +8,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
 from gcig.metrics import outcome
-from gcig.metrics.predictions import evaluate_predictions
+from gcig.metrics.predictions import OutcomeSums, evaluate_predictions, log_losses
 
 
 @pytest.fixture
@@ -150,3 +150,20 @@ def test_decisions_are_given_once_and_expected_ones_are_probabilities(sample) ->
         evaluate_predictions(y, p, y_pred=y, y_expected=p, sensitive_features=g)
     with pytest.raises(InputError, match="y_expected must hold probabilities: 500 of 500"):
         evaluate_predictions(y, p, y_expected=p + 2, sensitive_features=g)
+
+
+def test_probabilities_are_decided_at_a_half_by_default(sample) -> None:
+    y, p, g, _ = sample
+    found = evaluate_predictions(y, p, sensitive_features=g)
+    assert found == evaluate_predictions(y, p, sensitive_features=g, threshold=0.5)
+    assert found.selection_rate == pytest.approx((p >= 0.5).mean())
+
+
+def test_certain_probabilities_have_a_finite_loss() -> None:
+    eps = np.finfo(np.float64).eps
+    found = log_losses(np.array([1, 0, 1, 0]), np.array([1.0, 0.0, 0.0, 1.0]))
+    assert found == pytest.approx([eps, eps, -np.log(eps), -np.log(eps)], rel=1e-9)
+
+
+def test_sums_of_no_rows_have_no_loss() -> None:
+    assert np.isnan(OutcomeSums(2, probabilistic=True).log_loss)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from gcig.metrics.ranking import _N_BINS, Ranking, ScoreCounts, roc_auc
+from gcig.metrics.ranking import _N_BINS, Ranking, ScoreCounts, auc_difference, roc_auc
 
 RNG = np.random.default_rng(0)
 N = 3000
@@ -126,3 +126,43 @@ def test_probabilistic_labels_give_the_expected_area() -> None:
     twice = np.concatenate([np.ones(50, dtype=int), np.zeros(50, dtype=int)])
     weights = np.concatenate([probabilities, 1 - probabilities])
     assert roc_auc(probabilities, scores) == pytest.approx(roc_auc(twice, np.tile(scores, 2), weights))
+
+
+def test_scores_of_a_million_rows_are_kept_by_default() -> None:
+    assert ScoreCounts(1, probabilistic=True).exact_rows == 1_000_000
+
+
+@pytest.mark.parametrize("n_positive", [1, 2, 17, 38, 39])
+def test_the_difference_of_two_areas_is_that_of_delong_for_paired_scores(n_positive: int) -> None:
+    rng = np.random.default_rng(7)
+    labels = (np.arange(40) < n_positive).astype(int)
+    pair = [(rng.normal(size=40) + shift * labels).round(1) for shift in (1.0, 0.4)]  # with ties
+    wins = []
+    for scores in pair:
+        ones, zeros = scores[labels == 1], scores[labels == 0]
+        wins.append(np.array([[(a > b) + (a == b) / 2 for b in zeros] for a in ones]))
+    apart = wins[0] - wins[1]
+    found = auc_difference(labels, *pair)
+    assert found.value == pytest.approx(apart.mean())
+    if n_positive in (1, 39):  # no variance without a second row
+        assert math.isnan(found.low)
+        return
+    variance = apart.mean(axis=1).var(ddof=1) / n_positive
+    variance += apart.mean(axis=0).var(ddof=1) / (40 - n_positive)
+    reach = 1.959964 * math.sqrt(variance)
+    assert (found.low, found.high) == pytest.approx((apart.mean() - reach, apart.mean() + reach))
+
+
+def test_a_curve_of_few_scores_has_a_point_for_each() -> None:
+    ranking = Ranking(np.array([3.0, 1.0, 0.0]), np.array([0.0, 1.0, 4.0]))
+    assert ranking.roc == ((0.0, 0.0), (0.0, 0.8), (0.25, 1.0), (1.0, 1.0))
+    many = Ranking(np.ones(100), np.arange(100.0))
+    assert len(many.roc) == 101
+    assert len(Ranking(np.ones(101), np.arange(101.0)).roc) <= 101
+    assert Ranking(np.zeros(2), np.ones(2)).roc == Ranking(np.ones(2), np.zeros(2)).roc == ()
+
+
+def test_nothing_has_no_ranking() -> None:
+    nothing = Ranking.count(np.empty(0, dtype=int), np.empty(0))
+    assert nothing.negative.shape == nothing.positive.shape == (0,)
+    assert math.isnan(nothing.area)

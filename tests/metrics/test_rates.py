@@ -181,3 +181,11 @@ def test_small_cells_are_left_out_of_the_floor_and_of_its_rates(agg: str, close:
     assert noise_floor(small, agg) == noise_floor(small, agg, min_cell=4)
     assert math.isnan(noise_floor(without, agg, min_cell=100))
     assert math.isnan(noise_floor(Confusion.count(labels, decided, 0 * groups, 2), agg))
+
+
+def test_the_simulation_has_a_fixed_seed_and_ten_thousand_draws() -> None:
+    sizes, rates = np.array([[38, 22, 5], [100, 40, 7]]), np.array([0.5, 0.88])
+    kept = np.array([[True, True, False], [True, False, True]])
+    draws = np.random.default_rng(0).binomial(sizes, rates[:, None], size=(10_000, 2, 3)) / sizes
+    first, second = (np.ptp(draws[:, y, kept[y]], axis=1) for y in (0, 1))
+    assert expected_worst_range(sizes, rates, kept) == pytest.approx(np.maximum(first, second).mean())

@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from gcig.adapters import GradientExplainer
+from gcig.adapters import GradientExplainer, Reasons
 from gcig.core.definition import Definition
 from gcig.metrics import reasons
 from gcig.metrics.evaluation import sum_reasons
-from gcig.metrics.reasons import ReasonSums, combine_labels, label_means
-from gcig.metrics.sample import EncodedRows, RandomStreams, draw_sample
+from gcig.metrics.reasons import ReasonSums, RowReasons, combine_labels, label_means
+from gcig.metrics.sample import EncodedRows, RandomStreams
 
 ORIGIN = np.array([0, 1, 1, 1, 2])
 RAW = Definition(columns="raw")
+COMPARED = (0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,8 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
     n = len(case.inputs)
     rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)
     streams = RandomStreams.spawn(0)
-    drawn = draw_sample(None, streams.sample)
-    drawn.add(rows)
-    compared = tuple(range(case.baselines.shape[1]))
     return sum_reasons(
-        adapted,
-        rows,
-        case.baselines,
-        definition,
-        n_groups=3,
-        streams=streams,
-        drawn=drawn.rows,
-        compared=compared,
+        adapted, rows, case.baselines, definition, n_groups=3, streams=streams, drawn=rows, compared=COMPARED
     )
 
 
@@ -162,6 +153,65 @@ def test_chunks_do_not_change_the_result(case: Case, monkeypatch: pytest.MonkeyP
     used = whole.comparison.definition
     assert parts.comparison.definition == used
     assert "auto" not in (used.rule, used.n_steps)
+
+
+@pytest.mark.parametrize(
+    ("p", "columns", "most", "sizes"),
+    [
+        (40_000, 3, 99, [26, 26, 8, 20]),  # 16 MiB hold 26 rows of 40,000 numbers under two groups
+        (3, 40_000, 99, [26, 26, 8, 20]),
+        (40_000, 3, 25, [25, 25, 10, 20]),
+        (2**22, 3, 99, [1] * 80),
+    ],
+)
+def test_chunks_fit_into_sixteen_megabytes(p: int, columns: int, most: int, sizes: list[int]) -> None:
+    comparison = SimpleNamespace(
+        baselines=np.broadcast_to(0.0, (2, 2, p)),
+        adapted=SimpleNamespace(columns=range(columns)),
+        max_chunk=most,
+        has_references=lambda label: label == 0,
+        explain=lambda rows, label, _: (len(rows), label),
+    )
+    rows = EncodedRows(np.zeros((80, 1)), np.arange(80) // 60, np.zeros(80), np.arange(80), None)
+    found = list(reasons.Comparison.explain_all(comparison, rows))
+    assert [len(part) for part, _, _ in found] == sizes
+    assert all(of == ((len(part), 0) if label == 0 else None) for part, of, label in found)
+    assert np.concatenate([part.positions for part, _, _ in found]).tolist() == list(range(80))
+
+
+@pytest.mark.parametrize("centres", [False, True])
+@pytest.mark.parametrize("kinds", [("original",), ("encoded", "raw")])
+def test_slopes_are_computed_only_if_they_are_centred(centres: bool, kinds: tuple[str, ...]) -> None:
+    asked = []
+
+    def attribute(rows, references, _, *, advance, slopes):
+        asked.append(slopes)
+        ones = torch.ones(len(references), *rows.shape)
+        return SimpleNamespace(values=ones, slopes=ones if slopes else None)
+
+    comparison = SimpleNamespace(
+        compared_columns=SimpleNamespace(centres=centres, sum=torch.clone, centre=lambda each: 2 * each),
+        adapted=SimpleNamespace(explainer=SimpleNamespace(attribute=attribute)),
+        definition=Definition(),
+    )
+    rows, references = np.array([[3.0, 5.0]]), np.array([[1.0, 1.0]])
+    _, found = reasons.Comparison.attribute(comparison, rows, references, kinds)
+    assert asked == [centres and "encoded" in kinds]
+    assert tuple(found) == kinds
+    if "encoded" in kinds:
+        assert found["encoded"].tolist() == ([[[4.0, 8.0]]] if centres else [[[1.0, 1.0]]])
+        assert found["raw"].tolist() == [[[1.0, 1.0]]]
+
+
+def test_disparities_without_each_replicate() -> None:
+    replicates = torch.rand(4, 2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    comparison = SimpleNamespace(definition=Definition(norm="l2"), select=lambda values: values)
+    found = reasons.Comparison._without_replicates(comparison, replicates)
+    for i in range(4):
+        mean = np.delete(replicates.numpy(), i, axis=0).mean(axis=0)
+        units = mean / np.linalg.norm(mean, axis=2, keepdims=True)
+        np.testing.assert_allclose(found[i], np.linalg.norm(units[0] - units[1], axis=1))
+    assert reasons.Comparison._without_replicates(comparison, None) is None
 
 
 def test_rule_and_steps_are_taken_as_given(case: Case) -> None:
@@ -274,3 +324,107 @@ def test_a_label_without_rows_has_no_mean() -> None:
     np.testing.assert_array_equal(label_means(sums), [[1.5, np.nan]])
     assert combine_labels(sums, "empirical").tolist() == [1.5]
     assert np.isnan(combine_labels(sums, "equal")).all()
+
+
+# --- sums of explained rows, against loops over the rows ------------------------------------------------
+
+RNG = np.random.default_rng(0)
+LABELS, GROUPS = np.array([0, 1, 0, 1, 1, 0, 0]), np.array([0, 0, 1, 2, 1, 1, 0])
+WEIGHTS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 4.0, 2.0])
+DEFINED = np.array([True, True, False, True, True, True, True])
+VALUES = {
+    name: RNG.random(shape)
+    for name, shape in {
+        "disparity": 7,
+        "contribution": (7, 3),
+        "normalised": (2, 7, 3),
+        "shares": (7, 3),
+        "original_shares": (7, 3),
+        "pairs": (7, 2, 2),
+        "leave_one_out": (4, 7),
+        "noise": 7,
+        "l2": 7,
+        "values": (2, 7, 3),
+        "residual": (2, 7),
+    }.items()
+}
+VALUES["values"] -= 0.5  # attributions have both signs
+L2_DEFINED = np.array([True, False, True, True, True, True, True])
+
+
+def summed(label_weights: str = "equal") -> ReasonSums:
+    comparison = empty_sums(label_weights=label_weights).comparison
+    sums = ReasonSums(comparison, n_rows=7, n_groups=3, rng=np.random.default_rng(0))
+    for label, clipped in ((0, 0.25), (1, 0.5)):
+        own = np.flatnonzero(label == LABELS)
+        rows = EncodedRows(np.zeros((len(own), 3)), LABELS[own], GROUPS[own], own, WEIGHTS[own])
+        values = {name: np.moveaxis(each, each.shape.index(7), 0)[own] for name, each in VALUES.items()}
+        values = {name: np.moveaxis(each, 0, VALUES[name].shape.index(7)) for name, each in values.items()}
+        values["disparity"] = np.where(DEFINED[own], values["disparity"], np.nan)
+        reasons = Reasons(torch.tensor(values["values"]), torch.tensor(values["residual"]), clipped=clipped)
+        found = RowReasons(
+            **{
+                name: values[name] for name in ("values", "disparity", "contribution", "normalised", "shares")
+            },
+            **{name: values[name] for name in ("original_shares", "pairs", "leave_one_out")},
+            noise=np.where(DEFINED[own], values["noise"], np.nan),
+            defined=DEFINED[own],
+            variants={("original", "l2"): (np.where(L2_DEFINED[own], values["l2"], np.nan), L2_DEFINED[own])},
+            reasons=reasons,
+        )
+        sums.add(rows, found, label)
+    return sums
+
+
+def mean_of(values: np.ndarray, chosen: np.ndarray = DEFINED) -> float:
+    """The mean of the two labels' weighted means."""
+    parts = [chosen & (label == LABELS) for label in (0, 1)]
+    return float(np.mean([np.average(values[part], weights=WEIGHTS[part]) for part in parts]))
+
+
+def test_sums_are_means_of_the_defined_rows() -> None:
+    sums, weights = summed(), WEIGHTS * DEFINED
+    assert sums.gcig == pytest.approx(mean_of(VALUES["disparity"]))
+    assert sums.variant("original", "l2") == pytest.approx(mean_of(VALUES["l2"], L2_DEFINED))
+    assert sums.variant("original", "l1") == sums.gcig
+    assert math.isnan(sums.variant("raw", "l1"))
+    assert sums.noise == pytest.approx(mean_of(VALUES["noise"]))
+    assert (sums.undefined_rows, sums.n_explained) == (1, 7)
+    assert sums.clipped == pytest.approx(4 * 0.25 + 3 * 0.5)
+    differences = np.abs(VALUES["values"].sum(axis=2))
+    assert sums.completeness == pytest.approx(VALUES["residual"].sum() / differences.sum())
+    shares = weights @ VALUES["shares"] / (weights @ VALUES["shares"]).sum()
+    assert sums.effective_columns == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
+    np.testing.assert_allclose(sums.original_shares, weights @ VALUES["original_shares"])
+    for label in (0, 1):
+        own = weights * (label == LABELS)
+        np.testing.assert_allclose(sums.profile[label], np.einsum("n,gnc->gc", own, VALUES["normalised"]))
+    values = np.array([mean_of(each) for each in VALUES["leave_one_out"]])
+    assert sums.standard_error == pytest.approx(math.sqrt(3 / 4 * ((values - values.mean()) ** 2).sum()))
+
+
+def test_sums_by_group_column_and_pair() -> None:
+    sums = summed("empirical")
+    for group in range(3):
+        own = DEFINED & (group == GROUPS)
+        expected = np.average(VALUES["disparity"][own], weights=WEIGHTS[own])
+        assert sums.combine(sums.by_group.sum(axis=0))[group] == pytest.approx(expected)
+    weights = WEIGHTS * DEFINED / (WEIGHTS @ DEFINED)
+    np.testing.assert_allclose(sums.combine(sums.by_column.sum(axis=0)), weights @ VALUES["contribution"])
+    pairs = np.einsum("n,ngh->gh", weights, VALUES["pairs"])
+    np.testing.assert_allclose(sums.combine(sums.by_pair.sum(axis=0)), pairs)
+    np.testing.assert_allclose(sums.total.sum(axis=(0, 1)), sums.by_group.sum(axis=(0, 1, 2)))
+    assert sums.total.shape[0] == 7  # every row is its own block
+    assert ((sums.total[..., 1] > 0).sum(axis=(0, 1)), (sums.total[..., 1] > 0).sum()) == (6, 6)
+
+
+def test_rows_that_cannot_be_explained_make_the_figures_undefined() -> None:
+    sums = ReasonSums(empty_sums().comparison, n_rows=2, n_groups=2, rng=np.random.default_rng(0))
+    rows = EncodedRows(np.zeros((2, 3)), np.ones(2, dtype=int), np.array([0, 1]), np.arange(2), None)
+    sums.add(rows, None, 1)
+    assert math.isnan(sums.gcig)
+    assert math.isnan(sums.variant("original", "l2"))
+    assert np.isnan(sums._columns[:, 1]).all()
+    assert np.isnan(sums._pairs[:, 1]).all()
+    assert not sums._columns[:, 0].any()
+    assert sums.n_explained == sums.undefined_rows == 0

@@ -13,15 +13,21 @@ from sklearn.linear_model import LogisticRegression
 
 import gcig
 from gcig._validation import InputError
+from gcig.adapters import adapt
 from gcig.auditing import audit, audit_file
+from gcig.core.definition import Definition
+from gcig.core.references import medoid, modal_member
 from gcig.metrics import evaluate
+from gcig.metrics.members import MemberPool
 from gcig.metrics.robustness import (
     PanelFigure,
     _distance_of_groups,
     _fairer,
     _without_label,
     conclude,
+    measure_panel,
 )
+from gcig.metrics.sample import RandomStreams, Sample
 from gcig.records import Interval
 from gcig.records.trust import REFERENCES
 
@@ -184,12 +190,16 @@ def test_whichever_model_is_fairer_must_be_certain() -> None:
     wider = PanelFigure(Interval(0.12, 0.10, 0.14), np.empty(0))
     assert _fairer(apart[0], wider) == "neither"
     assert _fairer(first, PanelFigure(Interval(math.nan), second.draws)) == "neither"
+    single = [PanelFigure(each.interval, np.array([each.interval.value])) for each in (apart[0], wider)]
+    assert _fairer(*single) == "neither"  # one draw has no spread
 
 
 @pytest.mark.parametrize(("value", "agrees"), [(0.0601, True), (0.0599, False)])
 def test_gcig_is_material_from_a_twentieth_above_its_noise(value: float, agrees: bool) -> None:
     assert conclude(panel(mean=value)).agrees == agrees
     assert conclude(panel(**{"mean,_l2": 0.0})).agrees  # on another scale, and not judged
+    exactly = {kind: PanelFigure(Interval(0.05), np.full(5, 0.05)) for kind in REFERENCES}
+    assert "exceeds its noise by 0.05 or more" in conclude(exactly).verdict
 
 
 def test_references_without_a_label_are_weighted_by_the_rows_of_the_labels() -> None:
@@ -209,3 +219,140 @@ def test_distance_of_groups_by_hand() -> None:
     sums[0, 1, 1] = [0.0, 2.0, 2.0]
     assert _distance_of_groups(sums) == pytest.approx((6 * alone + 6 * np.sqrt(2)) / 12)
     assert np.isnan(_distance_of_groups(np.zeros((1, 2, 3, 3)))).all()
+
+
+# --- the panel of a linear model, whose attributions are products ---------------------------------------
+
+
+class Panel:
+    """A linear model on a small table, with weights of the rows, and its panel."""
+
+    def __init__(self, n_bootstrap: int = 20) -> None:
+        rng = np.random.default_rng(3)
+        self.groups, self.y = np.arange(46) % 2, rng.integers(0, 2, 46)
+        self.X = rng.normal(size=(46, 3)) + np.outer(self.groups, [1.0, 0.0, 0.3])
+        self.weights = rng.integers(1, 4, 46).astype(float)
+        self.model = LogisticRegression().fit(self.X, self.y)
+        adapted = adapt(self.model, self.X)
+        sample = Sample.check(adapted, self.X, self.y, np.array(["f", "m"])[self.groups], None, self.weights)
+        streams = RandomStreams.spawn(0)
+        self.pool = MemberPool(2, streams.members)
+        self.pool.add(sample.rows)
+        self.baselines = sample.baselines
+        self.arguments = (adapted, Definition(), sample.rows, self.pool, streams)
+        self.found = self.measure(sample.baselines, n_bootstrap)
+
+    def measure(self, baselines: np.ndarray, n_bootstrap: int) -> dict[str, PanelFigure]:
+        adapted, *rest = self.arguments
+        return measure_panel(adapted, baselines, *rest, compared=(0, 1), n_bootstrap=n_bootstrap)
+
+    def units(self, references: np.ndarray, norm: int = 1) -> np.ndarray:
+        """Normalised attributions (groups, rows, columns), relative to references (2, groups, columns)."""
+        values = self.model.coef_[0] * (self.X - references[self.y].swapaxes(0, 1))
+        return values / np.maximum(np.linalg.norm(values, norm, axis=2, keepdims=True), 1e-12)
+
+    def mean(self, values: np.ndarray) -> float:
+        return float(values @ self.weights / self.weights.sum())
+
+    def cells(self, make) -> np.ndarray:
+        return np.array([[make(self.pool.members(label, group)) for group in (0, 1)] for label in (0, 1)])
+
+
+def members_mean(members: np.ndarray) -> np.ndarray:
+    return members.mean(axis=0)
+
+
+MAKERS = {
+    "mean": members_mean,
+    "medoid": lambda members: members[medoid(torch.from_numpy(members))],
+    "modal member": lambda members: members[modal_member(torch.from_numpy(members))],
+}
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "label-free"])
+def test_disparity_and_noise_relative_to_one_reference_of_each_cell(kind: str) -> None:
+    panel = Panel()
+    make = MAKERS.get(kind, members_mean)
+    sets = [
+        panel.cells(lambda members, part=part: make(members[part]))
+        for part in (slice(None), slice(0, None, 2), slice(1, None, 2))
+    ]
+    if kind == "label-free":
+        sizes = np.array([[((panel.y == y) & (panel.groups == g)).sum() for g in (0, 1)] for y in (0, 1)])
+        sets = [
+            np.stack([(sizes[..., None] * each / sizes.sum(axis=0)[:, None]).sum(axis=0)] * 2)
+            for each in sets
+        ]
+    whole, first, second = map(panel.units, sets)
+    disparity, found = np.linalg.norm(whole[0] - whole[1], axis=1), panel.found[kind]
+    weights = panel.weights * whole.any(axis=2).all(axis=0)  # a row that is a reference has no reasons
+    assert found.interval.value == pytest.approx(disparity @ weights / weights.sum())
+    assert found.noise == pytest.approx(panel.mean(np.linalg.norm(first - second, axis=2).mean(axis=0)))
+    counts = np.random.default_rng(0).multinomial(46, np.full(46, 1 / 46), size=20)
+    draws = counts @ (weights * disparity) / (counts @ weights)
+    np.testing.assert_allclose(found.draws, draws)
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        tuple(np.quantile(draws, [0.025, 0.975]))
+    )
+    assert found.error == 0
+
+
+def test_other_figures_of_the_panel() -> None:
+    panel = Panel()
+    by_l2 = panel.units(panel.baselines, 2)
+    assert panel.found["mean, l2"].interval.value == pytest.approx(
+        panel.mean(np.linalg.norm(by_l2[0] - by_l2[1], axis=1))
+    )
+    assert panel.found["mean, l2"].noise == 0
+    exact, mean = panel.found["Shapley values"], panel.found["mean"]
+    assert exact.interval.value == pytest.approx(mean.interval.value)  # the model is additive
+    assert exact.noise == mean.noise
+    np.testing.assert_allclose(exact.draws, mean.draws)
+    assert panel.found["members"].error > 0
+    assert len(panel.found["members"].draws) == 20
+    assert all(len(each.draws) == 2 for each in Panel(n_bootstrap=0).found.values())
+
+
+def test_groups_relative_to_one_reference_of_their_label() -> None:
+    panel = Panel()
+    total = weight = 0.0
+    for label in (0, 1):
+        own = panel.y == label
+        sizes = [(own & (panel.groups == g)).sum() for g in (0, 1)]
+        reference = np.average(panel.baselines[label], axis=0, weights=sizes)
+        values = panel.model.coef_[0] * (panel.X - reference)
+        units = values / np.abs(values).sum(axis=1, keepdims=True)
+        means = [
+            np.average(units[each], axis=0, weights=panel.weights[each])
+            for each in (own & (panel.groups == g) for g in (0, 1))
+        ]
+        total += np.linalg.norm(means[0] - means[1]) * panel.weights[own].sum()
+        weight += panel.weights[own].sum()
+    assert panel.found["common"].interval.value == pytest.approx(total / weight)
+    assert panel.found["common"].noise == panel.found["common"].error == 0
+
+
+def test_a_label_without_references_has_no_panel() -> None:
+    panel = Panel()
+    unknown = panel.baselines.copy()
+    unknown[1, 0] = np.nan
+    found = panel.measure(unknown, 20)
+    for kind in ("mean", "label-free", "common", "Shapley values", "mean, l2"):
+        assert math.isnan(found[kind].interval.value), kind
+        assert found[kind].draws.size == 0, kind
+
+
+def test_verdicts_name_what_they_are_about() -> None:
+    small = conclude(panel(mean=0.02, medoid=0.02, common=0.02))
+    assert "but not relative to 'mean', 'medoid' and 'common'." in small.verdict
+    certain = {kind: PanelFigure(Interval(0.0), np.zeros(5)) for kind in REFERENCES}
+    assert "under each of them GCIG is within 0.05 of its noise." in conclude(certain).verdict
+    assert "under each of them GCIG exceeds its noise by 0.05 or more." in conclude(panel()).verdict
+    undefined = {kind: PanelFigure(Interval(math.nan), np.empty(0)) for kind in REFERENCES}
+    assert conclude(undefined).verdict == "GCIG is undefined under every reference."
+    same = conclude(panel(), panel())
+    assert same.verdict.startswith(
+        "The conclusion does not depend on the reference: the difference is not certain"
+    )
+    one = conclude(panel(), {**panel(), "medoid": PanelFigure(Interval(0.3), np.full(5, 0.3))})
+    assert "the model has the lower GCIG relative to 'medoid', and the difference is not" in one.verdict

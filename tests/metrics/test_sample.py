@@ -87,6 +87,15 @@ def test_rows_with_the_smallest_keys_are_kept_in_their_order() -> None:
     assert reservoir.rows.positions.tolist() == [2, 3]
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", [1, 5, 19, 20])
+def test_rows_of_a_large_batch_are_those_with_the_smallest_keys(seed: int, size: int) -> None:
+    keys = np.random.default_rng(seed).random(20)
+    reservoir = Reservoir(size, np.random.default_rng(0))
+    reservoir.add(rows(0, 20), keys=keys)
+    assert reservoir.rows.positions.tolist() == np.argsort(keys)[:size].tolist()
+
+
 def test_weights_are_kept_only_if_all_rows_have_them() -> None:
     reservoir = Reservoir(9, np.random.default_rng(0))
     reservoir.add(rows(0, 3, weighted=True))
@@ -106,6 +115,8 @@ def test_streams_are_reproducible_and_independent() -> None:
     assert len({*first, *other}) == 2 * len(first)
     one, two = (RandomStreams.spawn(np.random.default_rng(5)).draws.random() for _ in range(2))
     assert one == two
+    seed = int(np.random.default_rng(5).integers(2**63))
+    assert one == RandomStreams.spawn(seed).draws.random()
     assert RandomStreams.spawn(None).draws.random() != RandomStreams.spawn(None).draws.random()
 
 

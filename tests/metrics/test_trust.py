@@ -1,6 +1,7 @@
 """The numbers that say whether GCIG can be trusted, by hand and for every kind of model."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,14 @@ import gcig
 from gcig.auditing import audit
 from gcig.core.columns import protected_attributes
 from gcig.metrics import evaluate
+from gcig.metrics.reasons import combine_labels
 from gcig.metrics.trust import (
     attribute_effect,
+    decision_cut,
     exchange_attributes,
     exchange_columns,
     faithfulness,
+    members_interval,
     permutation_importance,
     reference_offset,
 )
@@ -37,12 +41,67 @@ def test_reference_offset_by_hand() -> None:
     assert math.isnan(reference_offset(torch.ones(1), torch.ones(4), torch.zeros(4, dtype=torch.int64)))
 
 
+@pytest.mark.parametrize("error", [math.nan, 0.3])
+def test_interval_of_members_covers_rows_and_members(error: float) -> None:
+    total = np.random.default_rng(0).random((30, 2, 2))
+    sums = SimpleNamespace(
+        total=total,
+        combine=lambda each: combine_labels(each, "sum"),
+        blocks=SimpleNamespace(n_blocks=30),
+        standard_error=error,
+    )
+    of_labels = total.sum(axis=0)
+    value = (of_labels[:, 0] / of_labels[:, 1]).sum()
+    counts = np.random.default_rng(1).multinomial(30, np.full(30, 1 / 30), size=50)
+    drawn = np.einsum("db,blk->dlk", counts, total)
+    spread = (drawn[..., 0] / drawn[..., 1]).sum(axis=1).std()
+    reach = 1.959964 * math.hypot(spread, 0.0 if math.isnan(error) else error)
+    found = members_interval(sums, 50, np.random.default_rng(1))
+    assert (found.value, found.low, found.high) == pytest.approx((value, value - reach, value + reach))
+    for n_bootstrap in (0, 1):
+        alone = members_interval(sums, n_bootstrap, np.random.default_rng(1))
+        assert alone.value == pytest.approx(value)
+        assert math.isnan(alone.low)
+    assert math.isfinite(members_interval(sums, 2, np.random.default_rng(1)).low)
+    sums.total = total * [-1.0, 1.0]  # noise around no disparity
+    below = members_interval(sums, 50, np.random.default_rng(1))
+    assert (below.value, below.low) == (0, 0)
+    assert members_interval(sums, 0, np.random.default_rng(1)).value == 0
+    sums.total = total * np.nan
+    assert math.isnan(members_interval(sums, 50, np.random.default_rng(1)).value)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "cut"),
+    [(0.5, 0.0), (0.8, math.log(4)), (0.0, math.nan), (1.0, math.nan), (math.nan, math.nan)],
+)
+def test_the_cut_is_the_logit_of_the_threshold(threshold: float, cut: float) -> None:
+    model = SimpleNamespace(adapted=SimpleNamespace(probabilistic=True))
+    assert decision_cut(model, threshold) == pytest.approx(cut, nan_ok=True)
+    model.adapted.probabilistic = False
+    assert decision_cut(model, threshold) == 0
+
+
 def test_permutation_importance_by_hand() -> None:
     rows = torch.tensor([[0.0, 1.0, 5.0], [1.0, 0.0, 7.0], [0.0, 1.0, 9.0]])
     weights, order = torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1, 2, 0])
     found = permutation_importance(lambda x: x @ weights, rows, torch.tensor([0, 0, 1]), order)
     # The block changes by +3, -3 and 0; the number by 1, 1 and -2.
     torch.testing.assert_close(found, torch.tensor([2.0, 4 / 3]))
+
+
+@pytest.mark.parametrize(("n_rows", "sizes"), [(3, [12]), (2**21, [2**22] * 2), (2**21 + 1, [2**21 + 1] * 4)])
+def test_columns_are_permuted_together_if_their_rows_fit_into_memory(n_rows: int, sizes: list[int]) -> None:
+    rows, seen = torch.empty(1, 1).expand(n_rows, 1), []
+
+    def score(points: torch.Tensor) -> torch.Tensor:
+        seen.append(len(points))
+        return torch.zeros(1).expand(len(points))
+
+    order = torch.zeros(1, dtype=torch.int64).expand(n_rows)
+    found = permutation_importance(score, rows, torch.tensor([3]), order)
+    assert seen == [n_rows, *sizes]
+    assert found.tolist() == [0.0] * 4
 
 
 def test_faithfulness_is_a_rank_correlation() -> None:
@@ -68,6 +127,7 @@ def test_attribute_effect_is_a_share_of_decisions() -> None:
     assert attribute_effect(before, after, cut=0.0) == pytest.approx(2 / 3)
     assert attribute_effect(before, after, cut=1.5) == pytest.approx(1 / 3)
     assert attribute_effect(before, after, 0.0, torch.tensor([1.0, 0.0, 3.0])) == pytest.approx(0.25)
+    assert attribute_effect(torch.tensor([0.5, 0.2]), [torch.tensor([0.2, 0.5])], cut=0.5) == 1.0
     more = [*after, torch.tensor([0.1, -0.1, -1.0])]
     assert attribute_effect(before, more, cut=0.0) == 1.0
 

@@ -200,9 +200,11 @@ class GCIGPenalty(nn.Module):
             origin = _spread_origin(origin, values.shape[values.dim() - self._row_dim :]).to(values.device)
         self.each_member = each_member and self.n_members > 1
         self.register_buffer("origin", origin, persistent=False)
-        self.n_columns = None if origin is None else int(origin.max()) + 1
-        matrix = None if origin is None else disparity.block_matrix(origin, int(origin.max()) + 1)
-        self.register_buffer("blocks", matrix, persistent=False)
+        self.n_columns: int | None = None
+        self.register_buffer("blocks", None, persistent=False)
+        if origin is not None:
+            self.n_columns = int(origin.max()) + 1
+            self.blocks = disparity.block_matrix(origin, self.n_columns)
         self.fast, self.max_bytes, self.score = fast, max_bytes, score
         self.register_buffer("n_undefined", torch.zeros((), dtype=torch.int64, device=values.device))
         self.scratch = Scratch()

@@ -33,10 +33,9 @@ class Ranking:
     ) -> "Ranking":
         """Count rows; ``labels`` are 0 and 1, or the probability of label 1."""
         _, place = np.unique(scores, return_inverse=True)
-        size = int(place.max()) + 1 if len(place) else 0
         weight = np.ones(len(place)) if weights is None else weights
-        counts = [np.bincount(place, weight * of, minlength=size) for of in (1 - labels, labels)]
-        return cls(counts[0].astype(np.float64), counts[1].astype(np.float64))
+        counts = [np.bincount(place, weight * of).astype(np.float64) for of in (1 - labels, labels)]
+        return cls(counts[0], counts[1])
 
     @property
     def area(self) -> float:

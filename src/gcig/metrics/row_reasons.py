@@ -93,8 +93,8 @@ class RowDescriber:
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
         """Return the reasons of one row from values (groups, columns), by decreasing difference."""
-        spread = np.ptp(values, axis=0) if len(values) else np.zeros(values.shape[1])
-        order = np.lexsort((-np.abs(values).max(axis=0, initial=0.0), -np.nan_to_num(spread)))
+        spread = np.ptp(values, axis=0)
+        order = np.lexsort((-np.abs(values).max(axis=0), -np.nan_to_num(spread)))
         return tuple(
             ColumnReason(
                 column=self.comparison.columns[j],

@@ -130,6 +130,16 @@ def test_gcig_and_columns(found):
     assert found["completeness"] < 1e-2
 
 
+def test_attributions_are_summed_over_blocks_of_columns_but_not_of_other_inputs():
+    values = torch.arange(2.0 * 3 * 6).view(2, 3, 6)
+    assert torch.equal(
+        HELD_OUT._sum(values), torch.stack([values[..., j == ORIGIN].sum(-1) for j in range(4)], dim=-1)
+    )
+    assert torch.equal(HELD_OUT._sum(values[..., :5]), values[..., :5])  # not the encoder's columns
+    pixels = values.view(2, 3, 1, 6)
+    assert torch.equal(HELD_OUT._sum(pixels), values)
+
+
 def test_gcig_is_that_of_the_metrics(found):
     reference = (TRAINING.inputs.numpy(), TRAINING.labels.numpy(), TRAINING.groups.numpy())
     raw = measure(NETWORK, replace(HELD_OUT, origin=torch.arange(6)))["gcig"]
@@ -478,6 +488,19 @@ def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
     assert 0.025 < selector.held_out.outcome_noise < 0.1
     alone = replace(selector.held_out, rows=TRAINING, training=TRAINING)
     assert 0.05 < alone.outcome_noise < 0.2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_noise_is_the_expected_difference_of_two_mean_probabilities(alone):
+    """Two rates of n rows whose deviation is 0.2 differ by about 0.2 sqrt(1/n + 1/m)."""
+    few = ROWS[torch.arange(90) % 5 > 0]
+    few = few[(few.labels == 0) | (few.groups == 1)]  # a cell without rows counts as one row
+    held_out = replace(HELD_OUT, rows=TRAINING if alone else few)
+    expected = 0.0
+    for label in (0, 1):
+        sizes = [max(1, len(cell(held_out.rows, label, group))) for group in (0, 1)]
+        expected += 0.2 * math.sqrt(1 / sizes[0] + 1 / sizes[1])
+    assert held_out.outcome_noise == pytest.approx(expected if alone else expected / 2)
 
 
 def test_terms_that_are_not_used_have_nothing_left():
