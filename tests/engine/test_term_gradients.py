@@ -108,6 +108,14 @@ def test_attribute_without_pairs_is_zero():
     assert check(terms, make_batch(paired=False), random(N + EXTRA))["attribute"] == 0
 
 
+def test_attribute_at_its_limits_has_the_gradient_of_the_readable_term():
+    """Every student starts there, at the teacher's weights."""
+    batch, logits = make_batch(), random(N + EXTRA)
+    rows, copies = logits[batch.pairs]
+    batch.pair_limits = (rows - copies).abs()
+    assert check({"attribute": AttributeTerm()}, batch, logits)["attribute"] == 0
+
+
 def test_large_logits_do_not_overflow():
     check({"prediction": PredictionTerm()}, make_batch(), 1e3 * random(N + EXTRA))
 

@@ -107,10 +107,11 @@ def pull_excess(logits: Tensor, pairs: Tensor, limits: Tensor, weight: float, d_
     places, count = pairs.flatten(), pairs.shape[1]
     rows, copies = logits.index_select(0, places).view_as(pairs).unbind()
     difference = rows - copies
-    excess: Tensor = difference.abs().sub_(limits).clamp_min_(0)
-    pull = difference.sign_().mul_(excess.sign()).mul_(weight / count)
+    excess: Tensor = difference.abs().sub_(limits)
+    # The gradient of `clamp_min` at an excess of zero, where every student starts, is one.
+    pull = difference.sign_().mul_(excess.ge(0)).mul_(weight / count)
     d_logits.index_add_(0, places, torch.cat([pull, -pull]))
-    return excess.mean()
+    return excess.clamp_min_(0).mean()
 
 
 def _soften(logits: Tensor, cut: float, temperature: float) -> Tensor:

@@ -343,9 +343,9 @@ def _pull_by_hand(
         more, added = _pull_together(replace(objective, terms=others), batch, weights, None, leaves)
         values = {**values, **more}
         gradients = [own + new for own, new in zip(gradients, added, strict=True)]
-    parts = torch.stack([values[name] for name in active])
-    total = torch.dot(parts, parts.new_tensor(list(active.values())))
-    return {**dict(zip(active, parts.unbind(), strict=True)), "total": total}, gradients
+    terms = {name: values[name] for name in active}
+    total = torch.dot(torch.stack(list(terms.values())), leaves.scores.new_tensor(list(active.values())))
+    return {**terms, "total": total}, gradients
 
 
 def _pull_in_branches(
