@@ -19,13 +19,13 @@ from gcig.metrics import evaluate
 from gcig.metrics.reasons import combine_labels
 from gcig.metrics.trust import (
     attribute_effect,
-    decision_cut,
     exchange_attributes,
     exchange_columns,
     faithfulness,
     members_interval,
     permutation_importance,
     reference_offset,
+    threshold_logit,
 )
 
 
@@ -77,9 +77,9 @@ def test_interval_of_members_covers_rows_and_members(error: float) -> None:
 )
 def test_the_cut_is_the_logit_of_the_threshold(threshold: float, cut: float) -> None:
     model = SimpleNamespace(adapted=SimpleNamespace(probabilistic=True))
-    assert decision_cut(model, threshold) == pytest.approx(cut, nan_ok=True)
+    assert threshold_logit(model, threshold) == pytest.approx(cut, nan_ok=True)
     model.adapted.probabilistic = False
-    assert decision_cut(model, threshold) == 0
+    assert threshold_logit(model, threshold) == 0
 
 
 def test_permutation_importance_by_hand() -> None:

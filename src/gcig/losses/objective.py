@@ -323,6 +323,8 @@ def _pull_together(
     """Return the terms, and the gradients of the leaves from one graph of all terms."""
     own = leaves.give(batch, objective.penalties(objective.active_weights(weights)))
     terms = objective(batch, weights, vector)
+    if not terms["total"].requires_grad:  # constant terms alone
+        return terms, [torch.zeros_like(each) for each in own]
     return terms, torch.autograd.grad(terms["total"], own, allow_unused=True, materialize_grads=True)
 
 
