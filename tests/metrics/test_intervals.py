@@ -68,3 +68,8 @@ def test_holm_does_not_count_missing_values() -> None:
     found = holm([0.02, math.nan, 0.01])
     assert found[[0, 2]].tolist() == pytest.approx([0.02, 0.02])
     assert math.isnan(found[1])
+
+
+def test_a_thousand_rows_are_their_own_blocks() -> None:
+    found = Blocks(1000, np.random.default_rng(0)).assign(1000)
+    np.testing.assert_array_equal(found.diagonal(), np.ones(1000))
