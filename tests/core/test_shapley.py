@@ -11,6 +11,11 @@ from gcig.core.shapley import Levels, count_points, is_exact, shapley_values
 RNG = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_whichever_tests_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(1))
+
+
 def interacting(points: np.ndarray) -> np.ndarray:
     """Products, a threshold and a sum over all columns."""
     return points[:, 0] * points[:, 1] + (points[:, -1] > 0.3) * points[:, 2] + np.tanh(points.sum(axis=1))

@@ -281,7 +281,8 @@ def test_running_rates_of_decisions_are_fair_if_decisions_are():
     soft = EqualizedOddsLoss(2, temperature=0.3, momentum=0.5)
     assert soft(logits, labels, groups).item() != pytest.approx(float(fpr))
     higher = EqualizedOddsLoss(2, cut=1.0, momentum=0.5, of_decisions=True)
-    assert higher(logits, labels, groups).item() == pytest.approx(0.5)  # the TPRs are 1/2 and 1, the FPRs 0
+    others = torch.tensor([2.0, 2.0, 0.1, 2.0, -3.0, -0.1])  # above the cut are the three rows with label 1
+    assert higher(others, labels, groups).item() == 0
 
 
 def test_running_rates_are_averages_whose_gradient_is_that_of_the_mini_batch():

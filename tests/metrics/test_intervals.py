@@ -176,3 +176,8 @@ def test_the_limit_of_a_skewed_mean_by_hand():
 def test_the_limit_of_a_mean_of_equal_values_is_that_value():
     assert mean_limit(np.full(20, 0.3)) == pytest.approx(0.3)
     assert math.isnan(mean_limit(np.array([0.3])))
+
+
+def test_a_thousand_rows_are_their_own_blocks() -> None:
+    found = Blocks(1000, np.random.default_rng(0)).assign(1000)
+    np.testing.assert_array_equal(found.diagonal(), np.ones(1000))
