@@ -137,6 +137,16 @@ def test_training_backs_off_from_the_heaviest_term():
     assert weights.n_braked == 2
 
 
+def test_training_backs_off_further_the_more_is_lost_beyond_the_limit():
+    weights = control(gcig=1.0, outcome=0.1)
+    weights.observe(1, measured(0.045))  # the limit is 0.03
+    assert weights.values(2)["gcig"] == pytest.approx(0.7 / 1.5)
+    none_may_be_lost = Limits(auc_lost=0.0, tolerated={"gcig": 0.0, "outcome": 0.0})
+    weights = control(gcig=1.0, outcome=0.1, limits=none_may_be_lost)
+    weights.observe(1, measured(0.045))
+    assert weights.values(2)["gcig"] == pytest.approx(0.7)
+
+
 @pytest.mark.parametrize(("outcome", "lowered"), [(0.05, "outcome"), (5.0, "gcig")])
 def test_a_term_with_a_larger_weight_is_lowered_later(outcome, lowered):
     weights = control(gcig=0.2, outcome=outcome, growth=2.5)  # both weights are 0.05 after one epoch

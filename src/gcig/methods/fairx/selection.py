@@ -450,8 +450,7 @@ class CheckpointSelector:
             return _BEYOND_LIMITS + lost + max(0.0, limits.columns - columns)
         if self.prefer is not None and found is not None:
             return self.prefer(self._average(found)) + _EXCESS_PRICE * excess
-        price = _EXCESS_PRICE * max(1.0, *units.values()) * excess
-        return unfair + price + _AUC_PRICE * max(0.0, lost - limits.negligible)
+        return unfair + _EXCESS_PRICE * excess + _AUC_PRICE * max(0.0, lost - limits.negligible)
 
     @property
     def _window(self) -> int:

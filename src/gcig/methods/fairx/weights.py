@@ -222,7 +222,8 @@ class WeightControl:
         else:
             self.caps = {name: _RAISE * cap for name, cap in self.caps.items()}
             return
-        self.caps[heaviest] = _LOWER * now[heaviest]
+        beyond = max(1.0, measured.auc_lost / self.limits.auc_lost) if self.limits.auc_lost else 1.0
+        self.caps[heaviest] = _LOWER / beyond * now[heaviest]
         self.n_braked += 1
 
     def _importance(self, name: str) -> float:
