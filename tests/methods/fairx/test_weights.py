@@ -139,7 +139,7 @@ def test_training_backs_off_from_the_heaviest_term():
 
 def test_training_backs_off_further_the_more_is_lost_beyond_the_limit():
     weights = control(gcig=1.0, outcome=0.1)
-    weights.observe(1, measured(0.045))  # the limit is 0.03
+    weights.observe(1, measured(0.063))  # the limit is 0.03
     assert weights.values(2)["gcig"] == pytest.approx(0.7 / 1.5)
     none_may_be_lost = Limits(auc_lost=0.0, tolerated={"gcig": 0.0, "outcome": 0.0})
     weights = control(gcig=1.0, outcome=0.1, limits=none_may_be_lost)

@@ -17,7 +17,9 @@ USUAL = {"gcig": 0.2, "outcome": 0.05}  # the weights that are used by default
 SMALLEST, LARGEST = 0.02, 10.0  # between them weights act; the ramp takes this range at a steady pace
 _MOST_IMPORTANT = 2.0  # a larger weight protects its term no further, or AUC is lost before it backs off
 _LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
-_NEGLIGIBLE_LOSS, _NEAR, _FAR = 1 / 3, 0.85, 2.0  # parts of the AUC that may be lost
+# Parts of the AUC that may be lost. Beyond the third, training backs off in proportion; beyond the last, it
+# does not recover.
+_NEGLIGIBLE_LOSS, _NEAR, _TOO_FAR, _FAR = 1 / 3, 0.85, 1.4, 2.0
 # With the usual limit, the usual weights tolerate this loss of AUC plus this part of its standard error, and
 # larger weights more. If the standard error is large, losses are underestimated: then their product is at
 # most the last number. On folds outside those of docs/quality.rst, test rows lost no more than that.
@@ -92,6 +94,11 @@ class Limits:
     def negligible(self) -> float:
         """A loss of AUC that does not matter."""
         return _NEGLIGIBLE_LOSS * self.auc_lost
+
+    @property
+    def too_far(self) -> float:
+        """A loss of AUC from which training backs off in proportion to it."""
+        return _TOO_FAR * self.auc_lost or math.inf
 
     @property
     def far(self) -> float:
@@ -222,8 +229,7 @@ class WeightControl:
         else:
             self.caps = {name: _RAISE * cap for name, cap in self.caps.items()}
             return
-        beyond = max(1.0, measured.auc_lost / self.limits.auc_lost) if self.limits.auc_lost else 1.0
-        self.caps[heaviest] = _LOWER / beyond * now[heaviest]
+        self.caps[heaviest] = _LOWER * now[heaviest] / max(1.0, measured.auc_lost / self.limits.too_far)
         self.n_braked += 1
 
     def _importance(self, name: str) -> float:
