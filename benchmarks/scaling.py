@@ -7,6 +7,7 @@ sizes; the last column is the slope between the two largest sizes, in which cons
 are CPU seconds of one thread, the least of several repetitions.
 """
 
+import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -134,6 +135,8 @@ def laws() -> list[Law]:
 
 def main() -> None:
     """Print one line per law."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__.splitlines()[0])
+    parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     print(f"{'operation':24} {'quantity':20} {'sizes':>18} {'seconds':>20} {'exponent':>9} {'last':>6}")

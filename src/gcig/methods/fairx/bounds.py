@@ -1,8 +1,9 @@
 """Bounds in place of weights: the search for the smallest weights that meet them with confidence.
 
 A bound is met if an upper 90 % confidence limit on the held-out set is within it. If the held-out set is so
-small that even an exactly fair network would not show that, the search aims at the value itself, and the
-result says that it cannot be shown.
+small that even an exactly fair network would not show that, the search compares the bound with 1.1 times an
+estimate of the gap: the larger of the gap of the held-out rows, less what chance adds, and the gap of
+held-out and training rows together. The result says that the bound cannot be shown.
 
 The search trains in stages, each of which starts at the network of a smaller weight. Weights of unmet bounds
 grow by a constant factor until all bounds are met or too much AUC is lost; then the last step is halved. If

@@ -234,7 +234,9 @@ class FairXClassifier(NetworkClassifier):
         default=None,
         rule=Rule("a gcig.Definition or None", lambda value: value is None or isinstance(value, Definition)),
         doc="""The norm, rule, steps, and rows of the GCIG term; None is ``gcig.Definition(rows=0.25)``, which
-        explains a quarter of each mini-batch.""",
+        explains a quarter of each mini-batch, and with ``strategy="distil"`` at most 16 rows of it (32 if
+        `references` is ``"mean"``). Its ``columns`` are not used: training compares original columns, and
+        with ``strategy="paper"`` raw ones.""",
     )
     ema_rate: float = parameter(
         default=0.05, rule=FRACTION, doc="The paper's gamma: how fast baselines follow the mini-batches."

@@ -70,7 +70,11 @@ class TradeOff:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per model: weights, AUC, GCIG and the outcome gap with their limits, and decisions."""
+        """One row per model: weights, AUC, GCIG and the outcome gap with their limits, and decisions.
+
+        ``gcig_members`` is to compare models of the family: it is not corrected for the noise of a few
+        members, as that of `gcig.evaluate` is, and is therefore higher.
+        """
         front = {point.number for point in self.record.front}
         return pd.DataFrame([_row(point, on_front=point.number in front) for point in self.record.points])
 
