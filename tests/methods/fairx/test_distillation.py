@@ -26,8 +26,8 @@ def make_data(n=40, n_groups=2, *, weighted=True):
 
 def make_teacher(dropout=0.0, auc=0.8):
     network = make_mlp(5, (8, 4), dropout=dropout, generator=torch.Generator().manual_seed(1))
-    witnesses = torch.randn(200, 5, generator=torch.Generator().manual_seed(2))
-    return Teacher(network, {"auc": auc}, witnesses, error=0.04)
+    rows = torch.randn(200, 5, generator=torch.Generator().manual_seed(2))
+    return Teacher(network, {"auc": auc}, rows, auc_error=0.04)
 
 
 def make_source(data, teacher=None, n_groups=2, *, protected=PROTECTED, n_explained=4):
@@ -51,10 +51,10 @@ def make_source(data, teacher=None, n_groups=2, *, protected=PROTECTED, n_explai
 def test_teacher_predicts_in_evaluation_mode():
     teacher = make_teacher(dropout=0.5)
     teacher.network.train()
-    first, again = (teacher.logits(teacher.witnesses) for _ in range(2))
+    first, again = (teacher.logits(teacher.comparison_rows) for _ in range(2))
     assert torch.equal(first, again)
     assert not first.requires_grad
-    torch.testing.assert_close(teacher.expected, torch.sigmoid(first))
+    torch.testing.assert_close(teacher.probabilities, torch.sigmoid(first))
 
 
 def test_nothing_is_lost_by_the_teacher_itself():
@@ -66,10 +66,10 @@ def test_loss_of_auc_by_the_teachers_probabilities_is_that_of_labels_drawn_from_
     teacher, student = make_teacher(), make_mlp(5, (8, 4), generator=torch.Generator().manual_seed(9))
     copies = 4000
     drawn = torch.bernoulli(
-        teacher.expected.repeat(copies), generator=torch.Generator().manual_seed(0)
+        teacher.probabilities.repeat(copies), generator=torch.Generator().manual_seed(0)
     ).long()
     with torch.no_grad():
-        scores = [net.eval()(teacher.witnesses).repeat(copies) for net in (teacher.network, student)]
+        scores = [net.eval()(teacher.comparison_rows).repeat(copies) for net in (teacher.network, student)]
     expected = binary_auc(scores[0], drawn) - binary_auc(scores[1], drawn)
     assert teacher.auc_lost(student, auc=0.8) == pytest.approx(expected, abs=2e-3)
 
@@ -177,6 +177,6 @@ def test_rows_of_other_shapes_are_interpolated():
     images = torch.randn(16, 2, 3, generator=torch.Generator().manual_seed(0))
     data = TrainingRows(GroupedBatch(images, labels, groups), labels.float())
     network = nn.Sequential(nn.Flatten(), nn.Linear(6, 1), nn.Flatten(0))
-    teacher = Teacher(network, {"auc": 0.5}, images, error=0.1)
+    teacher = Teacher(network, {"auc": 0.5}, images, auc_error=0.1)
     batch = make_source(data, teacher, protected=None)(torch.arange(16))
     assert batch.inputs.shape == (22, 2, 3)

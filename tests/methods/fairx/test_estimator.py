@@ -581,7 +581,7 @@ def test_the_brake_keeps_auc_that_the_weight_would_cost():
 def test_the_teacher_is_kept_with_a_warning_if_fairness_costs_too_much():
     weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
     long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
-    with pytest.warns(BoundWarning, match="none was fairer, lost less AUC than max_auc_drop=0 ") as caught:
+    with pytest.warns(BoundWarning, match="no epoch was fairer, lost less AUC than max_auc_drop=0") as caught:
         model = fitted(**weights, **long)
     assert caught[0].filename == __file__
     assert model.n_epochs_ == 0

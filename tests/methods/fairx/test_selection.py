@@ -247,14 +247,14 @@ def test_large_held_out_sets_are_measured_on_part_of_their_rows():
     large = replace(HELD_OUT, rows=many, training=many[:100_000])
     assert (len(large.explained), len(large._offset_rows)) == (1024, 8192)
     bounded = replace(large, settings=replace(SETTINGS, max_eo_gap=0.1), training=many)
-    assert len(bounded._trained[0]) == 100_000
+    assert len(bounded._rate_rows[0]) == 100_000
 
 
 @pytest.mark.parametrize("group_rows", [3, 2_000, 2_001, 9_999])
 def test_rates_of_training_rows_are_those_of_enough_rows_of_every_cell(group_rows):
     groups = (torch.arange(20_000) < group_rows).long()
     rows = GroupedBatch(torch.zeros(20_000, 6), torch.arange(20_000) % 2, groups)
-    found, membership = replace(HELD_OUT, training=rows)._trained
+    found, membership = replace(HELD_OUT, training=rows)._rate_rows
     for label in (0, 1):
         for group in (0, 1):
             size = int(((rows.labels == label) & (rows.groups == group)).sum())
@@ -336,7 +336,7 @@ def control(limits=LIMITS, *, gcig=0.2, outcome=0.05):
 
 def make_selector(settings=SETTINGS, network=NETWORK):
     held_out = replace(HELD_OUT, settings=settings)
-    teacher = Teacher(network, measure(network, held_out), ROWS.inputs, error=0.02)
+    teacher = Teacher(network, measure(network, held_out), ROWS.inputs, auc_error=0.02)
     return CheckpointSelector(held_out, 4, teacher)
 
 
@@ -431,7 +431,7 @@ def test_a_student_is_compared_with_its_teacher(references):
     assert found.criterion == pytest.approx(expected)
     used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
     assert used == weights.values(1) == {"gcig": 0.2, "outcome": 0.05}
-    assert 1 in weights.past  # the weights were adapted
+    assert 1 in weights.history  # the weights were adapted
 
 
 def test_epochs_are_mature_after_three_fifths():
@@ -483,7 +483,7 @@ def test_a_slight_gap_of_the_teacher_is_replaced_by_noise():
     gaps = ("soft_outcome_gap", "soft_outcome_gap_training")
     found = {**selector.teacher.measured, "auc_lost": 0.0, **dict.fromkeys(gaps, 0.01)}
     selector.teacher.measured.update(dict.fromkeys(gaps, 0.001))
-    left = selector._compare(found, selector.teacher).left["outcome"]
+    left = selector._compare(found, selector.teacher).remaining["outcome"]
     assert left == pytest.approx(0.01 / selector.held_out.outcome_noise)
     assert 0.025 < selector.held_out.outcome_noise < 0.1
     alone = replace(selector.held_out, rows=TRAINING, training=TRAINING)
@@ -508,7 +508,7 @@ def test_terms_that_are_not_used_have_nothing_left():
     found = selector(linear(0.5, 1.0, 1.0, 0.0, 0.0, 0.0), control(Limits(1.0, 0.0), gcig=0.0), 1)
     measured = {name.removeprefix("val_"): value for name, value in found.metrics.items()}
     compared = selector._compare(measured, selector.teacher)
-    assert compared.left["gcig"] == compared.columns == math.inf
+    assert compared.remaining["gcig"] == compared.columns == math.inf
     assert math.isfinite(found.criterion)
 
 

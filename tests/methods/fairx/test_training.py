@@ -190,7 +190,11 @@ def test_a_swap_is_what_rank_correlation_loses_by_it(n, fall):
     order = torch.arange(n).numpy()
     swapped = [1, 0, *range(2, n)]
     held_out = replace(make_held_out(), origin=torch.arange(n))
-    assert held_out.swap == pytest.approx(1 - spearmanr(order, swapped).statistic) == pytest.approx(fall)
+    assert (
+        held_out.faithfulness_step
+        == pytest.approx(1 - spearmanr(order, swapped).statistic)
+        == pytest.approx(fall)
+    )
 
 
 @pytest.mark.slow

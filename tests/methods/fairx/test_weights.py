@@ -50,7 +50,7 @@ def test_limits_are_of_the_auc_lost_and_of_the_columns():
     assert not LIMITS.hold(0.031, 9.0)
     assert not LIMITS.hold(0.0, 3.9)
     assert LIMITS.negligible == pytest.approx(0.01)
-    assert LIMITS.far == pytest.approx(0.06)
+    assert LIMITS.unrecoverable == pytest.approx(0.06)
     assert [LIMITS.exceeded(lost) for lost in (0.0, SOME, NEAR)] == [[], [], ["gcig", "outcome"]]
 
 
@@ -200,7 +200,7 @@ def test_a_network_that_loses_far_too_much_is_lost():
     weights, found = control(), []
     for number, auc_lost in enumerate([0.0, 0.031, 0.3, 0.0], start=1):
         weights.observe(number, measured(auc_lost))
-        found.append(weights.lost)
+        found.append(weights.needs_restore)
     assert found == [False, False, True, False]
     assert weights.n_braked == 2
 

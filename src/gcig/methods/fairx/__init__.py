@@ -1,1 +1,1 @@
-"""FairX: the estimator, its training, and the guards that watch it."""
+"""FairX: the estimator, its training, and warnings about unreliable results."""

@@ -1,21 +1,21 @@
-"""Bounds in place of weights: the search for the smallest weights that meet them with confidence.
+"""Training with bounds: the search for the smallest weights that meet them with confidence.
 
-A bound is met if an upper 90 % confidence limit on the held-out set is within it. If the held-out set is so
-small that even an exactly fair network would not show that, the search compares the bound with 1.1 times an
-estimate of the gap: the larger of the gap of the held-out rows, less what chance adds, and the gap of
-held-out and training rows together. The result says that the bound cannot be shown.
+A bound is met if the upper 90 % confidence limit on the held-out set is within it. If the held-out set is too
+small to show this even for an exactly fair network, the search compares the bound with 1.1 times an estimate
+of the gap: the larger of the gap of the held-out rows, less what chance adds, and the gap of held-out and
+training rows together. The result then reports that the bound cannot be shown to hold.
 
-The search trains in stages, each of which starts at the network of a smaller weight. Weights of unmet bounds
-grow by a constant factor until all bounds are met or too much AUC is lost; then the last step is halved. If
-only the outcome has a bound, and AUC does not suffice for it and for fair reasons, the search is repeated
-with the outcome alone, and reasons follow with what AUC is left. Of all networks that were seen, the one with
-the highest AUC that meets the bounds is kept, or else the nearest one, so the result is never worse than that
-of a smaller weight.
+The search trains in stages, each starting at the network of a smaller weight. The weights of unmet bounds
+grow by a constant factor until all bounds are met or too much AUC is lost; if they are met, the last step is
+halved. If only the outcome has a bound, and it cannot be met together with the GCIG term, the search is
+repeated with the outcome alone, and the GCIG term is added afterwards. The network that meets the bounds with
+the highest AUC is kept, or else the one closest to them, so the result is never worse than with a smaller
+weight.
 
-The rows that the limits are computed on also choose the network. That costs little: in simulations with 40
-candidates, of which each decides 10 % of the rows anew, 9 to 11 % of the bounds called met are exceeded on
-new rows, and 7 to 9 % if each candidate's decisions follow from the one before. A part of the rows set apart
-for confirmation would widen every limit by 40 %.
+The same rows compute the limits and select the network. This selection bias is small: in simulations with 40
+candidates that each decide 10 % of the rows independently, 9 to 11 % of the bounds reported as met are
+exceeded on new rows, and 7 to 9 % if each candidate's decisions derive from the previous ones. Confirming the
+bounds on a separate part of the rows would widen every limit by 40 %.
 """
 
 import math
@@ -36,29 +36,29 @@ from gcig.records.trade_off import Bound
 from gcig.training.loop import DivergenceError, Epoch, Outcome
 
 PARAMETERS = {"gcig": "max_gcig", "outcome": "max_eo_gap"}
-_FIGURES = {"gcig": "gcig", "outcome": "outcome_gap"}
-_STAGE_SHARE = 0.4  # epochs of a stage that starts at a neighbour, relative to a whole training
-_FACTOR = 2.0  # between the weights of two stages
-_LARGEST_WEIGHT = 10.0
-_AIM_SCALE = 1.1  # of a bound that cannot be shown: gaps on new rows are larger than those seen in training
-_UNMET = 100.0  # more than any loss of AUC costs
-_AUC_PRICE = 150.0  # 0.001 of AUC is worth 15 % of the teacher's GCIG
-_F1_TOLERANCE, _F1_PRICE = 0.015, 50.0  # a further 0.02 of F1 is worth all of a bound
-_EFFECT_TOLERANCE = 0.005  # of the attribute's effect, which is measured on a thousand rows
-_LATER_SHARES = (0.3, 1.0)  # of the weight of GCIG, if it follows the outcome
-_GOOD_RATES = (0.1, 0.9)  # rates by label of a good model, to judge bounds before there is any model
+_MEASUREMENTS = {"gcig": "gcig", "outcome": "outcome_gap"}
+_STAGE_SHARE = 0.4  # epochs of a stage that continues from another one, relative to a whole training
+_WEIGHT_FACTOR = 2.0  # the factor between the weights of consecutive stages
+_LARGEST_WEIGHT = 10.0  # the end of the effective range of weights
+_OPTIMISM = 1.1  # scales gaps whose bound cannot be shown, since gaps on new rows are larger
+_UNMET_PRICE = 100.0  # larger than the price of any loss of AUC
+_AUC_PRICE = 150.0  # 0.001 of AUC costs as much as 15 % of the teacher's GCIG
+_F1_TOLERANCE, _F1_PRICE = 0.015, 50.0  # a loss of F1 that costs nothing; a further 0.02 costs a whole bound
+_EFFECT_TOLERANCE = 0.005  # share of decisions; the attribute effect is measured on about a thousand rows
+_GCIG_STAGE_SHARES = (0.3, 1.0)  # of the GCIG weight, in the stages that add it after the outcome
+_GOOD_RATES = (0.1, 0.9)  # selection rates by label of a good model, for checks before training
 
 
 def check_bounds(measured: Mapping[str, float], held_out: HeldOut, fair_limit: float) -> dict[str, Bound]:
-    """Compare a network's measurements on the held-out set with the bounds, by parameter."""
+    """Compare a network's held-out measurements with the bounds; return the results by parameter."""
     found = {}
     for term, bound in held_out.settings.bounds.items():
-        figure = _FIGURES[term]
+        name = _MEASUREMENTS[term]
         found[PARAMETERS[term]] = Bound(
             name=PARAMETERS[term],
             bound=float(bound),
-            value=measured[figure],
-            limit=measured[f"{figure}_limit"],
+            value=measured[name],
+            limit=measured[f"{name}_limit"],
             fair_limit=fair_limit if term == "outcome" else 0.0,
             n_rows=len(held_out.rows if term == "outcome" else held_out.explained),
         )
@@ -66,9 +66,9 @@ def check_bounds(measured: Mapping[str, float], held_out: HeldOut, fair_limit: f
 
 
 def fair_limit_before_training(held_out: HeldOut) -> float:
-    """Return the limit of an exactly fair model that decides nine of ten rows of each label correctly.
+    """Return the confidence limit of an exactly fair model that decides 90 % of each label correctly.
 
-    It is lower than that of most models, so a bound below it cannot be shown whatever is learned.
+    Most models have a higher limit, so a smaller bound cannot be shown to hold for any trained model.
     """
     rows, outcome = held_out.rows, held_out.settings.outcome
     sizes = held_out.membership.sum(-1).double().cpu().numpy()
@@ -80,7 +80,7 @@ def fair_limit_before_training(held_out: HeldOut) -> float:
 
 
 def fair_gap(margins: Tensor, held_out: HeldOut) -> tuple[float, float]:
-    """Return the limit and the expected gap of an exactly fair model with the rates of these decisions."""
+    """Return the confidence limit and the expected gap of a fair model with these selection rates."""
     selected, sizes = decision_counts(margins, held_out.membership)
     rates: Floats = selected.sum(axis=1) / sizes.sum(axis=1)
     expected = sum(expected_range(row[row > 0], float(rate)) for row, rate in zip(sizes, rates, strict=True))
@@ -99,10 +99,7 @@ def train_within_bounds(
 ) -> tuple[TrainedNetwork, dict[str, Bound]]:
     """Train a network in place towards the bounds of the settings; see `train_fairly` for the parameters.
 
-    Returns
-    -------
-    TrainedNetwork, dict of Bound
-        The record of all stages, and what was reached on the held-out set, by parameter.
+    Return the record of all stages, and the bounds with the values reached on the held-out set, by parameter.
     """
     student = Student.of_teacher(
         network, data, settings, generator=generator, held_out=held_out, trained=trained, customise=customise
@@ -117,51 +114,26 @@ def train_within_bounds(
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the search.
+    """One stage of the search."""
 
-    Attributes
-    ----------
-    weights : dict
-        The weights that were asked for.
-    candidate : Candidate
-        The network that the stage ended with.
-    epoch : int
-        The epoch of the whole search that this network is of.
-    """
-
-    weights: dict[str, float]
+    weights: dict[str, float]  # the target weights
     candidate: Candidate
-    epoch: int
+    epoch: int  # the candidate's epoch, counted from the start of the search
 
     def braked(self, term: str) -> bool:
-        """Return whether AUC kept a weight below half of what was asked for until the last epoch."""
+        """Return whether the loss of AUC held a weight below half of its target in the last epoch."""
         last = self.candidate.outcome.history[-1].metrics
         return last[f"weight_{term}"] < 0.5 * self.weights[term]
 
 
 @dataclass
 class BoundSearch:
-    """The search for the smallest weights at which all bounds are met.
-
-    Parameters
-    ----------
-    student : Student
-    bounds : mapping of term to float
-    fair_limit : float
-        The limit of the outcome gap that an exactly fair model would have; a smaller bound cannot be shown.
-    noise : float
-        The outcome gap that an exactly fair model would have on average.
-
-    Attributes
-    ----------
-    stages : list of Stage
-        Everything that was trained, in order.
-    """
+    """The search for the smallest weights at which all bounds are met."""
 
     student: Student
-    bounds: Mapping[str, float]
-    fair_limit: float
-    noise: float
+    bounds: Mapping[str, float]  # by term
+    fair_limit: float  # confidence limit of an exactly fair model's outcome gap
+    noise: float  # expected outcome gap of an exactly fair model
     stages: list[Stage] = field(default_factory=list, init=False)
     history: list[Epoch] = field(default_factory=list, init=False)
 
@@ -169,13 +141,13 @@ class BoundSearch:
         """Train until the bounds are met; return the best candidate, with the history of all stages."""
         weights = dict(self.student.settings.weights)
         self._search(weights)
-        reasons = 0.0 if "gcig" in self.bounds else weights["gcig"]
-        if reasons and not any(map(self._meets, self.stages)):
+        gcig_weight = 0.0 if "gcig" in self.bounds else weights["gcig"]
+        if gcig_weight and not any(map(self._meets, self.stages)):
             if self.stages[-1].weights["gcig"]:
                 self._search({**weights, "gcig": 0.0})
             stage = self._best
-            for share in _LATER_SHARES:
-                stage = self._train({**stage.weights, "gcig": share * reasons}, stage)
+            for share in _GCIG_STAGE_SHARES:
+                stage = self._train({**stage.weights, "gcig": share * gcig_weight}, stage)
         best = self._best
         outcome = Outcome(tuple(self.history), best.epoch)
         braked = any(stage.candidate.braked for stage in self.stages)
@@ -186,12 +158,12 @@ class BoundSearch:
         return min(self.stages, key=lambda stage: self._rank(stage.candidate))
 
     def _search(self, weights: dict[str, float]) -> None:
-        """Raise the weights of unmet bounds from a first stage on; if they are met, halve the last step."""
+        """Train with these weights, raise them until all bounds are met, then halve the last step."""
         low = high = self._train(weights, None)
         while not self._meets(high) and (raised := self._raise(high)):
             low, high = high, self._train(raised, high)
         if self._meets(high) and high is not low:
-            self._train(_between(low.weights, high.weights), low)
+            self._train(_midpoint(low.weights, high.weights), low)
 
     def _train(self, weights: dict[str, float], start: Stage | None) -> Stage:
         n_epochs = self.student.settings.loop.max_epochs
@@ -207,21 +179,21 @@ class BoundSearch:
         except DivergenceError:
             if start is None:
                 raise
-            return Stage(weights, start.candidate, start.epoch)  # its weights were not reached
+            return Stage(weights, start.candidate, start.epoch)  # the weights were not reached
         before, kept = len(self.history), candidate.outcome.best_epoch
         for epoch in candidate.outcome.history:
             self.history.append(replace(epoch, number=before + epoch.number))
-        unchanged = 0 if start is None else start.epoch
-        self.stages.append(Stage(weights, candidate, before + kept if kept else unchanged))
+        first = 0 if start is None else start.epoch
+        self.stages.append(Stage(weights, candidate, before + kept if kept else first))
         return self.stages[-1]
 
     def _raise(self, stage: Stage) -> dict[str, float] | None:
-        """Return larger weights of the bounds that are not met; None if AUC forbids even the present ones.
+        """Return larger weights for unmet bounds; None if AUC or the largest weight prevents it.
 
-        The weight of a term without a bound stays at what AUC allowed.
+        An unbounded term keeps the weight that it reached.
         """
         raised = {
-            term: min(_LARGEST_WEIGHT, _FACTOR * stage.weights[term])
+            term: min(_LARGEST_WEIGHT, _WEIGHT_FACTOR * stage.weights[term])
             for term in self.bounds
             if self._excess(stage.candidate.measured, term) > 1 and not stage.braked(term)
         }
@@ -231,15 +203,15 @@ class BoundSearch:
         return {**stage.weights, **others, **raised}
 
     def _excess(self, measured: Mapping[str, float], term: str) -> float:
-        """Return the figure that is aimed at, relative to its bound; more than 1 if it is not met."""
+        """Return the value that the search aims at, relative to its bound; above 1 if it is not met."""
         bound = self.bounds[term]
         if term == "gcig":
             value = measured["gcig_limit"]
         elif bound >= self.fair_limit:
             value = measured["outcome_gap_limit"]
-        else:  # the pooled gap is less noisy than that of the held-out rows, but too optimistic
+        else:  # the pooled gap is less noisy than the held-out gap, but optimistic
             unbiased = math.sqrt(max(0.0, measured["outcome_gap"] ** 2 - self.noise**2))
-            value = max(unbiased, measured["outcome_gap_pooled"]) * _AIM_SCALE
+            value = max(unbiased, measured["outcome_gap_pooled"]) * _OPTIMISM
         return value / bound if bound > 0 else math.inf
 
     def _largest_excess(self, measured: Mapping[str, float]) -> float:
@@ -249,30 +221,30 @@ class BoundSearch:
         return self._largest_excess(stage.candidate.measured) <= 1
 
     def _prefer(self, measured: Mapping[str, float]) -> float:
-        """Return what an epoch is chosen by: first that bounds are met, then AUC and reasons.
+        """Return the score that selects an epoch: bounds come first, then AUC and GCIG.
 
-        The effect of the protected attribute must not exceed the teacher's, and a gap should not be closed by
-        deciding fewer people positive, which shows in F1.
+        The attribute effect must not exceed the teacher's. A loss of F1 has a price, so that a gap is not
+        closed by selecting fewer people.
         """
         plain = self.student.teacher.measured
         more_effect = measured["attribute_effect"] - plain["attribute_effect"] > _EFFECT_TOLERANCE
         f1_lost = _F1_PRICE * max(0.0, plain["f1"] - measured["f1"] - _F1_TOLERANCE)
         excess = self._largest_excess(measured)
         if not excess <= 1:
-            return _UNMET * (1 + more_effect) + excess + f1_lost
+            return _UNMET_PRICE * (1 + more_effect) + excess + f1_lost
         kinds = ("gcig", "gcig_members")
-        left = sum(measured[kind] / max(plain[kind], 1e-12) for kind in kinds) / len(kinds)
-        return _UNMET * more_effect + _AUC_PRICE * measured["auc_lost"] + left + f1_lost
+        remaining = sum(measured[kind] / max(plain[kind], 1e-12) for kind in kinds) / len(kinds)
+        return _UNMET_PRICE * more_effect + _AUC_PRICE * measured["auc_lost"] + remaining + f1_lost
 
     def _rank(self, candidate: Candidate) -> tuple[bool, float]:
-        """Return what is minimised over stages: networks within the limits come first."""
+        """Return the sort key of stages: networks within the limits come first."""
         return not candidate.within_limits, self._prefer(candidate.measured)
 
 
-def _between(low: Mapping[str, float], high: Mapping[str, float]) -> dict[str, float]:
-    """Return the geometric mean of two sets of weights; that of 0 and the first weight is half of it.
+def _midpoint(low: Mapping[str, float], high: Mapping[str, float]) -> dict[str, float]:
+    """Return the geometric mean of two sets of weights, or half the higher weight if the lower one is 0.
 
-    >>> _between({"gcig": 0.0, "outcome": 0.1}, {"gcig": 0.05, "outcome": 0.4})
+    >>> _midpoint({"gcig": 0.0, "outcome": 0.1}, {"gcig": 0.05, "outcome": 0.4})
     {'gcig': 0.025, 'outcome': 0.2}
     """
     return {term: math.sqrt(low[term] * high[term]) if low[term] > 0 else high[term] / 2 for term in high}

@@ -1,10 +1,13 @@
-"""Distillation: a teacher whose predictions the student keeps, and the points at which it keeps them.
+"""Distillation: the teacher, and the mini-batches on which the student matches its predictions.
 
-Labels of a few hundred rows are noise to a network that sees them often enough; the teacher's probabilities
-are not, and they can be computed for any point. So the student starts at the teacher's weights, is trained
-on its probabilities, and changes its reasons. It learns them at the training rows, at points between rows
-and the references that explanations start from, which keeps references typical, and at rows whose protected
-columns were exchanged, which keeps the protected attribute from being used more than the teacher uses it.
+A network overfits the labels of a few hundred rows. It cannot overfit the teacher's probabilities in the same
+way, because they can be computed at any point. The student therefore starts at the teacher's weights and is
+trained on its probabilities while its reasons change. It matches them at three kinds of points:
+
+- training rows;
+- points between rows and the references of their explanations, so that references stay typical;
+- rows with exchanged protected columns, so that the student does not use the protected attribute more than
+  the teacher does.
 """
 
 import math
@@ -22,61 +25,51 @@ from gcig.losses.terms import MiniBatch
 from gcig.metrics.ranking import roc_auc
 from gcig.training.runtime import generator_on
 
-_CHUNK_ROWS = 65_536
-_BETWEEN_SHARE = 0.35  # synthetic points between rows and references, per row of a mini-batch
-_TO_MEAN_SHARE = 0.3  # of those, towards the mean of a cell; the others towards a member
+_CHUNK_ROWS = 65_536  # rows per forward pass, which bounds the memory of predictions
+_BETWEEN_SHARE = 0.35  # points between rows and references, per row of a mini-batch
+_TO_MEAN_SHARE = 0.3  # the share of these points that lie towards a cell's mean; the others, towards a member
 _EXCHANGED_SHARE = 0.1  # copies with exchanged protected columns, per row of a mini-batch
-_DRAWN_POINTS = 4096  # synthetic points drawn at once, for many mini-batches: much faster than few at a time
+_DRAWN_POINTS = 4096  # points drawn at once for many mini-batches, which is much faster than a few at a time
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A plainly trained network, and its measurements on the held-out set.
-
-    Attributes
-    ----------
-    network : nn.Module
-    measured : dict
-        See `gcig.methods.fairx.selection.measure`.
-    witnesses : Tensor of shape (n, ...)
-        Rows on which students are compared with it.
-    error : float
-        The standard error of its AUC.
-    """
+    """A network trained without fairness terms, and its measurements on the held-out set."""
 
     network: nn.Module
-    measured: dict[str, float]
-    witnesses: Tensor
-    error: float
+    measured: dict[str, float]  # see `gcig.methods.fairx.selection.measure`
+    comparison_rows: Tensor  # (n, ...); the rows on which students are compared with the teacher
+    auc_error: float  # the standard error of the teacher's AUC
 
     @torch.no_grad()
     def logits(self, inputs: Tensor) -> Tensor:
-        """Return its logits, computed in chunks."""
+        """Return the teacher's logits, computed in chunks."""
         with evaluating(self.network):
             if len(inputs) <= _CHUNK_ROWS:
                 return logits(self.network, inputs)
             return torch.cat([logits(self.network, part) for part in inputs.split(_CHUNK_ROWS)])
 
     @cached_property
-    def expected(self) -> Tensor:
-        """Its probabilities of the witnesses."""
-        return torch.sigmoid(self.logits(self.witnesses))
+    def probabilities(self) -> Tensor:
+        """The teacher's probabilities of the comparison rows."""
+        return torch.sigmoid(self.logits(self.comparison_rows))
 
     @cached_property
     def best_auc(self) -> float:
-        """The AUC of its own scores if its probabilities are correct: no scores have a higher one."""
-        return _expected_auc(self.expected, self.expected)
+        """The teacher's expected AUC if its probabilities are correct, which is then the highest possible."""
+        return _expected_auc(self.probabilities, self.probabilities)
 
     @torch.no_grad()
     def auc_lost(self, student: nn.Module, auc: float) -> float:
-        """Return the AUC that a student lost: by the teacher's probabilities, or by labels if that is more.
+        """Return the AUC that a student lost, the larger of two estimates.
 
-        Half the AUC's standard error is subtracted from the loss by labels, which is noisy on few rows.
+        One takes the teacher's probabilities as the truth. The other takes the held-out labels, and subtracts
+        half the standard error because it is noisy on few rows.
         """
         with evaluating(student):
-            scores = logits(student, self.witnesses)
-        by_teacher = self.best_auc - _expected_auc(scores, self.expected)
-        by_labels = self.measured["auc"] - auc - self.error / 2
+            scores = logits(student, self.comparison_rows)
+        by_teacher = self.best_auc - _expected_auc(scores, self.probabilities)
+        by_labels = self.measured["auc"] - auc - self.auc_error / 2
         return max((lost for lost in (by_teacher, by_labels) if math.isfinite(lost)), default=0.0)
 
 
@@ -85,24 +78,12 @@ def _expected_auc(scores: Tensor, probabilities: Tensor) -> float:
 
 
 class BatchSource:
-    """Mini-batches of training rows, with a teacher's probabilities at synthetic points if there is one.
+    """Mini-batches of training rows; with a teacher, also synthetic points and the teacher's probabilities.
 
-    Parameters
-    ----------
-    network : nn.Module
-        The network in training.
-    data : TrainingRows
-        If they are a sample of a stream, mini-batches are taken from its blocks, and synthetic points are
-        drawn between rows of the sample.
-    n_groups : int
-    n_explained : int
-        The rows of each mini-batch whose attributions are compared.
-    teacher : Teacher, optional
-    means : Tensor of shape (2, groups, ...), optional
-        The mean of every cell; needed with a teacher.
-    protected : Tensor, optional
-        Positions of the encoded columns that carry the protected attribute.
-    generator : torch.Generator, optional
+    `n_explained` rows of each mini-batch are explained. A teacher needs `means`, the mean of every cell,
+    shape (2, groups, ...). `protected` holds the positions of the encoded columns that carry the protected
+    attribute. If `data` is a sample of a stream, mini-batches are taken from the blocks of the stream, and
+    synthetic points are drawn between rows of the sample.
     """
 
     def __init__(
@@ -121,7 +102,7 @@ class BatchSource:
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
         self.protected, self._sample = protected, data
         self._drawn: _Points | None = None
-        self._n_used = 0  # of the points drawn last
+        self._n_used = 0  # number of drawn points that mini-batches have used
         self._pairs: dict[tuple[int, int], Tensor] = {}
         self._ahead: dict[int, _Points] = {}
         if teacher is not None:
@@ -131,7 +112,7 @@ class BatchSource:
             self._take_targets(data)
 
     def load_blocks(self) -> Iterator[int]:
-        """Replace the rows by each block of the stream's next epoch in turn, and yield their number."""
+        """Load each block of the stream's next epoch in turn, and yield its number of rows."""
         assert self._sample.stream is not None
         for block in self._sample.stream.epoch():
             self.data = block
@@ -147,7 +128,7 @@ class BatchSource:
         self._exchange_columns()
 
     def __call__(self, rows: Tensor) -> MiniBatch:
-        """Return the mini-batch of rows at some positions; positions past the last row start again."""
+        """Return the mini-batch of the rows at these positions, taken modulo the number of rows."""
         rows = rows % len(self.data)
         data = self.data.rows
         batch = MiniBatch(
@@ -162,6 +143,7 @@ class BatchSource:
         return batch if self.teacher is None else self._with_synthetic_points(batch, rows)
 
     def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor) -> MiniBatch:
+        """Append points between rows and references, then copies with exchanged columns, to a mini-batch."""
         n = len(rows)
         tasks = [partial(self._take_between, math.ceil(_BETWEEN_SHARE * n))]
         if self.protected is not None:
@@ -190,10 +172,10 @@ class BatchSource:
         return () if self.teacher is None else (self.generator,)
 
     def _take_between(self, count: int) -> "_Points":
-        """Return the next points between rows and references; draw more if there are too few left.
+        """Return the next points between rows and references, and draw more if they run out.
 
-        On a GPU every mini-batch draws those of the next one of its size, so that all mini-batches consist of
-        the same operations; see `draw_ahead`.
+        On a GPU, each mini-batch draws the points for the next one of the same size instead, so that all
+        mini-batches consist of the same operations; see `draw_ahead`.
         """
         if self._sample.rows.inputs.is_cuda:
             if count not in self._ahead:
@@ -205,13 +187,13 @@ class BatchSource:
         return self._drawn[self._n_used - count : self._n_used]
 
     def draw_ahead(self, n_rows: int) -> None:
-        """Draw the synthetic points of the next mini-batch of this size, while this one is computed."""
+        """Draw the points for the next mini-batch of this size while the current one is computed."""
         count = math.ceil(_BETWEEN_SHARE * n_rows)
         if count in self._ahead:
             self._ahead[count].copy_(self._draw_between(count))
 
     def _draw_between(self, count: int) -> "_Points":
-        """Draw points between random rows and references of their labels: members, or means of cells."""
+        """Draw points between random rows and references with the same label: cell members or cell means."""
         assert self.teacher is not None
         assert self.means is not None
         data, weights, generator = self._sample.rows, self._sample.weights, self.generator
@@ -228,7 +210,7 @@ class BatchSource:
         return _Points(points, targets, None if weights is None else weights[rows])
 
     def _exchange_columns(self) -> None:
-        """Draw the protected columns of a member of another group for every row, and predict the copies."""
+        """Draw protected columns from another group for every row, and compute the teacher's predictions."""
         if self.protected is None or self.teacher is None:
             return
         rows, generator = self.data.rows, self.generator
@@ -242,13 +224,13 @@ class BatchSource:
         self._limits = (self._logits - other_logits).abs()
 
     def _copy(self, inputs: Tensor, rows: Tensor) -> Tensor:
-        """Return copies of inputs with the exchanged protected columns of the rows at some positions."""
+        """Return copies of the inputs of `rows` with their exchanged protected columns."""
         copies = inputs.clone()
         assert self.protected is not None
         return copies.index_copy_(1, self.protected, self._other_values.index_select(0, rows))
 
     def _exchange(self, batch: MiniBatch, rows: Tensor) -> "_Points":
-        """Return copies of the first rows whose protected columns are those of a member of another group."""
+        """Return copies of the first rows of a mini-batch with exchanged protected columns."""
         copies = self._copy(batch.inputs[: len(rows)], rows)
         weights = None if batch.weights is None else batch.weights[: len(rows)]
         targets, limits = (each.index_select(0, rows) for each in (self._other_targets, self._limits))
@@ -257,18 +239,15 @@ class BatchSource:
 
 @dataclass(frozen=True)
 class _Points:
-    """Synthetic points, the teacher's probabilities, and the weights of the rows that they start from.
-
-    `limits` says how far the teacher's logits of row and point are apart, for copies of rows.
-    """
+    """Synthetic points."""
 
     inputs: Tensor
-    targets: Tensor
-    weights: Tensor | None
-    limits: Tensor | None = None
+    targets: Tensor  # the teacher's probabilities
+    weights: Tensor | None  # the weights of the rows that the points were made from
+    limits: Tensor | None = None  # copies: absolute difference between the teacher's logits of row and copy
 
     def copy_(self, other: "_Points") -> None:
-        """Replace the points by others, in place."""
+        """Overwrite the points in place."""
         for own, new in ((self.inputs, other.inputs), (self.targets, other.targets)):
             own.copy_(new)
         if self.weights is not None and other.weights is not None:
@@ -280,7 +259,7 @@ class _Points:
 
 
 class _CellIndex:
-    """Positions of the rows of every (label, group) cell, to draw from."""
+    """The row positions of every (label, group) cell, for random draws."""
 
     def __init__(self, rows: GroupedBatch, n_groups: int) -> None:
         cells = rows.labels * n_groups + rows.groups
@@ -289,7 +268,7 @@ class _CellIndex:
         self.first = self.counts.cumsum(0) - self.counts
 
     def draw(self, labels: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one position per pair of label and group."""
+        """Draw one row position per pair of label and group."""
         cells = labels * self.n_groups + groups
         share = torch.rand(len(cells), generator=generator, dtype=torch.float64, device=generator.device)
         return self.order[self.first[cells] + (share * self.counts[cells]).long()]

@@ -1,4 +1,4 @@
-"""FairX: the estimator that trains a network whose reasons do not depend on the group."""
+"""FairX estimators: networks whose reasons do not depend on the group."""
 
 import math
 from copy import deepcopy
@@ -61,11 +61,10 @@ from gcig.training.loop import Outcome
 if TYPE_CHECKING:
     from gcig.methods.fairx.tradeoff import TradeOff
 
-_MIN_EPOCHS_TO_WARN = 10  # with fewer epochs it is no surprise that nothing changed
-# A quarter of each mini-batch is explained: as good as all rows, at a fraction of the cost.
-_DEFINITION = Definition(rows=0.25)
-_MIN_STUDENT_BATCH = 128  # if the batch size is "auto": half as many steps on small tables, as good
-_PUBLISHED_STEPS = 16  # of the paper's Riemann sum
+_MIN_EPOCHS_TO_WARN = 10  # with fewer epochs, it is expected that the teacher may be kept
+_DEFINITION = Definition(rows=0.25)  # a quarter of each mini-batch is explained: as good as all
+_MIN_STUDENT_BATCH = 128  # with batch_size="auto": half as many steps on small tables, with equal results
+_PUBLISHED_STEPS = 16  # steps of the paper's Riemann sum
 _MEASUREMENTS = (
     *("auc", "log_loss", "f1", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
     *("faithfulness", "attribute_effect", "completeness"),
@@ -78,44 +77,45 @@ def _is_model_or_none(value: Any) -> bool:
 
 
 class FairXClassifier(NetworkClassifier):
-    r"""A network trained for fair reasons and fair outcomes as well as accuracy.
+    r"""A network trained for accuracy, fair reasons and fair outcomes.
 
     .. math:: \text{cross-entropy} + \lambda_{ig} \, \text{GCIG} + \lambda_{fair} \, \text{outcome gap}
 
-    GCIG measures how much an individual's integrated-gradients explanation changes if the reference is the
-    typical member of one group or of another, with the same label. Groups are needed to fit, not to predict.
+    GCIG measures how much an individual's integrated-gradients explanation changes if the reference, a
+    typical member of one group with the same label, is replaced by that of another group. Groups are needed
+    to fit but not to predict.
 
     ``strategy="distil"`` trains a teacher first: the same network without fairness terms, or a network that
     learns the probabilities of a given `teacher`. The student starts at the teacher's weights and keeps its
     predictions while the fairness terms change its reasons. It learns the teacher's probabilities at the
-    training rows, at points between rows and references, and at rows whose protected columns were exchanged.
+    training rows, at points between rows and references, and at rows with exchanged protected columns.
     Further terms keep it from relying on a few columns, and from using the protected attribute more than the
-    teacher does. A part of the rows is held out: it controls the weights and decides which epoch is kept.
+    teacher does. A part of the rows is held out to control the weights and to select the epoch that is kept.
     With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
-    The teacher of a small table is trained for up to 40 epochs even if `max_epochs` is smaller; the student
-    takes two fifths of the epochs and twice the learning rate, and mini-batches of at least 128 rows if
-    `batch_size` is ``"auto"``.
+    On small tables the teacher is trained for up to 40 epochs even if `max_epochs` is smaller. The student
+    takes two fifths of the epochs, twice the learning rate, and, if `batch_size` is ``"auto"``, mini-batches
+    of at least 128 rows.
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
-    predictions and has fairer reasons. On a fold of Adult, LightGBM has an AUC of 0.923 on test rows, its
-    student 0.920, and a plainly trained network 0.906; GCIG falls from 0.208 to 0.035 relative to means and
-    from 0.274 to 0.181 relative to members.
+    predictions and has fairer reasons. On the test rows of one fold of Adult, LightGBM has an AUC of 0.923,
+    its student 0.920, and a network without fairness terms 0.906; GCIG falls from 0.208 to 0.035 relative to
+    means and from 0.274 to 0.181 relative to members.
 
     ``strategy="paper"`` is the published algorithm: nothing is held out, and the network is trained on labels
     with constant weights.
 
-    With ``warm_start=True``, the present network is the teacher: its predictions are kept, and `max_auc_drop`
-    and the guards count from there, again in every `fit`.
+    With ``warm_start=True``, each `fit` takes the current network as teacher: its predictions are kept, and
+    `max_auc_drop` and the warnings are relative to it.
 
     Attributes
     ----------
     history_ : DataFrame
         One row per epoch: every term of the loss (``prediction`` is the cross-entropy to the teacher's
         probabilities), the weights, and on the held-out set all measurements of `validation_`.
-        ``val_auc_lost`` is what `max_auc_drop` bounds.
+        `max_auc_drop` limits ``val_auc_lost``.
     n_epochs_ : int
-        The epoch whose network was kept; 0 is the teacher, if fairness would have cost too much or a few
-        epochs changed too little (with ten or more epochs, a warning says so).
+        The epoch whose network was kept. 0 is the teacher, which is kept if no epoch was fairer within the
+        limits; with ten or more epochs, a warning is issued.
     weights_ : dict
         The weights of the terms in the epoch that was kept.
     plain_ : dict
@@ -130,23 +130,23 @@ class FairXClassifier(NetworkClassifier):
         share of decisions that change if only the protected columns are exchanged; NaN if there are none).
         Empty with ``strategy="paper"`` and if no fairness term is used.
     given_ : dict
-        The same for the network that was given (`module`, `from_module`), before any training.
+        The same measurements for a given network (`module`, `from_module`) before training.
     validation_ : dict
-        The same for the trained network, with decisions at its threshold.
+        The same measurements for the trained network, with decisions at its threshold.
     changes_ : DataFrame
-        The trained network compared with the one that was given, or else with the teacher.
+        The trained network compared with the given network if there is one, or else with the teacher.
     braked_ : bool
-        Whether weights had to be lowered in any epoch because too much AUC or too many columns were lost.
+        Whether weights were lowered in any epoch because too much AUC or too many columns were lost.
     collapsed_ : bool
-        Whether the model no longer ranks: its AUC on the held-out set is below 0.55.
+        Whether the model hardly ranks better than chance: its AUC on the held-out set is below 0.55.
     decides_alike_ : bool
-        Whether at least 99.5 % of the held-out rows are decided alike at the threshold; a `ThresholdWarning`
-        then suggests another one.
+        Whether at least 99.5 % of the held-out rows get the same decision; a `ThresholdWarning` then suggests
+        another threshold.
     bounds_ : dict of Bound
-        Per bound that was set (`max_gcig`, `max_eo_gap`): the ``value`` on the held-out set, its upper 90 %
+        For each bound (`max_gcig`, `max_eo_gap`): the ``value`` on the held-out set, its upper 90 %
         confidence ``limit``, and the ``status``: met, not met, or cannot be shown with this many rows.
     changed_columns_ : bool
-        Whether it uses less than half or more than twice as many effective columns as the teacher.
+        Whether the model uses less than half or more than twice the teacher's effective columns.
     ema_baselines_ : array of shape (2, groups, p)
         The moving averages of the baselines at the end of training.
 
@@ -180,23 +180,23 @@ class FairXClassifier(NetworkClassifier):
         default="distil",
         rule=one_of("distil", "paper"),
         doc="""``"distil"`` keeps the predictions of a teacher while reasons change; ``"paper"`` is the
-        published algorithm, for which `early_stopping`, `patience`, `validation_fraction`, `max_auc_drop` and
-        bounds do not apply.""",
+        published algorithm, which ignores `early_stopping`, `patience`, `validation_fraction` and
+        `max_auc_drop`, and does not accept bounds.""",
     )
     references: str = parameter(
         default="both",
         rule=one_of("mean", "members", "both"),
-        doc="""Whose typical member a row is compared with in the GCIG term: the ``"mean"`` of each label
-        and group (the paper's), ``"members"`` of them, or ``"both"``, which also keeps the two explanations
-        consistent. Members are drawn at random in every step, next to two that are always there: the medoid
-        (nearest to the mean) and the modal member (usual values in most columns).""",
+        doc="""The references of the GCIG term: the ``"mean"`` of each label and group (as in the paper),
+        ``"members"`` of them, or ``"both"``, which also keeps the two explanations consistent. Members are
+        drawn at random in every step, except two that are always included: the medoid (nearest to the mean)
+        and the modal member (the most common values in most columns).""",
     )
     teacher: Any = parameter(
         default=None,
         rule=Rule("a fitted classifier or None", _is_model_or_none),
-        doc="""A fitted model whose predictions are kept: anything that `gcig.adapt` takes. Numbers are then
-        encoded in bins, as with ``preprocessing="binned"``. None trains the same network without fairness
-        terms first.""",
+        doc="""A fitted model whose predictions are kept: anything that `gcig.adapt` accepts. Numeric columns
+        are then encoded in bins, as with ``preprocessing="binned"``. None first trains the same network
+        without fairness terms.""",
     )
     lambda_ig: float = parameter(
         default=USUAL["gcig"],
@@ -215,20 +215,20 @@ class FairXClassifier(NetworkClassifier):
     max_gcig: float | None = parameter(
         default=None,
         rule=BOUND,
-        doc="""A bound on GCIG (in the norm of `definition`) in place of a weight: `lambda_ig` is raised until
-        the held-out set meets it.""",
+        doc="""A bound on GCIG (in the norm of `definition`) instead of a weight: `lambda_ig` is raised until
+        the bound is met on the held-out set.""",
     )
     max_eo_gap: float | None = parameter(
         default=None,
         rule=BOUND,
         doc="""A bound on the outcome gap (for equalized odds the sum of the differences in true and false
-        positive rates) in place of a weight.""",
+        positive rates) instead of a weight.""",
     )
     max_auc_drop: float = parameter(
         default=USUAL_LIMIT,
         rule=number("a number >= 0", lambda value: value >= 0),
-        doc="""How much AUC may be lost against the teacher, by its own probabilities and by the labels of the
-        held-out set. Weights are lowered before that.""",
+        doc="""The AUC that may be lost relative to the teacher, estimated from the teacher's probabilities
+        and from the held-out labels. Weights are lowered before this limit is reached.""",
     )
     definition: Definition | None = parameter(
         default=None,
@@ -239,16 +239,16 @@ class FairXClassifier(NetworkClassifier):
         with ``strategy="paper"`` raw ones.""",
     )
     ema_rate: float = parameter(
-        default=0.05, rule=FRACTION, doc="The paper's gamma: how fast baselines follow the mini-batches."
+        default=0.05, rule=FRACTION, doc="The paper's gamma: the update rate of the moving-average baselines."
     )
 
     @classmethod
     def from_module(cls, module: nn.Module, **parameters: Any) -> Self:
         """Return an estimator that repairs a trained network: `fit` continues from its weights.
 
-        Rows are taken as the numbers that the network was trained on, unless ``preprocessing="table"`` is
-        among the parameters. The network is copied, not changed. After `fit`, `given_` describes it before,
-        `validation_` after the repair, and `changes_` compares them.
+        Rows are passed to the network unchanged unless ``preprocessing="table"`` is given. The network is
+        copied and not modified. After `fit`, `given_` has its measurements before the repair, `validation_`
+        those after it, and `changes_` compares the two.
 
         Examples
         --------
@@ -263,9 +263,9 @@ class FairXClassifier(NetworkClassifier):
     ) -> "TradeOff":
         """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
 
-        One teacher is trained, and from it up to nine students around the weights `lambda_ig` and
-        `lambda_fair`, each from its neighbour in a shorter training than that of `fit`. They may lose twice
-        `max_auc_drop`. The estimator itself is not changed.
+        One teacher is trained, and from it up to nine students with weights around `lambda_ig` and
+        `lambda_fair`. Each student starts at its neighbour, is trained for fewer epochs than in `fit`, and
+        may lose twice `max_auc_drop`. The estimator itself is not changed.
 
         Parameters
         ----------
@@ -278,12 +278,12 @@ class FairXClassifier(NetworkClassifier):
             ``.frame``, ``.plot()``, ``.select(max_gcig=..., max_eo_gap=...)`` and ``.save(folder)``; every
             model in it is fitted.
         """
-        from gcig.methods.fairx.tradeoff import train_trade_off  # which builds estimators of this class
+        from gcig.methods.fairx.tradeoff import train_trade_off  # which imports this module
 
         return train_trade_off(self, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy that keeps the teacher, which `sklearn.base.clone` would unfit."""
+        """Return an unfitted copy that shares the fitted teacher, which `sklearn.base.clone` would reset."""
         parameters = self.get_params(deep=False)
         teacher = parameters.pop("teacher")
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
@@ -310,7 +310,7 @@ class FairXClassifier(NetworkClassifier):
         objective : Objective
             The default terms: ``"prediction"``, ``"outcome"``, ``"gcig"`` (relative to means),
             ``"gcig_members"``, ``"gcig_each_member"``, ``"consistency"``, ``"column_shortfall"``,
-            ``"selection"`` and ``"attribute"``, as far as they are used.
+            ``"selection"`` and ``"attribute"``. Terms that the parameters do not use are missing.
 
         Examples
         --------
@@ -326,7 +326,7 @@ class FairXClassifier(NetworkClassifier):
         """The effect of training on the held-out set: one row per measurement, see `plain_`."""
         check_is_fitted(self)
         if self.diverged_:
-            raise InputError("the last fit diverged, and its changes were not measured: fit again first.")
+            raise InputError("the last fit diverged, and its changes were not measured. Fit again first.")
         columns = {"before": self.given_ or self.plain_, "after": self.validation_}
         changes = pd.DataFrame(columns, index=list(_MEASUREMENTS), dtype=float)
         changes["change"] = changes["after"] - changes["before"]
@@ -343,22 +343,22 @@ class FairXClassifier(NetworkClassifier):
         return self.strategy != "paper" and self.teacher is None
 
     def check_parameters(self) -> None:
-        """Raise an `InputError` for a value that is not accepted, or that has no effect with others."""
+        """Raise an `InputError` for invalid values, and for values that cannot be combined."""
         super().check_parameters()
         if self.teacher is not None and self.strategy == "paper":
             raise InputError(
-                "teacher: the published algorithm trains on labels and has no teacher. Set "
-                "strategy='distil', or leave teacher out."
+                "teacher: the published algorithm trains on labels and uses no teacher. Set "
+                "strategy='distil', or remove the teacher."
             )
         if self._bounds() and not self.holds_out:
             raise InputError(
-                f"{' and '.join(self._bounds())}: a bound is checked on a held-out set, and there is none. "
-                "Set early_stopping=True and strategy='distil', or set weights (lambda_ig, lambda_fair) "
-                "instead."
+                f"{' and '.join(self._bounds())}: a bound is checked on a held-out set, but these parameters "
+                "hold out no rows. Set early_stopping=True and strategy='distil', or set weights (lambda_ig, "
+                "lambda_fair) instead."
             )
 
     def _make_encoder(self) -> TableEncoder | PassThrough:
-        """Return an encoder; with bins if a teacher is given, whose thresholds the network must follow."""
+        """Return the encoder; a given teacher needs bins, so that thresholds can be learned."""
         if self.preprocessing == "table" and self.teacher is not None:
             return TableEncoder(n_bins=BINS)
         return super()._make_encoder()
@@ -395,7 +395,7 @@ class FairXClassifier(NetworkClassifier):
         )
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
-        """Train with the fairness terms, measure the result, and warn if something is wrong with it."""
+        """Train with the fairness terms, measure the result, and warn about problems."""
         if self._bounds() and data.validation is None:
             raise InputError(
                 f"{' and '.join(self._bounds())}: no rows could be held out to check bounds on. Provide more "
@@ -408,9 +408,9 @@ class FairXClassifier(NetworkClassifier):
         self.bounds_: dict[str, Bound] = {}
         if self.max_eo_gap is not None:
             warn_of_unshowable(self.max_eo_gap, fair_limit_before_training(held_out), len(held_out.rows))
-        continuing = hasattr(self, "module_")  # warm_start
-        bringing = self.module is not None and not continuing
-        self.given_ = measure(network, held_out) if bringing else {}
+        is_warm_start = hasattr(self, "module_")
+        is_given = self.module is not None and not is_warm_start
+        self.given_ = measure(network, held_out) if is_given else {}
         if self.strategy == "paper":
             trained = train_as_published(
                 network,
@@ -424,7 +424,7 @@ class FairXClassifier(NetworkClassifier):
             options: dict[str, Any] = {
                 "generator": generator,
                 "held_out": held_out,
-                "trained": True if continuing else None if bringing and self.teacher is None else False,
+                "trained": True if is_warm_start else None if is_given and self.teacher is None else False,
                 "customise": self.build_objective,
             }
             rows = self.training_targets(data)
@@ -434,8 +434,8 @@ class FairXClassifier(NetworkClassifier):
                 trained = train_fairly(network, rows, settings, **options)
         self.weights_ = trained.weights
         self.braked_ = trained.braked
-        moved = trained.ema_baselines
-        self.ema_baselines_ = self.baselines_.copy() if moved is None else moved.cpu().numpy()
+        averages = trained.ema_baselines
+        self.ema_baselines_ = self.baselines_.copy() if averages is None else averages.cpu().numpy()
         self.plain_ = trained.plain
         scores = held_out.logits(network)
         self.validation_ = trained.measured or measure(network, held_out, scores)
@@ -453,19 +453,19 @@ class FairXClassifier(NetworkClassifier):
         return trained.outcome
 
     def _check_gap_can_be_measured(self, data: TrainingData) -> None:
-        """Raise an `InputError` unless the held-out set has two groups for every rate that is compared."""
+        """Raise an `InputError` unless the held-out set has two groups for every compared rate."""
         assert data.validation is not None
         rows = data.validation
         members = OUTCOME_LOSSES[self.outcome](data.n_groups).membership(rows.labels, rows.groups)
         if bool(((members.sum(-1) > 0).sum(-1) < 2).any()):
             raise InputError(
-                "max_eo_gap: all held-out rows of one label are of one group, so there is no gap to check. "
+                "max_eo_gap: all held-out rows of one label are of one group, so there is no gap to measure. "
                 "Provide more rows of the other groups, a larger validation_fraction, or a weight "
                 "(lambda_fair) instead."
             )
 
     def training_targets(self, data: TrainingData) -> TrainingRows:
-        """Return the training rows, with the probabilities of a given teacher in place of labels."""
+        """Return the training rows; their targets are the probabilities of a given teacher, or labels."""
         if self.teacher is None:
             return data.rows
         table = data.table if hasattr(self, "feature_names_in_") else data.table.to_numpy()
@@ -484,7 +484,7 @@ class FairXClassifier(NetworkClassifier):
         return replace(data.rows, targets=targets.to(data.training.inputs.device))
 
     def _guard(self, verdict: Verdict, trained: TrainedNetwork) -> None:
-        """Set the flags of the trained network, and warn of what is wrong with it."""
+        """Set the flags of the trained network, and warn about problems."""
         columns, plain_columns = self.validation_["columns"], self.plain_.get("columns", math.nan)
         self.collapsed_, self.decides_alike_ = verdict.collapsed, verdict.decides_alike
         self.changed_columns_ = columns_changed(columns, plain_columns)
@@ -499,34 +499,23 @@ class FairXClassifier(NetworkClassifier):
                 warn_of_bound(bound, verdict.auc)
 
     def _heaviest(self, trained: TrainedNetwork) -> str:
-        """Return the parameter whose term added most to the loss."""
-        return heaviest_term(self._weights_used(trained), trained.outcome.history)
-
-    def _weights_used(self, trained: TrainedNetwork) -> dict[str, tuple[str, float]]:
-        """Return per term the parameter as the user gave it, and the weight; for a bound, the one reached."""
-        reasons, outcome = self.lambda_ig, self.lambda_fair
-        if self.max_gcig is not None:
-            reasons = trained.weights["gcig"]
-        if self.max_eo_gap is not None:
-            outcome = trained.weights["outcome"]
+        """Return the parameter whose term contributed most to the loss, as ``name=value``."""
         by_members = self.references == "members" and self.strategy != "paper"
-        return {
-            "gcig_members" if by_members else "gcig": (
-                f"lambda_ig={reasons:g}" if self.max_gcig is None else f"max_gcig={self.max_gcig:g}",
-                reasons,
-            ),
-            "outcome": (
-                f"lambda_fair={outcome:g}" if self.max_eo_gap is None else f"max_eo_gap={self.max_eo_gap:g}",
-                outcome,
-            ),
-        }
+        gcig = f"lambda_ig={self.lambda_ig:g}", self.lambda_ig
+        outcome = f"lambda_fair={self.lambda_fair:g}", self.lambda_fair
+        if self.max_gcig is not None:  # the weight that the search for the bound reached
+            gcig = f"max_gcig={self.max_gcig:g}", trained.weights["gcig"]
+        if self.max_eo_gap is not None:
+            outcome = f"max_eo_gap={self.max_eo_gap:g}", trained.weights["outcome"]
+        terms = {"gcig_members" if by_members else "gcig": gcig, "outcome": outcome}
+        return heaviest_term(terms, trained.outcome.history)
 
 
 class PublishedFairXClassifier(FairXClassifier):
     """FairX as published: `FairXClassifier` with ``strategy="paper"``, ReLU and 20 epochs as defaults.
 
-    The paper names neither activation nor epochs. With nothing held out, training does not stop early, and
-    more epochs fit the labels of small tables too closely.
+    The paper specifies neither the activation nor the number of epochs. Nothing is held out, so training does
+    not stop early, and more epochs would overfit small tables.
 
     Examples
     --------
@@ -540,7 +529,7 @@ class PublishedFairXClassifier(FairXClassifier):
     strategy: str = parameter(
         default="paper",
         rule=one_of("distil", "paper"),
-        doc="""``"paper"`` is the published algorithm, ``"distil"`` that of `FairXClassifier`.""",
+        doc="""``"paper"`` is the published algorithm, ``"distil"`` the default of `FairXClassifier`.""",
     )
     activation: str = parameter(
         default="relu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."

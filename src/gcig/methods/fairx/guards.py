@@ -1,4 +1,4 @@
-"""Guards: warnings of models that no longer rank or decide, of reasons not to trust, and of unmet bounds."""
+"""Warnings about models that no longer rank or decide, unreliable reasons, and unmet bounds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gcig.training.loop import Epoch
 
 
 class CollapseWarning(UserWarning):
-    """The model no longer ranks, or uses far fewer or far more columns than the teacher.
+    """The model hardly ranks better than chance, or uses far fewer or far more columns than the teacher.
 
     Examples
     --------
@@ -37,8 +37,8 @@ class BoundWarning(UserWarning):
     Attributes
     ----------
     bound : Bound or None
-        The bound, and what was reached; before training, what could be reached. None if no student was
-        acceptable and the teacher was kept.
+        The bound with the value reached, or before training with the confidence limit of an exactly fair
+        model. None if no epoch was acceptable and the teacher was kept.
 
     Examples
     --------
@@ -61,10 +61,10 @@ class BoundWarning(UserWarning):
 
 
 class ReasonsWarning(UserWarning):
-    """GCIG fell, but for reasons that do not make the model fairer.
+    """GCIG fell for a cause that does not make the model fairer.
 
-    The references are no longer typical, explanations no longer describe the model, or decisions depend more
-    on the protected attribute than those of the teacher.
+    The references are no longer typical, explanations no longer describe the model, or decisions depend
+    more on the protected attribute than the teacher's.
 
     Examples
     --------
@@ -78,14 +78,14 @@ class ReasonsWarning(UserWarning):
 
 
 class ThresholdWarning(UserWarning):
-    """The model ranks, but decides everyone alike at its threshold.
+    """The model ranks, but makes nearly the same decision for everyone at its threshold.
 
     Attributes
     ----------
     threshold : float
         The threshold of the model.
     suggested : float
-        The threshold of the best F1 on the held-out set.
+        The threshold with the best F1 on the held-out set.
 
     Examples
     --------
@@ -107,31 +107,24 @@ class ThresholdWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The measurements that show whether a model still predicts.
-
-    Attributes
-    ----------
-    auc : float
-    share : float
-        Share of the rows in the class that is predicted most often.
-    """
+    """Measurements that show whether a model still ranks and decides."""
 
     auc: float
-    share: float
+    share: float  # of the rows in the class that is predicted most often
 
     @property
     def collapsed(self) -> bool:
-        """True if the model no longer ranks: the AUC is near chance."""
+        """True if the AUC is near chance."""
         return has_collapsed(self.auc)
 
     @property
     def decides_alike(self) -> bool:
-        """True if nearly all rows are decided alike at the threshold."""
+        """True if nearly all rows get the same decision."""
         return decides_alike(self.share)
 
 
 def inspect_predictions(scores: Tensor, labels: Tensor, *, cut: float = 0.0) -> Verdict:
-    """Measure logits of shape (n,), of which those from `cut` upwards are predicted positive.
+    """Measure logits of shape (n,), where logits of at least `cut` are positive decisions.
 
     >>> from torch import tensor
     >>> verdict = inspect_predictions(tensor([-2.0, -1.0, -3.0]), tensor([0, 1, 0]))
@@ -153,13 +146,10 @@ def columns_changed(now: float, plain: float) -> bool:
 
 
 def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Epoch]) -> str:
-    """Return the parameter whose term added most to the loss; "" if no term has a weight.
+    """Return the parameter whose term contributed most to the loss; "" if no term has a weight.
 
-    Parameters
-    ----------
-    weights : mapping of term to (parameter, weight)
-    history : sequence of Epoch
-        All epochs count: once a model has collapsed, the term that caused it is near zero.
+    `weights` maps each term to its parameter and weight. All epochs count, because the term that made a model
+    collapse is near zero afterwards.
 
     >>> epochs = [Epoch(1, {"prediction": 0.7, "gcig": 0.2, "outcome": 0.3}, {})]
     >>> heaviest_term({"gcig": ("lambda_ig=5", 5.0), "outcome": ("lambda_fair=1", 1.0)}, epochs)
@@ -174,7 +164,7 @@ def heaviest_term(weights: Mapping[str, tuple[str, float]], history: Sequence[Ep
 
 
 def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]) -> None:
-    """Warn that a model no longer ranks, with the likely cause and what to do."""
+    """Warn that a model hardly ranks better than chance, with the likely cause and a remedy."""
     plain_auc = plain.get("auc", math.nan)
     if has_collapsed(plain_auc):
         cause = "The network without fairness terms is no better: the columns say little about y."
@@ -199,12 +189,13 @@ def warn_of_collapse(verdict: Verdict, heaviest: str, plain: Mapping[str, float]
 def warn_of_threshold(
     measured: Mapping[str, float], threshold: float, suggested: float, heaviest: str
 ) -> None:
-    """Warn that a model which ranks decides everyone alike; suggest a threshold, or a lower weight."""
+    """Warn that a model ranks but decides everyone alike, and suggest a threshold."""
     lower = f", or lower {heaviest}" if heaviest else ""
     warn_caller(
         ThresholdWarning(
-            f"the model ranks (AUC {measured['auc']:.3f}), but decides {measured['decided_alike']:.1%} of "
-            f"the held-out rows alike at the threshold {threshold:.3g}, so equal rates are no merit. Set "
+            f"the model ranks (AUC {measured['auc']:.3f}), but makes the same decision for "
+            f"{measured['decided_alike']:.1%} of the held-out rows at threshold {threshold:.3g}, so equal "
+            "rates do not show that it is fair. Set "
             f"threshold='f1' (here {suggested:.3g}) or another threshold, train for more epochs{lower}.",
             threshold,
             suggested,
@@ -215,24 +206,24 @@ def warn_of_threshold(
 def warn_of_columns(now: float, plain: float, weight: float) -> None:
     """Warn that a model uses far fewer or far more columns than the teacher."""
     warn_caller(
-        f"the model uses {now:.1f} effective columns, the network without fairness terms {plain:.1f}: part "
-        f"of the low GCIG comes from that. Lower lambda_ig, now {weight:.3g}, to keep the columns.",
+        f"the model uses {now:.1f} effective columns, the network without fairness terms {plain:.1f}. This "
+        f"explains part of the low GCIG. Lower lambda_ig, now {weight:.3g}, to keep the columns.",
         CollapseWarning,
     )
 
 
 def warn_of_limits(max_auc_drop: float) -> None:
-    """Warn that no epoch was acceptable and the teacher was kept."""
+    """Warn that no epoch was acceptable, so that the teacher was kept."""
     warn_caller(
-        f"the network without fairness terms was kept: on average over the last epochs, none was fairer, "
-        f"lost less AUC than max_auc_drop={max_auc_drop:g} and kept its columns. Train for more epochs, "
-        "allow a larger max_auc_drop, or lower the weights.",
+        "the network without fairness terms was kept, because no epoch was fairer, lost less AUC than "
+        f"max_auc_drop={max_auc_drop:g} and kept enough columns, on average over a few epochs. "
+        "Train for more epochs, allow a larger max_auc_drop, or lower the weights.",
         BoundWarning,
     )
 
 
 def warn_of_bound(bound: Bound, auc: float) -> None:
-    """Warn that a bound was not met, or that it cannot be shown to be met, and say what to do."""
+    """Warn that a bound was not met or cannot be shown to hold."""
     found = (
         f"the {bound.n_rows:,} held-out rows give {bound.value:.4f}, with an upper 90 % confidence limit of "
         f"{bound.limit:.4f}, at an AUC of {auc:.3f}"
@@ -251,7 +242,7 @@ def warn_of_bound(bound: Bound, auc: float) -> None:
 
 
 def warn_of_unshowable(max_eo_gap: float, fair_limit: float, n_rows: int) -> None:
-    """Warn before training if even an exactly fair model could not show that it meets a bound."""
+    """Warn before training if a bound could not be shown to hold even for an exactly fair model."""
     if max_eo_gap >= fair_limit:
         return
     bound = Bound("max_eo_gap", max_eo_gap, 0.0, math.nan, fair_limit, n_rows)
@@ -267,20 +258,15 @@ def warn_of_unshowable(max_eo_gap: float, fair_limit: float, n_rows: int) -> Non
 
 
 def warn_of_reasons(plain: Mapping[str, float], trained: Mapping[str, float], n_columns: int) -> None:
-    """Warn if GCIG no longer describes the reasons of the trained network as well as those of the teacher.
+    """Warn if GCIG describes the trained network's reasons less well than the teacher's (`plain`).
 
-    Parameters
-    ----------
-    plain, trained : mapping
-        Measurements of the teacher and of the trained network.
-    n_columns : int
-        The original columns: a rank correlation of few columns moves in large steps.
+    The tolerance of faithfulness, a rank correlation, depends on the number of original columns.
     """
     if trained["reference_offset"] - plain["reference_offset"] > OFFSET_TOLERANCE:
         warn_caller(
             "the mean of a (label, group) cell is no longer typical of its members (distance of their logits "
-            f"in standard deviations: {_pair(plain, trained, 'reference_offset', '.2f')}). Part of the low "
-            "GCIG comes from that. Set references='both' or 'members', or lower lambda_ig.",
+            f"in standard deviations: {_pair(plain, trained, 'reference_offset', '.2f')}). This explains "
+            "part of the low GCIG. Set references='both' or 'members', or lower lambda_ig.",
             ReasonsWarning,
         )
     lost = plain["faithfulness"] - trained["faithfulness"]
@@ -294,9 +280,9 @@ def warn_of_reasons(plain: Mapping[str, float], trained: Mapping[str, float], n_
 
 
 def warn_of_attribute(plain: Mapping[str, float], trained: Mapping[str, float], n_rows: int) -> None:
-    """Warn if decisions depend more on the protected attribute than those of the teacher.
+    """Warn if decisions depend more on the protected attribute than the teacher's (`plain`).
 
-    One or two of `n_rows` decisions may change by chance.
+    Two of `n_rows` decisions may change by chance.
     """
     if trained["attribute_effect"] - plain["attribute_effect"] > max(EFFECT_TOLERANCE, 2 / n_rows):
         warn_caller(

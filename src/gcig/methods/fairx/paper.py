@@ -1,9 +1,9 @@
-"""FairX as published: Algorithm 1 of the paper to the letter.
+"""FairX as published: Algorithm 1 of the paper without changes.
 
-Cross-entropy on labels, plus lambda_ig times the GCIG of the mini-batch (l1-normalised attributions on the
-encoded columns, right Riemann sum, moving-average baselines that are updated before the loss), plus
-lambda_fair times the outcome gap. Constant weights, Adam; no teacher, no weight decay, no clipping, no
-schedule, no held-out set.
+The loss is the cross-entropy on labels, plus lambda_ig times the GCIG of the mini-batch, plus lambda_fair
+times the outcome gap. GCIG uses l1-normalised attributions of the encoded columns, a right Riemann sum, and
+moving-average baselines that are updated before the loss. Weights are constant and the optimizer is Adam;
+there is no teacher, weight decay, gradient clipping, learning-rate schedule or held-out set.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ def train_as_published(
     n_groups: int,
     customise: Customise,
 ) -> TrainedNetwork:
-    """Train a network in place by Algorithm 1, to the last epoch."""
+    """Train a network in place with Algorithm 1, for all epochs."""
     rows, device = data.rows, data.rows.inputs.device
     baselines = GroupBaselines.from_data(
         rows.inputs, rows.labels, rows.groups, n_groups=n_groups, rate=settings.ema_rate
@@ -79,5 +79,5 @@ def train_as_published(
             device=device,
             progress=settings.progress,
         )
-    moved = baselines.values.clone() if settings.explains else None
-    return TrainedNetwork(outcome, moved, weights, braked=False)
+    ema_baselines = baselines.values.clone() if settings.explains else None
+    return TrainedNetwork(outcome, ema_baselines, weights, braked=False)

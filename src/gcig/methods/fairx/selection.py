@@ -37,82 +37,70 @@ from gcig.metrics.trust import (
 )
 from gcig.training.loop import Validation
 
-# The width of the smoothed decisions whose rates are compared, in logits. Narrower ones follow few rows and
-# are noisy; wider ones move people far from the threshold, which costs AUC (measured between 0.1 and 1).
+# The width, in logits, of the smoothed decisions whose rates are compared. Narrower decisions depend on few
+# rows and are noisy; wider ones move rows far from the threshold, which costs AUC (compared between 0.1 and
+# 1).
 RATE_TEMPERATURE = 0.3
 Preference = Callable[[Mapping[str, float]], float]
 
-_EXPLAINED_ROWS = 1024
-_RATE_ROWS = 2_000  # training rows of each cell, at most, whose rates are measured
-_POOLED_ROWS = 100_000  # ... and of all cells together if there is a bound
-_MEMBER_ROWS, _MEMBERS = 128, 16  # rows and members per cell of the estimate relative to members
-_IMPORTANCE_ROWS = 512  # rows of the permutation importance
-_SMOOTHED_PART = 8  # measurements are averaged over the last eighth of the epochs
-_SETTLED_SHARE = 0.25  # of the epochs: before that, a plain checkpoint is not eligible
-_AUC_PRICE = 4.0  # a hundredth of AUC costs as much as four hundredths of the teacher's unfairness
-# What all of the teacher's unfairness counts in the criterion, at the usual weights.
+_EXPLAINED_ROWS = 1024  # held-out rows whose attributions are measured in each epoch
+_RATE_ROWS = 2_000  # maximum training rows per cell whose decision rates are measured
+_POOLED_ROWS = 100_000  # maximum training rows whose decision rates are measured if there is a bound
+_MEMBER_ROWS, _MEMBERS = 128, 16  # rows, and members per cell, for GCIG relative to members
+_IMPORTANCE_ROWS = 512  # rows for permutation importance
+_SMOOTHING_DIVISOR = 8  # measurements are averaged over the last eighth of the epochs
+_SETTLED_SHARE = 0.25  # without a teacher, checkpoints of the first quarter of the epochs are not eligible
+_AUC_PRICE = 4.0  # 0.01 of AUC costs as much as 4 % of the teacher's unfairness
+# The criterion of the teacher's GCIG and outcome gap at the default weights; they add up to one.
 _TERM_SHARES = {"gcig": 2 / 3, "outcome": 1 / 3}
-_NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # a smaller part of the teacher's outcome gap is noise
-_CELL_SPREAD = 0.2  # rough standard deviation of the probabilities of a cell
-# What is tolerated beyond the teacher's value: a little less than the limits of docs/quality.rst.
+_NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # smaller shares of the teacher's value are taken as noise
+_CELL_SPREAD = 0.2  # rough standard deviation of the probabilities within a cell
+# Tolerated deterioration from the teacher's value, a little less than the limits of docs/quality.rst.
 _TOLERANCE = {"reference_offset": 0.14, "faithfulness": 0.12, "attribute_effect": 0.005}
-_EXCESS_PRICE = 5.0  # of what exceeds it, in the criterion
-# An epoch before this share costs more, in proportion: the learning rate is still high, and what looks good
-# on the held-out set is more often luck.
+_EXCESS_PRICE = 5.0  # the criterion's price per unit of deterioration beyond the tolerance
+# Epochs before this share of training pay a price in proportion to how early they are: the learning rate is
+# still high, and a good score on the held-out set is more often due to chance.
 _MATURE_SHARE, _EARLY_PRICE = 0.6, 0.3
-_BEYOND_LIMITS = 1e9  # more than any epoch within the limits can cost
+_BEYOND_LIMITS = 1e9  # larger than the criterion of any epoch within the limits
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The held-out set, and what measurements on it need from the training rows.
+    """The held-out set, and the training rows and settings that its measurements depend on."""
 
-    Attributes
-    ----------
-    rows : GroupedBatch
-        The held-out rows; the training rows themselves if nothing is held out.
-    training : GroupedBatch
-    settings : FairTraining
-    n_groups : int
-    origin : Tensor of shape (columns,)
-        The original column, or dummy block, of each encoded column.
-    protected : list of AttributeColumns
-        The encoded columns that reveal the group.
-    """
-
-    rows: GroupedBatch
+    rows: GroupedBatch  # `training` itself if nothing is held out
     training: GroupedBatch
     settings: FairTraining
     n_groups: int
-    origin: Tensor
-    protected: list[AttributeColumns]
+    origin: Tensor  # (columns,); the original column, or one-hot block, of each encoded column
+    protected: list[AttributeColumns]  # the encoded columns that reveal the group
 
     @property
     def is_held_out(self) -> bool:
-        """True if the rows are not the training rows themselves."""
+        """True unless the rows are the training rows."""
         return self.rows is not self.training
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Positive and negative rows."""
+        """The numbers of positive and negative rows."""
         positives = int(self.rows.labels.sum())
         return positives, len(self.rows) - positives
 
     @property
-    def swap(self) -> float:
-        """By how much faithfulness, a rank correlation, falls if two neighbouring columns change places."""
+    def faithfulness_step(self) -> float:
+        """The drop in faithfulness, a rank correlation, if two neighbouring columns swap ranks."""
         n = len(self.origin.unique())
         return 12 / (n * (n * n - 1)) if n > 1 else 0.0
 
     @cached_property
     def membership(self) -> Tensor:
-        """Membership of the rows in the rates of the outcome."""
+        """The membership of the rows in the outcome's cells, shape (conditions, groups, n)."""
         loss = OUTCOME_LOSSES[self.settings.outcome](self.n_groups)
         return loss.membership(self.rows.labels, self.rows.groups)
 
     @cached_property
-    def _trained(self) -> tuple[GroupedBatch, Tensor]:
-        """Training rows whose rates are measured, and their membership in the rates of the outcome."""
+    def _rate_rows(self) -> tuple[GroupedBatch, Tensor]:
+        """The training rows whose decision rates are measured, and their membership."""
         rows = self.training
         if self.settings.max_eo_gap is not None:
             rows = rows.spread(_POOLED_ROWS)
@@ -124,20 +112,13 @@ class HeldOut:
         return rows, loss.membership(rows.labels, rows.groups)
 
     def training_rates(self, network: nn.Module, cut: float, margins: Tensor) -> dict[str, float]:
-        """Measure the outcome gap with the help of training rows.
+        """Measure the outcome gap on training rows, and with a bound on training and held-out rows together.
 
-        A rate of a few hundred held-out rows is mostly noise, and decisions hardly differ between the rows
-        that a student was trained on and others: on one fold each of Adult and COMPAS, the gap of all rows
-        together was closer to that of the test rows than the gap of the held-out rows.
-
-        Parameters
-        ----------
-        cut : float
-            The logit from which the network decides a row positive.
-        margins : Tensor
-            The distances of the held-out rows' logits from it.
+        Rates of a few hundred held-out rows are mostly noise, and a student's decisions hardly differ between
+        training rows and new rows: on one fold each of Adult and COMPAS, the pooled gap was closer to the gap
+        on test rows than the held-out gap was. `margins` are the held-out logits minus `cut`.
         """
-        rows, membership = self._trained
+        rows, membership = self._rate_rows
         trained = self.logits(network, rows.inputs) - cut
         found = {"soft_outcome_gap_training": float(rate_disparity(trained / RATE_TEMPERATURE, membership))}
         if self.settings.max_eo_gap is not None:
@@ -149,7 +130,8 @@ class HeldOut:
     def outcome_noise(self) -> float:
         """The gap that a fair network has by chance on this many rows.
 
-        Half of it if the mean with the gap of training rows is taken, which are many more.
+        It is halved if rows are held out, because the gap is then averaged with that of the training rows,
+        whose noise is negligible.
         """
         inverse = self.membership.sum(-1).clamp_min(1).reciprocal()
         noise = float(_CELL_SPREAD * (2 * inverse.mean(1)).sqrt().sum())
@@ -160,7 +142,7 @@ class HeldOut:
         return binary_auc(self.logits(network), self.rows.labels)
 
     def cut(self, network: nn.Module) -> float:
-        """Return the logit from which a network decides a row positive."""
+        """Return the logit at which a network decides a row positive."""
         return decision_cut(self.logits(network), self.rows.labels, self.settings)
 
     @cached_property
@@ -176,7 +158,7 @@ class HeldOut:
 
     @cached_property
     def _members(self) -> GCIGPenalty:
-        """A penalty relative to the same members of every cell in each epoch."""
+        """The penalty relative to members of every cell, the same ones in every epoch."""
         data = self.training
         pool = GroupMembers(data.inputs, data.labels, data.groups, n_groups=self.n_groups, n_members=_MEMBERS)
         origin = self.origin if data.inputs.shape[1:] == self.origin.shape else None
@@ -189,19 +171,19 @@ class HeldOut:
 
     @cached_property
     def _exchanged(self) -> list[Tensor]:
-        """The explained rows with protected columns of a training row of another group."""
+        """Copies of the explained rows with the protected columns of a training row from another group."""
         rows, data = self.explained, self.training
         return exchange_attributes(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
 
     @torch.no_grad()
     def logits(self, network: nn.Module, inputs: Tensor | None = None) -> Tensor:
-        """Return a network's logits of the held-out rows, or of others."""
+        """Return a network's logits for `inputs`, by default the held-out rows."""
         with evaluating(network):
             return logits(network, self.rows.inputs if inputs is None else inputs)
 
     @torch.no_grad()
     def explain(self, network: nn.Module) -> dict[str, float]:
-        """Measure GCIG relative to means and members, and the numbers that say whether it can be trusted."""
+        """Measure GCIG relative to means and to members, and the diagnostics of whether it can be trusted."""
         settings, rows = self.settings, self.explained
         references = self.means.transpose(0, 1)[:, rows.labels]
         found = attributions(
@@ -230,8 +212,8 @@ class HeldOut:
     def _gcig_members(self, network: nn.Module) -> float:
         """Return GCIG relative to members.
 
-        It includes what the choice of members adds by chance. The members are the same for the teacher and
-        every epoch, so the comparison is fair; `gcig.evaluate` corrects the estimate that it reports.
+        The value includes the sampling bias of the chosen members. They are the same for the teacher and in
+        every epoch, so comparisons are fair; `gcig.evaluate` corrects for the bias.
         """
         rows, penalty = self.rows.spread(_MEMBER_ROWS), self._members
         values = penalty.reduce(
@@ -266,7 +248,7 @@ class HeldOut:
 
 
 def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np.int64]) -> HeldOut:
-    """Return the held-out set of training data; `origin` is that of the encoder."""
+    """Return the held-out set; `origin` is the encoder's original column of each encoded column."""
     inputs, blocks, protected = data.training.inputs, data.blocks, data.protected
     if blocks is None:
         blocks = find_blocks(inputs, torch.from_numpy(np.asarray(origin)).to(inputs.device))
@@ -284,13 +266,11 @@ def make_held_out(data: TrainingData, settings: FairTraining, origin: NDArray[np
 
 @torch.no_grad()
 def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None) -> dict[str, float]:
-    """Measure a network on the held-out set; its logits may be known already.
+    """Measure a network on the held-out set; `scores` are its logits if they are already known.
 
-    Returns AUC, log loss, F1, the share of rows decided alike, the outcome gap of decisions with its upper
-    confidence limit, that of smoothed decisions, GCIG relative to means with its limit and relative to
-    members, completeness, effective columns, reference offset, faithfulness and attribute effect; also the
-    gap of smoothed decisions on training rows if it is to be lowered, and that of the decisions on training
-    and held-out rows together if it has a bound.
+    `gcig.FairXClassifier` documents the measurements (``plain_``). Names ending in ``_limit`` are upper
+    confidence limits. If the outcome term is used and rows are held out, the result includes the gap on
+    training rows, and if the gap has a bound, ``outcome_gap_pooled`` on training and held-out rows together.
     """
     rows, settings = held_out.rows, held_out.settings
     scores = held_out.logits(network) if scores is None else scores
@@ -310,37 +290,37 @@ def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None)
         "soft_outcome_gap": float(rate_disparity(margins / RATE_TEMPERATURE, held_out.membership)),
         **held_out.explain(network),
     }
-    if settings.constrains and held_out.is_held_out:  # others need no pass over training rows
+    if settings.constrains and held_out.is_held_out:  # avoids a pass over the training rows otherwise
         found |= held_out.training_rates(network, cut, margins)
     return found
 
 
 def _soft_gap(measured: Mapping[str, float]) -> float:
-    """Return the gap of smoothed decisions that epochs are compared by.
+    """Return the gap by which epochs are compared: the mean of held-out and training `soft_outcome_gap`.
 
-    The gap of the held-out rows alone is mostly noise in tables with a small group, and would often choose
-    the teacher or an early epoch; that of training rows alone would reward what they have by chance.
+    If a group is small, the held-out gap alone is mostly noise, and would often select the teacher or an
+    early epoch; the training gap alone would reward overfitting.
     """
     held_out = measured["soft_outcome_gap"]
     return (held_out + measured.get("soft_outcome_gap_training", held_out)) / 2
 
 
 def decision_cut(scores: Tensor, labels: Tensor, settings: FairTraining) -> float:
-    """Return the logit from which a row is decided positive."""
+    """Return the logit at which a row is decided positive, the best by F1 if the settings have none."""
     if settings.cut is not None:
         return settings.cut
     return logit_of(best_f1_threshold(torch.sigmoid(scores.double()), labels))
 
 
 def binary_auc(scores: Tensor, labels: Tensor) -> float:
-    """Return the AUC of a tensor of scores."""
+    """Return the AUC of scores (n,)."""
     return roc_auc(labels.cpu().numpy(), scores.double().cpu().numpy())
 
 
 def decision_counts(margins: Tensor, membership: Tensor) -> tuple[Floats, Floats]:
-    """Return the rows decided positive and all rows per condition and group.
+    """Return the weight of positive decisions and of all rows, each of shape (conditions, groups).
 
-    Conditions with rows of fewer than two groups have no gap, and are left out.
+    Conditions that have rows of fewer than two groups are left out, because they have no gap.
     """
     counts = torch.stack([membership @ (margins >= 0).to(membership.dtype), membership.sum(-1)])
     selected, sizes = counts.double().cpu().numpy()
@@ -350,27 +330,28 @@ def decision_counts(margins: Tensor, membership: Tensor) -> tuple[Floats, Floats
 
 @dataclass(frozen=True)
 class CheckpointSelector:
-    """Scores each epoch on the held-out set.
+    """A score for each epoch on the held-out set; the lowest score is kept.
 
-    Plain training is scored by AUC. Distillation is scored by what is left of the teacher's GCIG and
-    outcome gap, times their weights, plus a price of the AUC that was lost and of measurements beyond what is
-    tolerated. An epoch beyond the limits of `WeightControl` scores worse than the state that training started
-    from, which is epoch 0: the teacher, or the network with the measurements `first`. `prefer` replaces the
-    score of the epochs within the limits.
+    Without a teacher, the score is the negative AUC. With a teacher, it is the weighted sum of GCIG and
+    outcome gap relative to the teacher's, plus a price for the AUC lost and for deterioration beyond the
+    tolerances. Epochs outside the limits of `WeightControl` score worse than epoch 0, the state at which
+    training started.
     """
 
     held_out: HeldOut
     n_epochs: int
     teacher: Teacher | None = None
-    first: Mapping[str, float] = field(default_factory=dict)
-    prefer: Preference | None = None
+    first: Mapping[str, float] = field(
+        default_factory=dict
+    )  # measurements of epoch 0; by default the teacher's
+    prefer: Preference | None = None  # replaces the score of epochs within the limits
     recent: list[tuple[float, ...]] = field(default_factory=list, init=False)
     found: list[Mapping[str, float]] = field(default_factory=list, init=False)
     measured: dict[int, dict[str, float]] = field(default_factory=dict, init=False)  # by epoch
 
     @torch.no_grad()
     def __call__(self, network: nn.Module, control: WeightControl, epoch: int) -> Validation:
-        """Measure an epoch, let the weights adapt, and return its score."""
+        """Measure an epoch, adapt the weights of `control`, and return the score."""
         settings, rows = self.held_out.settings, self.held_out.rows
         scores = self.held_out.logits(network)
         if self.teacher is None:
@@ -393,15 +374,15 @@ class CheckpointSelector:
         if self.prefer is None:
             criterion += _EARLY_PRICE * early
         control.observe(epoch, measured)
-        if not control.lost:  # otherwise an earlier network is restored
+        if not control.needs_restore:  # otherwise an earlier network replaces this one
             self.measured[epoch] = found
         weights = {f"weight_{name}": weight for name, weight in control.values(epoch).items()}
         metrics = {**{f"val_{name}": value for name, value in found.items()}, **weights}
-        # An early epoch that meets a bound does so by luck.
+        # An early epoch that meets a bound does so by chance.
         return Validation(criterion, metrics, eligible=self.prefer is None or not early, mature=not early)
 
     def start(self, control: WeightControl) -> float | None:
-        """Return the score of the state from which the student starts."""
+        """Return the score of the state at which the student starts; None without a teacher."""
         if self.teacher is None:
             return None
         first = self.first or {**self.teacher.measured, "auc_lost": 0.0}
@@ -410,42 +391,47 @@ class CheckpointSelector:
     def _compare(self, found: Mapping[str, float], teacher: Teacher) -> Measured:
         """Compare an epoch's measurements with the teacher's."""
         settings, plain = self.held_out.settings, teacher.measured
-        left = {"gcig": math.inf, "outcome": math.inf}  # infinite for terms that are not used
+        remaining = {"gcig": math.inf, "outcome": math.inf}  # infinite for terms that are not used
         if settings.explains:
             kinds = {"mean": ["gcig"], "members": ["gcig_members"]}.get(
                 settings.references, ["gcig", "gcig_members"]
             )
-            left["gcig"] = float(np.mean([found[kind] / max(plain[kind], 1e-12) for kind in kinds]))
+            remaining["gcig"] = float(np.mean([found[kind] / max(plain[kind], 1e-12) for kind in kinds]))
         if settings.constrains:
-            left["outcome"] = _soft_gap(found) / max(_soft_gap(plain), self.held_out.outcome_noise)
+            remaining["outcome"] = _soft_gap(found) / max(_soft_gap(plain), self.held_out.outcome_noise)
         worse = {
             "reference_offset": found["reference_offset"] - plain["reference_offset"],
             "faithfulness": plain["faithfulness"] - found["faithfulness"],
             "attribute_effect": found["attribute_effect"] - plain["attribute_effect"],
         }
-        tolerated = {**_TOLERANCE, "faithfulness": max(_TOLERANCE["faithfulness"], self.held_out.swap)}
+        tolerated = {
+            **_TOLERANCE,
+            "faithfulness": max(_TOLERANCE["faithfulness"], self.held_out.faithfulness_step),
+        }
         excess = [value - tolerated[name] for name, value in worse.items() if math.isfinite(value)]
         return Measured(
             auc_lost=found["auc_lost"],
             columns=found["columns"] if settings.explains else math.inf,
             values={"gcig": found["gcig"], "outcome": found["outcome_gap"]},
-            left=left,
+            remaining=remaining,
             excess=sum(max(0.0, value) for value in excess) if settings.references == "both" else 0.0,
         )
 
     def _criterion(
         self, measured: Measured, control: WeightControl, found: Mapping[str, float] | None = None
     ) -> float:
-        """Return the score of a student; see the class."""
+        """Return the score of a student; see the class docstring."""
         limits, targets = control.limits, control.targets
         units = {
             name: share * targets[name] / USUAL[name] for name, share in _TERM_SHARES.items() if targets[name]
         }
-        unfair = sum(unit * max(measured.left[name], _NOISE_SHARES[name]) for name, unit in units.items())
+        unfair = sum(
+            unit * max(measured.remaining[name], _NOISE_SHARES[name]) for name, unit in units.items()
+        )
         lost, columns, unfair, excess = self._smooth(
             measured.auc_lost, measured.columns, unfair, measured.excess
         )
-        columns = min(columns, measured.columns)  # they can fall quickly, and are hardly noisy
+        columns = min(columns, measured.columns)  # they can fall quickly and have little noise
         if not limits.hold(lost, columns):
             return _BEYOND_LIMITS + lost + max(0.0, limits.columns - columns)
         if self.prefer is not None and found is not None:
@@ -454,16 +440,16 @@ class CheckpointSelector:
 
     @property
     def _window(self) -> int:
-        return max(1, self.n_epochs // _SMOOTHED_PART)
+        return max(1, self.n_epochs // _SMOOTHING_DIVISOR)
 
     def _smooth(self, *values: float) -> list[float]:
-        """Return means over the last epochs: one epoch's AUC on a few rows is mostly noise."""
+        """Return means over the last epochs, since a single epoch's AUC on a few rows is mostly noise."""
         self.recent.append(values)
         window = self.recent[-self._window :]
         return [sum(column) / len(window) for column in zip(*window, strict=True)]
 
     def _average(self, found: Mapping[str, float]) -> dict[str, float]:
-        """Return the means of all measurements over the last epochs: decisions swing from epoch to epoch."""
+        """Return the means of all measurements over the last epochs, since decisions fluctuate."""
         self.found.append(found)
         window = self.found[-self._window :]
         return {name: sum(each[name] for each in window) / len(window) for name in found}

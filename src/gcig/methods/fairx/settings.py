@@ -8,22 +8,10 @@ from gcig.training.loop import Loop
 
 @dataclass(frozen=True)
 class FairTraining:
-    """All settings of training except the data and the network; see `gcig.FairXClassifier`.
-
-    Attributes
-    ----------
-    min_student_batch : int
-        Rows per mini-batch of the student, if those of the teacher are fewer.
-    penalty_rows : float
-        The part of each mini-batch whose attributions are compared, relative to means.
-    n_members : int
-        Members per cell that attributions are averaged over in each step.
-    cut : float or None
-        The logit from which a row is decided positive; None chooses the best by F1.
-    """
+    """All settings of training except the data and the network; see `gcig.FairXClassifier`."""
 
     loop: Loop
-    min_student_batch: int = 0
+    min_student_batch: int = 0  # minimum rows per mini-batch of the student
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
     clip_norm: float = 5.0
@@ -36,11 +24,11 @@ class FairTraining:
     norm: str = "l1"
     rule: str = "auto"
     n_steps: int | str = "auto"
-    penalty_rows: float = 0.25
-    n_members: int = 8
+    penalty_rows: float = 0.25  # the share of each mini-batch that is explained
+    n_members: int = 8  # members per cell over which attributions are averaged in each step
     ema_rate: float = 0.05
     max_auc_drop: float = 0.012
-    cut: float | None = 0.0
+    cut: float | None = 0.0  # logit at which a row is decided positive; None maximises F1
     progress: bool = False
 
     @property
@@ -55,7 +43,7 @@ class FairTraining:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weights of the two fairness terms; a term with a bound has one to start with."""
+        """The weights of the two fairness terms; a bounded term without a weight starts at 0.1."""
         return {
             "gcig": self.lambda_ig or (0.0 if self.max_gcig is None else 0.1),
             "outcome": self.lambda_fair or (0.0 if self.max_eo_gap is None else 0.1),
@@ -69,5 +57,5 @@ class FairTraining:
 
     @property
     def definition(self) -> Definition:
-        """The definition of GCIG on the held-out set."""
+        """The definition of GCIG measured on the held-out set."""
         return Definition(norm=self.norm)

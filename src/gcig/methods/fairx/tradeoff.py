@@ -1,4 +1,4 @@
-"""The trade-off between ranking, reasons and outcomes: models that are each trained from their neighbour."""
+"""The trade-off between AUC, GCIG and the outcome gap: a family of models trained one from another."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -32,23 +32,23 @@ from gcig.training.loop import Outcome
 if TYPE_CHECKING:
     from gcig.methods.fairx.estimator import FairXClassifier
 
-# Weights of the models, relative to those of the estimator: a grid that is walked line by line, back and
-# forth, so that every model has a neighbour to start from. Lines follow the outcome.
-_REASONS, _OUTCOMES = (0.3, 1.0, 4.0), (0.3, 2.0, 12.0)
+# A grid of weights relative to the estimator's. Training visits it row by row in alternating directions, so
+# that every model starts at a neighbour; the outcome weight changes within a row.
+_GCIG_FACTORS, _OUTCOME_FACTORS = (0.3, 1.0, 4.0), (0.3, 2.0, 12.0)
 _STAGE_SHARE = 0.25  # epochs of a model that starts at its neighbour, relative to a whole training
-_REASONS_WEIGHT, _OUTCOME_WEIGHT = 0.1, 0.05  # at the centre, if the estimator's weight is 0
-_AUC_SCALE = 2.0  # a trade-off shows models that cost more AUC than a single fit may
+_GCIG_WEIGHT, _OUTCOME_WEIGHT = 0.1, 0.05  # the centre of the grid if the estimator's weight is 0
+_AUC_SCALE = 2.0  # a trade-off may show models that lose more AUC than a single fit allows, by this factor
 
 
 class TradeOff:
-    """A family of models along the trade-off; `FairXClassifier.path` returns it.
+    """A family of models along the trade-off, as returned by `FairXClassifier.path`.
 
     Attributes
     ----------
     models : list of FairXClassifier
-        Fitted models: the plain network, then the others by AUC. Each can predict, be audited and be saved.
+        Fitted models: the network without fairness terms first, then the others by decreasing AUC.
     record : TradeOffRecord
-        Their measurements on the held-out rows, in the same order.
+        The models' measurements on the held-out rows, in the same order.
 
     Examples
     --------
@@ -70,10 +70,10 @@ class TradeOff:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per model: weights, AUC, GCIG and the outcome gap with their limits, and decisions.
+        """One row per model: weights, AUC, GCIG and outcome gap with confidence limits, and decisions.
 
-        ``gcig_members`` is to compare models of the family: it is not corrected for the noise of a few
-        members, as that of `gcig.evaluate` is, and is therefore higher.
+        ``gcig_members`` serves to compare models of the family: unlike that of `gcig.evaluate`, it is not
+        corrected for the noise of a few members, and is therefore higher.
         """
         front = {point.number for point in self.record.front}
         return pd.DataFrame([_row(point, on_front=point.number in front) for point in self.record.points])
@@ -84,7 +84,7 @@ class TradeOff:
         Raises
         ------
         InputError
-            If no model meets them; the message names the nearest one.
+            If no model meets the bounds; the message names the closest one.
         """
         if max_gcig is None and max_eo_gap is None:
             raise InputError("select needs a bound: pass max_gcig or max_eo_gap.")
@@ -97,14 +97,14 @@ class TradeOff:
         raise InputError(
             f"no model of the family meets {asked} with confidence: the nearest is model {near.number}, with "
             f"upper limits of {near.gcig_limit:.3f} for GCIG and {near.gap_limit:.3f} for the outcome gap. "
-            f"With {self.record.n_rows:,} rows, even an exactly fair model has about "
+            f"With {self.record.n_rows:,} rows, even an exactly fair model has an upper limit of about "
             f"{self.record.fair_limit:.3f} for the gap. Loosen the bounds, or measure on more rows."
         )
 
     def measure(self, X: Any, y: Any, *, sensitive_features: Any, **about: str) -> "TradeOff":
-        """Return the same models, measured on other rows, such as rows that chose none of them.
+        """Return the same models, measured on other rows, such as rows that no model was selected on.
 
-        References come from all rows that the models were fitted on, as in `gcig.evaluate`.
+        The references come from all rows passed to `path`, held-out rows included, as in `gcig.evaluate`.
         """
         first = self.models[0]
         labels = check_labels(y, n_rows=len(y), classes=tuple(first.classes_))
@@ -128,7 +128,7 @@ class TradeOff:
         return Picture(standalone(pareto(points, noise_floor=floor)))
 
     def to_html(self, path: str | Path | None = None, *, title: str = "", folder: str = "") -> str:
-        """Return one self-contained page on the family; write it to ``path`` if given."""
+        """Return a self-contained HTML page about the family, and write it to ``path`` if given."""
         text = trade_off_page(self.record, title=title or "Trade-off of a family of models", folder=folder)
         if path is not None:
             write_atomically(path, text)
@@ -179,8 +179,8 @@ def train_trade_off(
     """Train the family of an estimator; see `FairXClassifier.path`."""
     if not estimator.holds_out:
         raise InputError(
-            "path: a trade-off is measured on a held-out set, and there is none. Set early_stopping=True and "
-            "strategy='distil'."
+            "path: a trade-off is measured on a held-out set, but these parameters hold out no rows. Set "
+            "early_stopping=True and strategy='distil'."
         )
     fitted = estimator.__sklearn_clone__().set_params(max_gcig=None, max_eo_gap=None, warm_start=False)
     trained: list[tuple[Student, list[Candidate]]] = []
@@ -189,7 +189,7 @@ def train_trade_off(
         settings = fitted.training_settings(len(data.training))
         settings = replace(
             settings,
-            lambda_ig=settings.lambda_ig or _REASONS_WEIGHT,
+            lambda_ig=settings.lambda_ig or _GCIG_WEIGHT,
             lambda_fair=settings.lambda_fair or _OUTCOME_WEIGHT,
             max_auc_drop=_AUC_SCALE * settings.max_auc_drop,
         )
@@ -217,21 +217,21 @@ def train_trade_off(
     return TradeOff(models, measure_family(models, student.held_out), student.held_out)
 
 
-def family_weights(reasons: float, outcome: float) -> list[dict[str, float]]:
-    """Return the weights of the family in the order of training, around those of an estimator.
+def family_weights(gcig: float, outcome: float) -> list[dict[str, float]]:
+    """Return the weights of the family in the order of training, around the estimator's weights.
 
     >>> [round(weights["outcome"], 2) for weights in family_weights(0.1, 0.05)[:5]]
     [0.01, 0.1, 0.6, 0.6, 0.1]
     """
-    walk = []
-    for line, share in enumerate(_REASONS):
-        outcomes = _OUTCOMES if line % 2 == 0 else _OUTCOMES[::-1]
-        walk += [{"gcig": share * reasons, "outcome": each * outcome} for each in outcomes]
-    return walk
+    weights = []
+    for row, factor in enumerate(_GCIG_FACTORS):
+        outcomes = _OUTCOME_FACTORS if row % 2 == 0 else _OUTCOME_FACTORS[::-1]
+        weights += [{"gcig": factor * gcig, "outcome": each * outcome} for each in outcomes]
+    return weights
 
 
 def train_family(student: Student, weights: Sequence[Mapping[str, float]]) -> list[Candidate]:
-    """Train one candidate per set of weights, each from the one before."""
+    """Train one candidate per set of weights, each starting at the previous one."""
     n_epochs = max(1, round(_STAGE_SHARE * student.settings.loop.max_epochs))
     candidates: list[Candidate] = []
     for each in weights:
@@ -243,7 +243,7 @@ def train_family(student: Student, weights: Sequence[Mapping[str, float]]) -> li
 def make_models(
     fitted: "FairXClassifier", student: Student, candidates: Sequence[Candidate]
 ) -> list["FairXClassifier"]:
-    """Return one fitted estimator per candidate, and first one with the teacher's network."""
+    """Return fitted estimators: one with the teacher's network, then one per acceptable candidate."""
     teacher = student.teacher
     plain = Candidate(
         state=teacher.network.state_dict(),
@@ -253,7 +253,7 @@ def make_models(
         within_limits=True,
         braked=False,
     )
-    # A candidate of epoch 0 is its neighbour again: no epoch was better within the limits.
+    # A candidate of epoch 0 equals its neighbour: no epoch within the limits was better.
     kept = [each for each in candidates if each.within_limits and each.outcome.best_epoch > 0]
     kept.sort(key=lambda candidate: candidate.measured["auc_lost"])
     return [_model(fitted, student, candidate) for candidate in (plain, *kept)]
@@ -288,7 +288,7 @@ def _best_threshold(student: Student, candidate: Candidate) -> float:
 def measure_family(
     models: Sequence["FairXClassifier"], held_out: HeldOut, about: Mapping[str, str] | None = None
 ) -> TradeOffRecord:
-    """Measure models on the rows of a held-out set, and compare every two of them."""
+    """Measure models on the rows of a held-out set, and compare the decisions of every pair."""
     rows, first = held_out.rows, models[0]
     labels = rows.labels.cpu().numpy()
     groups = np.asarray(first.groups_, dtype=object)[rows.groups.cpu().numpy()]

@@ -1,11 +1,11 @@
 """Training of FairX: cross-entropy + lambda_ig x GCIG + lambda_fair x outcome gap, on one network.
 
-A teacher is trained first: the same network without fairness terms, or a network that learns the
-predictions of a given model. The student starts at the teacher's weights and keeps its predictions while
-its reasons change; the weights of the terms are controlled on the held-out set. If nothing is held out, they
-are ramped up and then stay constant.
+A teacher is trained first: the same network without fairness terms, or a network that learns the predictions
+of a given model. The student starts at the teacher's weights and keeps its predictions while its reasons
+change. The held-out set controls the weights of the terms; if nothing is held out, they are ramped up and
+then constant.
 
-Torch only: estimators pass encoded tensors and get a trained network back.
+This module uses tensors only: estimators encode the data and receive a trained network.
 """
 
 import math
@@ -50,82 +50,50 @@ from gcig.training.runtime import one_thread
 
 Customise = Callable[[Objective], Objective]
 
-_MIN_EPOCH_ROWS = 8_000  # rows per epoch: those of small tables are repeated, with new synthetic points
+_MIN_EPOCH_ROWS = 8_000  # rows per epoch: small tables are repeated, with new synthetic points
 _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
 _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
-_CONTINUED_RATE_SCALE = 0.4  # of a later stage: at full size, its first steps undo what was learned
-_STUDENT_LEARNING_RATE_SCALE = 2.0  # ... and tolerates larger steps
-_RATE_EXPONENT = 0.8  # ... in larger mini-batches, at a rate that grows with their size to this power
-_RAMP_SHARE = 0.6  # of the student's epochs, over which the largest weight would be reached
-_WITNESSES = 4_000  # rows on which the student is compared with the teacher
+_STUDENT_LEARNING_RATE_SCALE = 2.0  # a student that starts at the teacher's weights tolerates larger steps
+_BATCH_SIZE_EXPONENT = 0.8  # the student's learning rate grows with its batch size to this power
+_CONTINUED_RATE_SCALE = 0.4  # a later stage at the full learning rate would undo what was learned
+_RAMP_SHARE = 0.6  # the share of the student's epochs in which a weight would grow from smallest to largest
+_COMPARISON_ROWS = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
-_WANTED_COLUMNS = 0.65  # the share below which the network is penalised
-_SELECTION_TEMPERATURE = 0.1  # all rows count: a narrower decision than that of the rates is not too noisy
-_RATE_MOMENTUM = 0.97  # rates are averaged over about 30 mini-batches: those of one are mostly noise
-_RATE_SMOOTHNESS = 0.05  # gaps below it pull less, or rates would swing around equality
-# Per mini-batch: as good as 128 rows, at a fraction of the cost. A row has one path per group and reference.
+_WANTED_COLUMNS = 0.65  # the share of the teacher's effective columns below which the network is penalised
+_SELECTION_TEMPERATURE = 0.1  # in logits; narrower than for rates of groups, since it averages all rows
+_RATE_MOMENTUM = 0.97  # averages rates over about 30 mini-batches, since those of one are mostly noise
+_RATE_SMOOTHNESS = 0.05  # smaller gaps have smaller gradients, or rates would oscillate around equality
+# Explained rows per mini-batch: as good as 128 rows at a fraction of the cost, one path per group and
+# reference.
 _EXPLAINED_ROWS = {"mean": 32, "members": 16, "both": 16}
 
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """The record of a training run; the network itself is changed in place.
+    """The record of a training run; the network itself is trained in place."""
 
-    Attributes
-    ----------
-    outcome : Outcome
-        The history and the epoch that was kept.
-    ema_baselines : Tensor of shape (2, groups, ...) or None
-        The moving averages of the baselines; None if none were used.
-    weights : dict
-        The weights of the terms in the epoch that was kept.
-    braked : bool
-        Whether they had to be lowered because too much AUC or too many columns were lost.
-    plain : dict
-        Measurements of the teacher on the held-out set.
-    measured : dict
-        Measurements of the network on the held-out set; empty if it was not measured.
-    """
-
-    outcome: Outcome
-    ema_baselines: Tensor | None
-    weights: dict[str, float]
-    braked: bool
-    plain: dict[str, float] = field(default_factory=dict)
-    measured: dict[str, float] = field(default_factory=dict)
+    outcome: Outcome  # the history, and the epoch that was kept
+    ema_baselines: Tensor | None  # (2, groups, ...); moving averages of the baselines, if they were used
+    weights: dict[str, float]  # weights of the terms in the epoch that was kept
+    braked: bool  # whether weights were lowered because too much AUC or too many columns were lost
+    plain: dict[str, float] = field(default_factory=dict)  # held-out measurements of the teacher
+    measured: dict[str, float] = field(default_factory=dict)  # held-out measurements, if the network has any
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A student after a stage of training.
+    """A student after one stage of training."""
 
-    Attributes
-    ----------
-    state : dict
-        The parameters of the network.
-    weights : dict
-        The weights of the terms in the epoch that was kept.
-    measured : dict
-        Measurements on the held-out set; see `gcig.methods.fairx.selection.measure`. Empty if nothing is held
-        out.
-    outcome : Outcome
-        The history of the stage, and the epoch that was kept; 0 is the state that it started from.
-    within_limits : bool
-        Whether it lost no more AUC and no more columns than allowed.
-    braked : bool
-        Whether weights had to be lowered during the stage.
-    """
-
-    state: dict[str, Tensor]
-    weights: dict[str, float]
-    measured: dict[str, float]
-    outcome: Outcome
-    within_limits: bool
-    braked: bool
+    state: dict[str, Tensor]  # the parameters of the network
+    weights: dict[str, float]  # weights of the terms in the epoch that was kept
+    measured: dict[str, float]  # see `gcig.methods.fairx.selection.measure`; empty if nothing is held out
+    outcome: Outcome  # the stage's history and best epoch; epoch 0 is the state at its start
+    within_limits: bool  # whether it lost no more AUC and columns than allowed
+    braked: bool  # whether weights were lowered during the stage
 
 
 def unchanged(objective: Objective) -> Objective:
-    """Return an objective as it is."""
+    """Return the objective unchanged; the default of `customise`."""
     return objective
 
 
@@ -144,16 +112,19 @@ def train_fairly(
     Parameters
     ----------
     network : nn.Module
-        Maps (n, ...) to one logit per row, on the device of the data.
+        A module that maps (n, ...) to one logit per row, on the device of the data.
     data : TrainingRows
-        The training rows, with labels or a given teacher's probabilities as targets.
+        The training rows; their targets are labels or the probabilities of a given teacher.
+    settings : FairTraining
+    generator : torch.Generator
     held_out : HeldOut
-        The rows for early stopping, the control of weights, and bounds. If they are the training rows, they
-        are only measured: training runs to the last epoch with weights that are ramped up.
+        The rows for early stopping and for controlling the weights. If they are the training rows themselves,
+        training runs for all epochs with weights that are ramped up.
     trained : bool or None
-        Whether the network already predicts, and is the teacher as it is; None finds out.
-    customise : callable, optional
-        Changes the objective of the student: replaces or adds terms.
+        Whether the network is used as the teacher without training it first. With None, it is trained, and
+        restored if its AUC does not improve.
+    customise : callable
+        Replaces or adds terms of the student's objective.
     """
     if not (settings.explains or settings.constrains):
         weights = {"gcig": 0.0, "outcome": 0.0}
@@ -168,8 +139,7 @@ def train_fairly(
         trained=trained,
         customise=customise,
     )
-    candidate = student.train(settings.weights)
-    return student.keep(candidate)
+    return student.keep(student.train(settings.weights))
 
 
 def train_plainly(
@@ -181,7 +151,7 @@ def train_plainly(
     held_out: HeldOut,
     stage: str = "",
 ) -> Outcome:
-    """Train a network in place on the targets alone."""
+    """Train a network in place without fairness terms."""
     selector = CheckpointSelector(held_out, settings.loop.max_epochs) if held_out.is_held_out else None
     return _optimise(
         network,
@@ -203,11 +173,11 @@ def _train_teacher(
     *,
     generator: torch.Generator,
     held_out: HeldOut,
-    unless_as_good: bool,
+    restore_if_as_good: bool,
 ) -> None:
-    """Train a network without fairness terms; restore it if it was as good before."""
+    """Train a network without fairness terms, and optionally restore it if its AUC does not improve."""
     before = deepcopy(network.state_dict())
-    auc = held_out.auc(network) if unless_as_good and held_out.is_held_out else math.nan
+    auc = held_out.auc(network) if restore_if_as_good and held_out.is_held_out else math.nan
     loop = settings.loop
     enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / data.rows_per_epoch))
     plain = replace(settings, loop=replace(loop, max_epochs=max(loop.max_epochs, enough)))
@@ -215,37 +185,27 @@ def _train_teacher(
         train_plainly(network, data, plain, generator=generator, held_out=held_out, stage="teacher")
     except DivergenceError as error:
         raise DivergenceError(f"without any fairness term, {error}", error.outcome) from error
-    if unless_as_good and held_out.is_held_out:
+    if restore_if_as_good and held_out.is_held_out:
         tolerance = standard_error_of_auc(auc, *held_out.counts) / 4
         if auc >= held_out.auc(network) - tolerance:
             network.load_state_dict(before)
 
 
 def _make_teacher(network: nn.Module, data: TrainingRows, held_out: HeldOut) -> Teacher:
-    """Copy and measure a network."""
+    """Return a teacher with a copy of the network; it is compared with students on held-out rows first."""
     measured = measure(network, held_out)
-    rows, witnesses = (each.spread(_WITNESSES).inputs for each in (held_out.rows, data.rows))
+    comparison_rows = data.rows.spread(_COMPARISON_ROWS).inputs
     if held_out.is_held_out:
-        witnesses = torch.cat([rows, witnesses])[:_WITNESSES]
+        own = held_out.rows.spread(_COMPARISON_ROWS).inputs
+        comparison_rows = torch.cat([own, comparison_rows])[:_COMPARISON_ROWS]
     error = standard_error_of_auc(measured["auc"], *held_out.counts)
-    return Teacher(deepcopy(network).eval(), measured, witnesses, error)
+    return Teacher(deepcopy(network).eval(), measured, comparison_rows, error)
 
 
 class Student:
-    """A network that starts at a teacher's weights, and is trained in one stage or several.
+    """A network that starts at a teacher's weights and is trained in place, in one or more stages.
 
-    Parameters
-    ----------
-    network : nn.Module
-        Has the teacher's weights; every stage changes it in place.
-    data : TrainingRows
-    settings : FairTraining
-        Of the whole training; the student takes fewer epochs and larger steps.
-    teacher : Teacher
-    held_out : HeldOut
-    generator : torch.Generator
-    customise : callable, optional
-        Changes the objective.
+    `settings` are those of the whole training; the student takes fewer epochs and larger steps.
     """
 
     def __init__(
@@ -262,7 +222,7 @@ class Student:
         self.network, self.teacher, self.generator = network, teacher, generator
         loop = settings.loop
         batch_size = max(settings.min_student_batch, loop.batch_size)
-        scale = _STUDENT_LEARNING_RATE_SCALE * (batch_size / loop.batch_size) ** _RATE_EXPONENT
+        scale = _STUDENT_LEARNING_RATE_SCALE * (batch_size / loop.batch_size) ** _BATCH_SIZE_EXPONENT
         self.settings = replace(
             settings,
             loop=replace(
@@ -304,7 +264,7 @@ class Student:
         trained: bool | None = False,
         customise: Customise = unchanged,
     ) -> "Student":
-        """Train the network plainly first, unless it already predicts, and make it the student's teacher."""
+        """Train the network as the teacher unless it is `trained`, and return its student."""
         if not trained:
             _train_teacher(
                 network,
@@ -312,15 +272,10 @@ class Student:
                 settings,
                 generator=generator,
                 held_out=held_out,
-                unless_as_good=trained is None,
+                restore_if_as_good=trained is None,
             )
         teacher = _make_teacher(network, data, held_out)
         return cls(network, data, settings, teacher, held_out, generator=generator, customise=customise)
-
-    @property
-    def ema_baselines(self) -> Tensor:
-        """The moving averages of the baselines, shape (2, groups, ...)."""
-        return self._means.values.clone()
 
     def train(
         self,
@@ -330,19 +285,11 @@ class Student:
         start: Candidate | None = None,
         prefer: Preference | None = None,
     ) -> Candidate:
-        """Train towards weights of the terms, from the teacher or from an earlier candidate.
+        """Train one stage towards weights of ``"gcig"`` and ``"outcome"``.
 
-        Parameters
-        ----------
-        weights : mapping
-            The weights of ``"gcig"`` and ``"outcome"``.
-        n_epochs : int, optional
-            The length of the stage; by default that of a whole training.
-        start : Candidate, optional
-            Where to continue; by default at the teacher.
-        prefer : callable, optional
-            Maps the measurements of an epoch to a number, of which the smallest is kept among the epochs
-            within the limits; by default what is left of the teacher's unfairness, at a price of AUC.
+        The stage has `n_epochs`, by default those of a whole training, and continues from the candidate
+        `start`, by default from the teacher. `prefer` replaces the score by which `CheckpointSelector`
+        selects an epoch.
         """
         loop = self.settings.loop
         settings = replace(
@@ -385,11 +332,11 @@ class Student:
         )
 
     def keep(self, candidate: Candidate) -> TrainedNetwork:
-        """Restore a candidate's network, and return the record of its training."""
+        """Load a candidate's parameters into the network, and return the record of its training."""
         self.network.load_state_dict(candidate.state)
         return TrainedNetwork(
             outcome=candidate.outcome,
-            ema_baselines=self.ema_baselines if self.settings.explains else None,
+            ema_baselines=self._means.values.clone() if self.settings.explains else None,
             weights=candidate.weights,
             braked=candidate.braked,
             plain=self.teacher.measured,
@@ -398,7 +345,7 @@ class Student:
 
     @property
     def _protected(self) -> Tensor | None:
-        """Positions of the encoded columns that reveal the group; None if there are none."""
+        """The positions of the encoded columns that reveal the group, if there are any."""
         found = self.held_out.protected
         return torch.cat([each.columns for each in found]) if found else None
 
@@ -417,7 +364,7 @@ class Student:
                 weights,
                 auc_lost=settings.max_auc_drop,
                 columns=_KEPT_COLUMNS * columns,
-                noise=self.teacher.error,
+                noise=self.teacher.auc_error,
                 bounded=settings.bounds,
             )
         ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
@@ -430,7 +377,7 @@ class Student:
         )
 
     def _make_objective(self, data: TrainingRows) -> Objective:
-        """Return the terms that the settings ask for."""
+        """Return the objective with the terms that the settings require."""
         settings, held_out, rows = self.settings, self.held_out, data.rows
         cut = held_out.cut(self.teacher.network)
         terms: dict[str, Term] = {
@@ -452,12 +399,12 @@ class Student:
             terms["attribute"] = AttributeTerm()
         if not settings.explains:
             return Objective(terms)
-        of_rows = (rows.inputs, rows.labels, rows.groups)
+        columns = (rows.inputs, rows.labels, rows.groups)
         members = GroupMembers(
-            *of_rows,
+            *columns,
             n_groups=held_out.n_groups,
             n_members=settings.n_members,
-            typical=typical_members(*of_rows, n_groups=held_out.n_groups, origin=held_out.origin),
+            typical=typical_members(*columns, n_groups=held_out.n_groups, origin=held_out.origin),
             random_state=int(torch.randint(2**31 - 1, (), generator=self.generator)),
         )
         options = {
@@ -466,18 +413,18 @@ class Student:
             "rule": settings.rule,
             "n_steps": settings.n_steps,
         }
-        of_mean, of_members = GCIGPenalty(self._means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
+        by_mean, by_members = GCIGPenalty(self._means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
         if settings.references != "members":
-            terms["gcig"] = ReasonTerm(of_mean)
+            terms["gcig"] = ReasonTerm(by_mean)
         if settings.references != "mean":
-            terms["gcig_members"] = ReasonTerm(of_members)
+            terms["gcig_members"] = ReasonTerm(by_members)
             terms["gcig_each_member"] = ReasonTerm(GCIGPenalty(members, each_member=True, **options))  # type: ignore[arg-type]
         if settings.references == "both":
-            terms["consistency"] = ConsistencyTerm(of_mean, of_members)
+            terms["consistency"] = ConsistencyTerm(by_mean, by_members)
         least = _WANTED_COLUMNS * self.teacher.measured["columns"]
         if math.isfinite(least):  # NaN if no row has attributions
             terms["column_shortfall"] = ColumnTerm(
-                of_members if settings.references == "members" else of_mean, least
+                by_members if settings.references == "members" else by_mean, least
             )
         return Objective(terms)
 
@@ -494,7 +441,7 @@ def _optimise(
     n_rows: int,
     stage: str = "",
 ) -> Outcome:
-    """Run the epoch loop on an objective; weights grow from step to step."""
+    """Minimise an objective in place; `control` updates the weights of its terms in every step."""
     device, n_steps = source.data.rows.inputs.device, math.ceil(n_rows / settings.loop.batch_size)
     group = current_group()
     network.train()
@@ -503,7 +450,7 @@ def _optimise(
             parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
         gradient = ObjectiveGradient(objective, network, source, len(source.data))
-        finished, steps = 0, 0  # epochs, and mini-batches of the present one
+        finished, steps = 0, 0  # completed epochs, and mini-batches of the current epoch
 
         def load() -> tuple[str, ...]:
             nonlocal steps
@@ -546,13 +493,13 @@ def _optimise(
 
 
 def _validate(network: nn.Module, control: WeightControl, selector: CheckpointSelector) -> Validate:
-    """Return the validation of an epoch; a network that lost far too much is restored."""
+    """Return a function that validates an epoch, and restores the network if it lost far too much AUC."""
     kept = deepcopy(network.state_dict())
 
     def validate(epoch: int) -> Validation:
         nonlocal kept
         found = selector(network, control, epoch)
-        if control.lost:
+        if control.needs_restore:
             network.load_state_dict(kept)
         else:
             kept = deepcopy(network.state_dict())

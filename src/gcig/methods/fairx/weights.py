@@ -1,43 +1,45 @@
-"""Weights of the fairness terms, epoch by epoch.
+"""Control of the fairness terms' weights from epoch to epoch.
 
-A weight that is too large for the data makes a model collapse: it stops predicting, and its reasons are then
-equal because it has none; or it relies on one column, whose reasons are the same for everyone. So weights
-grow from a small value, always at the same pace, until they reach those that the user chose; a larger weight
-passes through the smaller ones. Training watches the AUC that is lost and the effective columns that are left
-on the held-out set, compared with the teacher. If nearly too much is lost, it backs off from the term that
-weighs most for what was asked; a larger weight tolerates more, up to the limit. Two weights that are both too
-large therefore end alike, and a larger weight does not end with a larger value of its term.
+A weight that is too large for the data makes a model collapse: it predicts the same for everyone, or relies
+on a single column, and its reasons are equal for that cause alone. Weights therefore grow from a small value
+at a constant rate until they reach the user's choice, so training with a large weight passes through all
+smaller ones. After each epoch, the AUC lost and the effective columns on the held-out set are compared with
+the teacher's. If the loss approaches the limit, training backs off: it lowers the weight of the term that
+dominates relative to what the user asked for. Larger weights tolerate a larger loss, up to the limit. As a
+result, two weights that are both too large end at about the same value, and a larger weight does not end with
+a larger value of its term.
 """
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-USUAL = {"gcig": 0.2, "outcome": 0.05}  # the weights that are used by default
-SMALLEST, LARGEST = 0.02, 10.0  # between them weights act; the ramp takes this range at a steady pace
-_MOST_IMPORTANT = 2.0  # a larger weight protects its term no further, or AUC is lost before it backs off
-_LOWER, _RAISE = 0.7, 1.05  # back off quickly, recover slowly
-# Parts of the AUC that may be lost. Beyond the third, training backs off in proportion; beyond the last, it
-# does not recover.
-_NEGLIGIBLE_LOSS, _NEAR, _TOO_FAR, _FAR = 1 / 3, 0.85, 1.4, 2.0
-# With the usual limit, the usual weights tolerate this loss of AUC plus this part of its standard error, and
-# larger weights more. If the standard error is large, losses are underestimated: then their product is at
-# most the last number. On folds outside those of docs/quality.rst, test rows lost no more than that.
+USUAL = {"gcig": 0.2, "outcome": 0.05}  # the default weights
+SMALLEST, LARGEST = 0.02, 10.0  # the effective range of weights, which the ramp covers at a constant rate
+_LARGEST_PRIORITY = 2.0  # larger weights get no more priority, or AUC is lost before training backs off
+_BACK_OFF, _RECOVER = 0.7, 1.05  # factors per epoch: back off quickly, recover slowly
+# Shares of the AUC that may be lost: a loss that costs nothing, the most that training tolerates before it
+# backs off, a loss from which it backs off in proportion, and one from which lower weights do not recover.
+_NEGLIGIBLE_SHARE, _TOLERATED_SHARE, _EXCESSIVE_SHARE, _UNRECOVERABLE_SHARE = 1 / 3, 0.85, 1.4, 2.0
+# With the default max_auc_drop, the default weights tolerate this loss of AUC plus this multiple of its
+# standard error; larger weights tolerate more. A large standard error hides losses, so the product of
+# tolerated loss and standard error is at most the last number. Test losses stayed within it on folds not used
+# in docs/quality.rst.
 USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _LOSS_TIMES_ERROR = 0.015, 0.002, 0.4, 4e-4
-# Relative to the usual tolerated loss: that of a term with a bound, and that of a term without one next to
-# it. An outcome gap that costs more AUC hardly falls any further on new rows.
-_BOUNDED_SHARES, _SHARE_LEFT = {"gcig": math.inf, "outcome": 1.2}, 0.8
-# Weights of the other terms, relative to that of GCIG with one kind of reference; found on rows outside the
-# test folds of docs/quality.rst.
+# The tolerated loss relative to the usual one: of a term with a bound, and of an unbounded term alongside it.
+# An outcome gap that costs more AUC hardly falls any further on new rows.
+_BOUNDED_SHARES, _UNBOUNDED_SHARE = {"gcig": math.inf, "outcome": 1.2}, 0.8
+# Weights of the other terms relative to the GCIG weight, tuned on rows outside the test folds of
+# docs/quality.rst.
 _MEAN_SHARE, _MEMBERS_SHARE, _EACH_SHARE = 2.5, 1.5, 1.3
 _CONSISTENCY_SHARE, _COLUMN_SHARE = 0.5, 1.5
-_SELECTION_SHARE = 1.0  # of the selection rate, relative to the outcome gap, which otherwise selects nobody
-_SELECTION_WEIGHT = 0.3  # ... at least, since reasons move the selection rate as well
-_ATTRIBUTE_WEIGHT = 1.0  # of the excess effect of the protected columns, whatever the other weights
+_SELECTION_SHARE = 1.0  # relative to the outcome weight: otherwise a gap can be closed by selecting nobody
+_SELECTION_WEIGHT = 0.3  # added to it, since the GCIG term moves the selection rate as well
+_ATTRIBUTE_WEIGHT = 1.0  # constant: the excess effect of the protected columns is always penalised
 
 
 def standard_error_of_auc(auc: float, n_positive: int, n_negative: int) -> float:
-    """Return an upper bound of the standard error of an AUC estimated on this many rows.
+    """Return an upper bound on the standard error of an AUC estimated on this many rows.
 
     >>> round(standard_error_of_auc(0.8, 100, 400), 3)
     0.04
@@ -48,8 +50,7 @@ def standard_error_of_auc(auc: float, n_positive: int, n_negative: int) -> float
 
 @dataclass(frozen=True)
 class Limits:
-    """The AUC that a model may lose, up to noise, the effective columns that it must keep, and the loss that
-    training tolerates before it lowers the weight of a term.
+    """Limits on the AUC that a model may lose and the effective columns that it must keep.
 
     >>> limits = Limits(auc_lost=0.015, columns=4.0)
     >>> limits.hold(0.014, columns=5.0), limits.hold(0.014, columns=3.0)
@@ -58,8 +59,8 @@ class Limits:
 
     auc_lost: float = math.inf
     columns: float = -math.inf
-    noise: float = 0.0
-    tolerated: Mapping[str, float] = field(default_factory=dict)
+    noise: float = 0.0  # the standard error of the AUC
+    tolerated: Mapping[str, float] = field(default_factory=dict)  # by term: back off if more AUC is lost
 
     @classmethod
     def for_weights(
@@ -71,9 +72,9 @@ class Limits:
         noise: float,
         bounded: Collection[str] = (),
     ) -> "Limits":
-        """Return the limits of training with some weights; `noise` is the standard error of the AUC.
+        """Return the limits for training with these weights.
 
-        A term with a bound comes first: it may cost more AUC than usual, and the others get less.
+        `bounded` terms have priority: they may cost more AUC than usual, and the others less.
 
         >>> rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.004}
         >>> of = lambda weight: Limits.for_weights({"gcig": weight}, **rest).tolerated["gcig"]
@@ -85,104 +86,72 @@ class Limits:
         if usual * noise > _LOSS_TIMES_ERROR:
             usual = _LOSS_TIMES_ERROR / noise
         usual /= USUAL_LIMIT
-        share = usual * math.sqrt(max([1.0, *free])) * (_SHARE_LEFT if bounded else 1.0)
+        share = usual * math.sqrt(max([1.0, *free])) * (_UNBOUNDED_SHARE if bounded else 1.0)
         shares = {name: _BOUNDED_SHARES[name] * usual if name in bounded else share for name in weights}
-        of_terms = {name: min(_NEAR, share) * auc_lost for name, share in shares.items()}
-        return cls(auc_lost, columns, noise, of_terms)
+        tolerated = {name: min(_TOLERATED_SHARE, share) * auc_lost for name, share in shares.items()}
+        return cls(auc_lost, columns, noise, tolerated)
 
     @property
     def negligible(self) -> float:
-        """A loss of AUC that does not matter."""
-        return _NEGLIGIBLE_LOSS * self.auc_lost
+        """The loss of AUC up to which checkpoint selection charges nothing."""
+        return _NEGLIGIBLE_SHARE * self.auc_lost
 
     @property
-    def too_far(self) -> float:
-        """A loss of AUC from which training backs off in proportion to it."""
-        return _TOO_FAR * self.auc_lost or math.inf
+    def excessive(self) -> float:
+        """The loss of AUC from which training backs off in proportion to the loss."""
+        return _EXCESSIVE_SHARE * self.auc_lost or math.inf
 
     @property
-    def far(self) -> float:
-        """A loss of AUC that training does not recover from, noise excluded."""
-        return _FAR * self.auc_lost + self.noise
+    def unrecoverable(self) -> float:
+        """The loss of AUC, beyond noise, from which lower weights alone do not recover."""
+        return _UNRECOVERABLE_SHARE * self.auc_lost + self.noise
 
     def hold(self, auc_lost: float, columns: float) -> bool:
         """Return whether a model is within both limits."""
         return not auc_lost > self.auc_lost and self.keeps_columns(columns)
 
     def exceeded(self, auc_lost: float) -> list[str]:
-        """Return the terms for which less AUC may be lost."""
+        """Return the terms that tolerate less than this loss of AUC."""
         return [name for name, tolerated in self.tolerated.items() if auc_lost > tolerated]
 
     def keeps_columns(self, columns: float) -> bool:
-        """Return whether the model still uses enough columns."""
+        """Return whether a model uses enough columns."""
         return not columns < self.columns
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of an epoch on the held-out set.
-
-    Attributes
-    ----------
-    auc_lost, columns : float
-        The AUC lost against the teacher, and the effective columns.
-    values, left : mapping of term to float
-        Each term's value, and the part of the teacher's value that it is.
-    excess : float
-        By how much reference offset, faithfulness and attribute effect exceed what is tolerated; 0 if they
-        do not.
-    """
+    """Measurements of an epoch on the held-out set, compared with the teacher's."""
 
     auc_lost: float
-    columns: float
-    values: Mapping[str, float]
-    left: Mapping[str, float]
-    excess: float = 0.0
+    columns: float  # effective columns
+    values: Mapping[str, float]  # by term
+    remaining: Mapping[str, float]  # by term: its value relative to the teacher's
+    excess: float = 0.0  # by how much reference offset, faithfulness and attribute effect exceed tolerances
 
 
 @dataclass
 class WeightControl:
-    """The weights of all fairness terms while a network is trained.
+    """The weights of all fairness terms during training."""
 
-    Parameters
-    ----------
-    targets : mapping of term to float
-        The weights of ``"gcig"`` and ``"outcome"`` that the user chose; the other terms follow them.
-    limits : Limits
-        Beyond which training backs off.
-    start : mapping of term to float
-        The weights at the beginning; by default the smallest that act.
-    growth : float
-        The factor by which weights grow per epoch until they reach their targets.
-    references : {"mean", "members", "both"}
-        Which references GCIG is trained on.
-
-    Attributes
-    ----------
-    n_braked : int
-        How often training backed off.
-    lost : bool
-        Whether far too much AUC was lost in the last epoch: lower weights alone do not restore it.
-    """
-
-    targets: Mapping[str, float]
+    targets: Mapping[str, float]  # the user's weights of "gcig" and "outcome"; other terms follow them
     limits: Limits = Limits()
-    start: Mapping[str, float] = field(default_factory=dict)
-    growth: float = math.inf
-    references: str = "mean"
-    n_braked: int = field(default=0, init=False)
-    lost: bool = field(default=False, init=False)
-    caps: dict[str, float] = field(init=False)
-    past: dict[int, dict[str, float]] = field(init=False)
+    start: Mapping[str, float] = field(default_factory=dict)  # weights at the start, at least `SMALLEST`
+    growth: float = math.inf  # factor per epoch until the targets are reached
+    references: str = "mean"  # or "members" or "both": the references that GCIG is trained on
+    n_braked: int = field(default=0, init=False)  # how often training backed off
+    needs_restore: bool = field(default=False, init=False)  # the last epoch lost too much AUC to recover
+    caps: dict[str, float] = field(init=False)  # upper limits after backing off
+    history: dict[int, dict[str, float]] = field(init=False)  # weights by observed epoch
 
     def __post_init__(self) -> None:
         self.caps = dict.fromkeys(self.targets, math.inf)
-        self.past = {0: {name: self.start.get(name, 0.0) for name in self.targets}}
+        self.history = {0: {name: self.start.get(name, 0.0) for name in self.targets}}
 
     def values(self, progress: float) -> dict[str, float]:
-        """Return the weights after a number of epochs, which need not be whole; as they were if observed."""
-        if progress in self.past:
-            return self.past[int(progress)]
+        """Return the weights after `progress` epochs, a fraction within an epoch; recorded if observed."""
+        if progress in self.history:
+            return self.history[int(progress)]
         grown = self.growth**progress
         return {
             name: min(target, max(SMALLEST, self.start.get(name, 0.0)) * grown, self.caps[name])
@@ -217,21 +186,22 @@ class WeightControl:
         }
 
     def observe(self, epoch: int, measured: Measured) -> None:
-        """Adapt the weights to an epoch's measurements: back off if it lost too much, else recover."""
-        now = self.past[epoch] = self.values(epoch)
-        self.lost = measured.auc_lost > self.limits.far
+        """Adapt the weights to an epoch's measurements: back off if too much was lost, otherwise recover."""
+        now = self.history[epoch] = self.values(epoch)
+        self.needs_restore = measured.auc_lost > self.limits.unrecoverable
         if not self.limits.keeps_columns(measured.columns):
             heaviest = "gcig"
         elif too_costly := self.limits.exceeded(measured.auc_lost):
             heaviest = max(
-                too_costly, key=lambda name: now[name] * measured.values[name] / self._importance(name)
+                too_costly, key=lambda name: now[name] * measured.values[name] / self._priority(name)
             )
         else:
-            self.caps = {name: _RAISE * cap for name, cap in self.caps.items()}
+            self.caps = {name: _RECOVER * cap for name, cap in self.caps.items()}
             return
-        self.caps[heaviest] = _LOWER * now[heaviest] / max(1.0, measured.auc_lost / self.limits.too_far)
+        excess = max(1.0, measured.auc_lost / self.limits.excessive)
+        self.caps[heaviest] = _BACK_OFF / excess * now[heaviest]
         self.n_braked += 1
 
-    def _importance(self, name: str) -> float:
-        """Return how much a term may weigh for what was asked; 1 for the usual weight."""
-        return math.sqrt(min(max(self.targets[name], SMALLEST), _MOST_IMPORTANT) / USUAL[name])
+    def _priority(self, name: str) -> float:
+        """Return the priority that the user's weight gives a term; 1 for the default weight."""
+        return math.sqrt(min(max(self.targets[name], SMALLEST), _LARGEST_PRIORITY) / USUAL[name])
