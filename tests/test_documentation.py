@@ -271,7 +271,7 @@ def built(tmp_path_factory):
     copy = tmp_path_factory.mktemp("docs")
     ignored = shutil.ignore_patterns("_build", "api", "gallery")
     shutil.copytree(DOCS, copy / "docs", ignore=ignored)
-    for name in ("examples", "results"):
+    for name in ("examples", "results", "pyproject.toml"):
         (copy / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", "html"]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True)

@@ -30,7 +30,7 @@ LOANS, TEST = make_loans(), make_loans(50, seed=1)
 @pytest.fixture(scope="module")
 def model():
     answers = LOANS.y.map({0: "no", 1: "yes"})
-    return FairXClassifier(**QUICK, threshold="f1").fit(LOANS.X, answers, **LOANS.groups)
+    return FairXClassifier(**QUICK, lambda_ig=0.1, threshold="f1").fit(LOANS.X, answers, **LOANS.groups)
 
 
 @pytest.fixture

@@ -334,7 +334,9 @@ def _pull_distance(points: Tensor, fixed: Tensor, weight: float, d_points: Tenso
 
 
 def _pull_shortfall(points: Tensor, signs: Tensor, least: float, weight: float, d_points: Tensor) -> Tensor:
-    mean = (points * signs).mean((0, 1))
+    sizes = points * signs
+    sums = sizes.sum(-1, keepdim=True).clamp_min_(_TINY)  # one, but for what `eps` adds to the norms
+    mean = sizes.div_(sums).mean((0, 1))
     total = mean.sum()
     shares = (mean / total).clamp_min_(torch.finfo(mean.dtype).tiny)
     logs = shares.log()
@@ -343,5 +345,6 @@ def _pull_shortfall(points: Tensor, signs: Tensor, least: float, weight: float, 
         return short.zero_()
     d_shares = logs.add_(1)
     d_mean = d_shares.sub_(torch.dot(d_shares, shares)).div_(total)
-    d_points.addcmul_(signs, d_mean, value=weight / (signs.shape[0] * signs.shape[1]))
+    d_sizes = (d_mean - (sizes @ d_mean).unsqueeze(-1)).div_(sums)
+    d_points.addcmul_(signs, d_sizes, value=weight / (signs.shape[0] * signs.shape[1]))
     return short

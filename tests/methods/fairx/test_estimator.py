@@ -581,7 +581,7 @@ def test_the_brake_keeps_auc_that_the_weight_would_cost():
 def test_the_teacher_is_kept_with_a_warning_if_fairness_costs_too_much():
     weights = {"lambda_ig": 0.0, "lambda_fair": 1e4}
     long = {"max_epochs": 10, "batch_size": 512, "max_auc_drop": 0.0}
-    with pytest.warns(BoundWarning, match="no epoch was fairer, lost less AUC than max_auc_drop=0") as caught:
+    with pytest.warns(BoundWarning, match="lost less AUC than max_auc_drop=0 and") as caught:
         model = fitted(**weights, **long)
     assert caught[0].filename == __file__
     assert model.n_epochs_ == 0
@@ -847,7 +847,7 @@ def test_a_network_that_somebody_trained_is_repaired(model, name, n_epochs):
         NETWORKS[name](), torch.from_numpy(rows), torch.tensor(LOANS.y.to_numpy(), dtype=torch.float32)
     )
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    changed = {"max_epochs": n_epochs, "batch_size": 128, "lambda_ig": 0.2, "max_auc_drop": 0.1}
+    changed = {"max_epochs": n_epochs, "batch_size": 128, "lambda_ig": 0.2, "max_auc_drop": 0.03}
     repaired = FairXClassifier.from_module(network, **{**QUICK, **changed})
     repaired.fit(rows, LOANS.y, **LOANS.groups)
     for key, value in network.state_dict().items():

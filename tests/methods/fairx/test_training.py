@@ -206,7 +206,8 @@ def test_a_larger_weight_does_not_end_with_a_larger_value_of_its_term(term, valu
     data, held = rows[torch.arange(0, 1500)], rows[torch.arange(1500, 2000)]
     found = []
     for weight in (0.03, 0.1, 0.3, 1.0, 3.0, LARGEST):
-        _, trained = run(replace(FAIR, **{term: weight}, loop=Loop(40, 32)), data=data, held=held)
+        settings = replace(FAIR, **{term: weight}, loop=Loop(40, 32), max_auc_drop=0.012)
+        _, trained = run(settings, data=data, held=held)
         kept = trained.outcome.history[trained.outcome.best_epoch - 1].metrics
         found.append(kept[f"val_{value}"] if trained.outcome.best_epoch else trained.plain[value])
     assert all(after <= 1.1 * before for before, after in pairwise(found)), found

@@ -266,7 +266,7 @@ def warn_of_reasons(plain: Mapping[str, float], trained: Mapping[str, float], n_
         warn_caller(
             "the mean of a (label, group) cell is no longer typical of its members (distance of their logits "
             f"in standard deviations: {_pair(plain, trained, 'reference_offset', '.2f')}). This explains "
-            "part of the low GCIG. Set references='both' or 'members', or lower lambda_ig.",
+            "part of the low GCIG. Lower lambda_ig, or compare with members alone (references='members').",
             ReasonsWarning,
         )
     lost = plain["faithfulness"] - trained["faithfulness"]
