@@ -123,7 +123,7 @@ REASONS = {"reference_offset": 0.1, "faithfulness": 0.9, "attribute_effect": 0.0
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("reference_offset", 0.26, r"no longer typical.*0\.10 before, 0\.26 now.*references='both'"),
+        ("reference_offset", 0.26, r"no longer typical.*0\.10 before, 0\.26 now.*Lower lambda_ig"),
         ("faithfulness", 0.74, r"permutation importance: 0\.90 before, 0\.74 now.*lower lambda_ig"),
         ("attribute_effect", 0.056, r"protected attribute.*5\.0% before, 5\.6% now.*Drop the attribute"),
     ],
