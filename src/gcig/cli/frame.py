@@ -1,4 +1,4 @@
-"""Shared parts of all commands: exit codes, help, and text on a terminal, with one line per error or warning."""
+"""Shared parts of all commands: exit codes, help, and text on a terminal, one line per error or warning."""
 
 from __future__ import annotations
 
