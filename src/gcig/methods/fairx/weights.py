@@ -27,7 +27,7 @@ _NEGLIGIBLE_SHARE, _TOLERATED_SHARE, _EXCESSIVE_SHARE, _UNRECOVERABLE_SHARE = 1 
 # in docs/quality.rst.
 USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _LOSS_TIMES_ERROR = 0.015, 0.002, 0.4, 4e-4
 # The tolerated loss relative to the usual one: of a term with a bound, and of an unbounded term alongside it.
-# An outcome gap that costs more AUC hardly falls any further on new rows.
+# Chosen on three folds of Adult, Bank and COMPAS: larger shares cost Adult AUC for little less of the gap.
 _BOUNDED_SHARES, _UNBOUNDED_SHARE = {"gcig": math.inf, "outcome": 1.2}, 0.8
 # Weights of the other terms relative to the GCIG weight, tuned on rows outside the test folds of
 # docs/quality.rst.
