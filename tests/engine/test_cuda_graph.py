@@ -55,7 +55,7 @@ def make_gradient(network):
             "prediction": PredictionTerm(),
             "selection": SelectionTerm(0.1, 0.3),
             "outcome": OutcomeTerm(outcome_loss),
-            "attribute": AttributeTerm(),
+            "attribute": AttributeTerm(0.1, 0.3),
             "gcig": ReasonTerm(of_mean),
             "gcig_members": ReasonTerm(of_members),
             "gcig_each_member": ReasonTerm(GCIGPenalty(members, origin=origin, each_member=True)),

@@ -40,7 +40,6 @@ def make_batch(n_groups=2, *, weighted=False, paired=True):
         targets=random(N + EXTRA, seed=2).sigmoid(),
         weights=random(N + EXTRA, seed=3).exp() if weighted else None,
         pairs=torch.stack([positions, positions + N]) if paired else None,
-        pair_limits=random(5, seed=4).abs() if paired else None,
         n_explained=EXPLAINED,
     )
 
@@ -92,7 +91,7 @@ def check(terms, batch, logits, attributions=None, references=()):
 TERMS = {
     "prediction": PredictionTerm(),
     "selection": SelectionTerm(cut=0.3, temperature=0.4),
-    "attribute": AttributeTerm(),
+    "attribute": AttributeTerm(cut=0.3, temperature=0.4),
 }
 
 
@@ -104,16 +103,16 @@ def test_terms_of_logits(name, weighted):
 
 
 def test_attribute_without_pairs_is_zero():
-    terms = {"attribute": AttributeTerm(), "prediction": PredictionTerm()}
+    terms = {"attribute": TERMS["attribute"], "prediction": PredictionTerm()}
     assert check(terms, make_batch(paired=False), random(N + EXTRA))["attribute"] == 0
 
 
 def test_attribute_at_its_limits_has_the_gradient_of_the_readable_term():
     """Every student starts there, at the teacher's weights."""
-    batch, logits = make_batch(), random(N + EXTRA)
-    rows, copies = logits[batch.pairs]
-    batch.pair_limits = (rows - copies).abs()
-    assert check({"attribute": AttributeTerm()}, batch, logits)["attribute"] == 0
+    batch = make_batch()
+    logits = torch.logit(batch.targets)
+    assert check({"attribute": TERMS["attribute"]}, batch, logits)["attribute"] == 0
+    check({"attribute": TERMS["attribute"]}, batch, 0.5 * logits)
 
 
 def test_large_logits_do_not_overflow():

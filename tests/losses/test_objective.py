@@ -59,15 +59,18 @@ class Problem:
         """Return a mini-batch of rows and all synthetic points; the first points are paired with rows."""
         count, chosen = len(rows), torch.cat([rows, torch.arange(N, N + EXTRA)])
         positions = torch.arange(min(EXTRA, count) // 2)
+        targets = self.targets[chosen]
+        targets[positions + count] = targets[
+            positions
+        ]  # the teacher's decisions do not depend on the attribute
         return MiniBatch(
             module,
             self.inputs[chosen],
             self.labels[rows],
             self.groups[rows],
-            self.targets[chosen],
+            targets,
             None if self.weights is None else self.weights[chosen],
             pairs=torch.stack([positions, positions + count]),
-            pair_limits=torch.full((len(positions),), 0.01, dtype=self.inputs.dtype),
             n_explained=min(EXPLAINED, count),
         )
 
@@ -82,7 +85,7 @@ class Problem:
             {
                 "prediction": PredictionTerm(),
                 "outcome": OutcomeTerm(loss(self.n_groups)),
-                "attribute": AttributeTerm(),
+                "attribute": AttributeTerm(cut=0.1, temperature=0.3),
                 "gcig": ReasonTerm(of_mean),
                 "gcig_members": ReasonTerm(of_members),
                 "consistency": ConsistencyTerm(of_mean, of_members),
@@ -298,14 +301,19 @@ def test_wrong_objectives_are_refused(wrong):
 
 
 def test_attribute_term_is_zero_within_its_limits_and_without_pairs():
-    batch = small_batch()
-    assert AttributeTerm()(batch) == 0
-    batch.__dict__["logits"] = torch.tensor([1.0, 3.0, -2.0], requires_grad=True)
-    batch.pairs, batch.pair_limits = torch.tensor([[0, 0], [1, 2]]), torch.tensor([2.5, 1.0])
-    value = AttributeTerm()(batch)
-    assert value.item() == pytest.approx(1.0)  # the mean of nothing and of 3 - 1
+    batch, term = small_batch(), AttributeTerm(cut=1.0, temperature=2.0)
+    assert term(batch) == 0
+    soft = torch.tensor([0.5, 0.75, 0.25], dtype=torch.float64)  # decisions of a row and of two copies
+    batch.__dict__["logits"] = (1 + 2 * torch.logit(soft)).requires_grad_()
+    batch.pairs = torch.tensor([[0, 0], [1, 2]])
+    batch.targets = torch.sigmoid(1 + 2 * torch.logit(torch.tensor([0.5, 0.6, 0.5], dtype=torch.float64)))
+    value = term(batch)
+    assert value.item() == pytest.approx((0.25 + 0.25) / 2 - (0.1 + 0.0) / 2)
     value.backward()
-    assert batch.logits.grad.tolist() == [0.5, 0.0, -0.5]
+    slope = 0.75 * 0.25 / 2 / 2  # of a soft decision, and of the mean of two pairs
+    assert batch.logits.grad.tolist() == pytest.approx([0.0, slope, -slope])
+    batch.targets = torch.sigmoid(1 + 2 * torch.logit(torch.tensor([0.5, 0.9, 0.2], dtype=torch.float64)))
+    assert term(batch) == 0  # the teacher's decisions depend on the attribute even more
 
 
 def test_consistency_is_zero_for_equal_references_and_holds_members_fixed():
@@ -526,7 +534,7 @@ def test_edit_of_a_term_that_is_zero_at_first_is_found(kind, monkeypatch):
 
     def make_batch(rows):
         batch = problem.batch(network, rows)
-        return replace(batch, pair_limits=batch.pair_limits + 0.5)
+        return replace(batch, targets=torch.where(torch.arange(len(batch.targets)) < N, 0.9, 0.1).double())
 
     def standard_terms():
         objective = problem.objective()
@@ -620,7 +628,6 @@ def test_every_row_point_and_pair_belongs_to_one_process(size, paired):
         targets=inputs.flatten() / 100,
         weights=inputs.flatten() / 10,
         pairs=pairs if paired else None,
-        pair_limits=torch.arange(5.0) if paired else None,
         n_explained=6,
     )
     assert batch.own_part(None) is batch
@@ -638,11 +645,11 @@ def test_every_row_point_and_pair_belongs_to_one_process(size, paired):
         assert part.n_explained == int((own < 6).sum())
     assert sum(part.n_explained for part in parts) == 6
     if not paired:
-        assert all(part.pairs is None and part.pair_limits is None for part in parts)
+        assert all(part.pairs is None for part in parts)
         return
     together = [
-        (int(part.inputs[row]), int(part.inputs[copy]), limit)
+        (int(part.inputs[row]), int(part.inputs[copy]))
         for part in parts
-        for row, copy, limit in zip(*part.pairs.tolist(), part.pair_limits.tolist(), strict=True)
+        for row, copy in zip(*part.pairs.tolist(), strict=True)
     ]
-    assert sorted(together) == [(*pair, float(i)) for i, pair in enumerate(zip(*pairs.tolist(), strict=True))]
+    assert sorted(together) == list(zip(*pairs.tolist(), strict=True))

@@ -59,6 +59,9 @@ class Rows:
             own = torch.tensor([0, 6, 12])  # rows of the first of two or of three processes
             self.labels[own] = self.groups[own] = 1
         self.targets = torch.rand(N + EXTRA, generator=generator, dtype=torch.float64)
+        self.targets[-COPIES:] = self.targets[
+            :COPIES
+        ]  # the teacher's decisions do not depend on the attribute
         self.weights = torch.rand(N + EXTRA, generator=generator, dtype=torch.float64) if weighted else None
 
     def batch(self, module):
@@ -71,7 +74,6 @@ class Rows:
             self.targets,
             self.weights,
             pairs=torch.stack([positions, positions + N + EXTRA - COPIES]),
-            pair_limits=torch.full((COPIES,), 0.01, dtype=torch.float64),
             n_explained=EXPLAINED,
         )
 
@@ -88,7 +90,7 @@ class Rows:
                 "prediction": PredictionTerm(),
                 "outcome": OutcomeTerm(EqualizedOddsLoss(self.n_groups, temperature=0.3, momentum=0.9)),
                 "selection": SelectionTerm(0.0, 0.2),
-                "attribute": AttributeTerm(),
+                "attribute": AttributeTerm(0.1, 0.3),
                 "gcig": ReasonTerm(of_mean),
                 "gcig_members": ReasonTerm(of_members),
                 "consistency": ConsistencyTerm(of_mean, of_members),

@@ -102,16 +102,29 @@ def pull_pairwise_gap(
     return value, gradient
 
 
-def pull_excess(logits: Tensor, pairs: Tensor, limits: Tensor, weight: float, d_logits: Tensor) -> Tensor:
+def pull_excess(
+    logits: Tensor,
+    targets: Tensor,
+    pairs: Tensor,
+    weight: float,
+    d_logits: Tensor,
+    *,
+    cut: float,
+    temperature: float,
+) -> Tensor:
     """`gcig.losses.terms.AttributeTerm`, for one pair or more."""
     places, count = pairs.flatten(), pairs.shape[1]
-    rows, copies = logits.index_select(0, places).view_as(pairs).unbind()
+    soft = _soften(logits.index_select(0, places), cut, temperature)
+    rows, copies = soft.view_as(pairs)
     difference = rows - copies
-    excess: Tensor = difference.abs().sub_(limits)
-    # The gradient of `clamp_min` at an excess of zero, where every student starts, is one.
-    pull = difference.sign_().mul_(excess.ge(0)).mul_(weight / count)
-    d_logits.index_add_(0, places, torch.cat([pull, -pull]))
-    return excess.clamp_min_(0).mean()
+    expected = _soften(torch.logit(targets.index_select(0, places)), cut, temperature).view_as(pairs)
+    excess = difference.abs().sum().sub_((expected[0] - expected[1]).abs_().sum()).div_(count)
+    if excess < 0:
+        return excess.zero_()
+    pull = torch.cat([difference.sign_(), -difference])
+    slope = torch.addcmul(soft, soft, soft, value=-1)
+    d_logits.index_add_(0, places, pull.mul_(slope), alpha=weight / (temperature * count))
+    return excess
 
 
 def _soften(logits: Tensor, cut: float, temperature: float) -> Tensor:

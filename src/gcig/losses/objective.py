@@ -403,7 +403,6 @@ def _compare(objective: Objective, batch: MiniBatch, n_segments: int) -> tuple[b
             inputs=batch.inputs.double(),
             targets=batch.targets.double(),
             weights=None if batch.weights is None else batch.weights.double(),
-            pair_limits=None if batch.pair_limits is None else batch.pair_limits.double(),
             known={},
         )
 

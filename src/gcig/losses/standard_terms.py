@@ -215,11 +215,13 @@ def _pull_outcome(
 
 
 def _pull_attribute(
-    _: AttributeTerm, batch: MiniBatch, logits: Tensor, weight: float, d_logits: Tensor
+    term: AttributeTerm, batch: MiniBatch, logits: Tensor, weight: float, d_logits: Tensor
 ) -> Tensor:
-    if batch.pairs is None or batch.pair_limits is None:
+    if batch.pairs is None:
         return logits.new_zeros(())
-    return pull_excess(logits, batch.pairs, batch.pair_limits, weight, d_logits)
+    return pull_excess(
+        logits, batch.targets, batch.pairs, weight, d_logits, cut=term.cut, temperature=term.temperature
+    )
 
 
 _PULLS: dict[type, Callable[..., Tensor]] = {

@@ -38,8 +38,6 @@ class MiniBatch:
         The weight of each point in the cross-entropy.
     pairs : Tensor of shape (2, k), optional
         Positions of rows, and of copies that differ from them in the protected columns alone.
-    pair_limits : Tensor of shape (k,), optional
-        The absolute difference between the teacher's logits of each pair.
     n_explained : int
         The number of rows, from the first, whose attributions are compared.
     known : dict
@@ -53,7 +51,6 @@ class MiniBatch:
     targets: Tensor
     weights: Tensor | None = None
     pairs: Tensor | None = None
-    pair_limits: Tensor | None = None
     n_explained: int = 0
     known: dict[int, Tensor] = field(default_factory=dict, repr=False)
     _penalty_weights: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
@@ -95,7 +92,6 @@ class MiniBatch:
             targets=self.targets[points],
             weights=None if self.weights is None else self.weights[points],
             pairs=None if self.pairs is None else torch.stack([of_rows, positions]),
-            pair_limits=None if self.pair_limits is None else self.pair_limits[own_pairs],
             n_explained=len(range(group.rank, self.n_explained, group.size)),
             known={},
         )
@@ -238,22 +234,33 @@ class SelectionTerm:
         return (joined((weights * difference).sum()) / joined(weights.sum())).abs()
 
 
+@dataclass(frozen=True)
 class AttributeTerm:
-    """The excess effect of the protected columns: how much more they move the logit than the teacher's.
+    """The excess effect of the protected columns: how many more decisions they change than the teacher's.
 
     A network can reach equalized odds by using the protected attribute itself. The term is zero as long as
-    exchanging the attribute changes a prediction no more than it changes the teacher's.
+    exchanging the attribute changes no more decisions, smoothed over `temperature`, than it changes for the
+    teacher: a soft version of `gcig.metrics.trust.attribute_effect`.
     """
 
-    can_be_recorded = True
+    cut: float
+    temperature: float
+    can_be_recorded: ClassVar[bool] = True
 
     def __call__(self, batch: MiniBatch) -> Tensor:
-        """Return the mean excess over the pairs; zero if there are none."""
-        if batch.pairs is None or batch.pair_limits is None:
+        """Return how much the mean effect over the pairs exceeds the teacher's; zero if there are none."""
+        if batch.pairs is None:
             return batch.logits.new_zeros(())
-        rows, copies = batch.logits.index_select(0, batch.pairs.flatten()).view_as(batch.pairs)
-        excess: Tensor = ((rows - copies).abs() - batch.pair_limits).clamp_min(0)
-        return joined_mean(excess)
+        excess = self._effects(batch.logits, batch.pairs) - self._effects(
+            torch.logit(batch.targets), batch.pairs
+        )
+        return joined_mean(excess).clamp_min(0)
+
+    def _effects(self, logits: Tensor, pairs: Tensor) -> Tensor:
+        """Return by how much the soft decision of each row differs from that of its copy."""
+        chosen = logits.index_select(0, pairs.flatten()).view_as(pairs)
+        rows, copies = torch.sigmoid((chosen - self.cut) / self.temperature)
+        return (rows - copies).abs()
 
 
 @dataclass(frozen=True)

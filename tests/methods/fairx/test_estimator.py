@@ -496,6 +496,7 @@ def test_bounds_that_can_be_reached_are():
     assert model.validation_["outcome_gap_pooled"] <= 0.3
 
 
+@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # its price is faithfulness
 @pytest.mark.parametrize(("bound", "value"), [("max_gcig", 1e-6), ("max_eo_gap", 1e-6)])
 def test_a_bound_that_cannot_be_met_gives_a_warning_with_the_value(bound, value):
     with pytest.warns(BoundWarning) as caught:

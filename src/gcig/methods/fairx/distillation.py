@@ -123,8 +123,7 @@ class BatchSource:
     def _take_targets(self, data: TrainingRows) -> None:
         """Replace the targets of rows by the teacher's probabilities."""
         assert self.teacher is not None
-        self._logits = self.teacher.logits(data.rows.inputs)
-        self.data = replace(data, targets=torch.sigmoid(self._logits))
+        self.data = replace(data, targets=torch.sigmoid(self.teacher.logits(data.rows.inputs)))
         self._exchange_columns()
 
     def __call__(self, rows: Tensor) -> MiniBatch:
@@ -151,7 +150,6 @@ class BatchSource:
         between, *exchanged = points = in_parallel(tasks)
         for copies in exchanged:
             batch.pairs = self._pair(len(copies.inputs), n + len(between.inputs), rows.device)
-            batch.pair_limits = copies.limits
         batch.inputs = torch.cat([batch.inputs, *(each.inputs for each in points)])
         batch.targets = torch.cat([batch.targets, *(each.targets for each in points)])
         weights = [batch.weights, *(each.weights for each in points)]
@@ -219,9 +217,7 @@ class BatchSource:
         self._other_values = self._sample.rows.inputs[:, self.protected].index_select(0, others)
         parts = torch.arange(len(rows), device=rows.labels.device).split(_CHUNK_ROWS)
         scores = [self.teacher.logits(self._copy(rows.inputs.index_select(0, part), part)) for part in parts]
-        other_logits = torch.cat(scores)
-        self._other_targets = torch.sigmoid(other_logits)
-        self._limits = (self._logits - other_logits).abs()
+        self._other_targets = torch.sigmoid(torch.cat(scores))
 
     def _copy(self, inputs: Tensor, rows: Tensor) -> Tensor:
         """Return copies of the inputs of `rows` with their exchanged protected columns."""
@@ -233,8 +229,7 @@ class BatchSource:
         """Return copies of the first rows of a mini-batch with exchanged protected columns."""
         copies = self._copy(batch.inputs[: len(rows)], rows)
         weights = None if batch.weights is None else batch.weights[: len(rows)]
-        targets, limits = (each.index_select(0, rows) for each in (self._other_targets, self._limits))
-        return _Points(copies, targets, weights, limits)
+        return _Points(copies, self._other_targets.index_select(0, rows), weights)
 
 
 @dataclass(frozen=True)
@@ -244,7 +239,6 @@ class _Points:
     inputs: Tensor
     targets: Tensor  # the teacher's probabilities
     weights: Tensor | None  # the weights of the rows that the points were made from
-    limits: Tensor | None = None  # copies: absolute difference between the teacher's logits of row and copy
 
     def copy_(self, other: "_Points") -> None:
         """Overwrite the points in place."""

@@ -37,10 +37,6 @@ from gcig.metrics.trust import (
 )
 from gcig.training.loop import Validation
 
-# The width, in logits, of the smoothed decisions whose rates are compared. Narrower decisions depend on few
-# rows and are noisy; wider ones move rows far from the threshold, which costs AUC (compared between 0.1 and
-# 1).
-RATE_TEMPERATURE = 0.3
 Preference = Callable[[Mapping[str, float]], float]
 
 _EXPLAINED_ROWS = 1024  # held-out rows whose attributions are measured in each epoch
@@ -56,7 +52,7 @@ _TERM_SHARES = {"gcig": 2 / 3, "outcome": 1 / 3}
 _NOISE_SHARES = {"gcig": 0.0, "outcome": 0.25}  # smaller shares of the teacher's value are taken as noise
 _CELL_SPREAD = 0.2  # rough standard deviation of the probabilities within a cell
 # Tolerated deterioration from the teacher's value, a little less than the limits of docs/quality.rst.
-_TOLERANCE = {"reference_offset": 0.14, "faithfulness": 0.12, "attribute_effect": 0.005}
+_TOLERANCE = {"reference_offset": 0.13, "faithfulness": 0.12, "attribute_effect": 0.005}
 _EXCESS_PRICE = 5.0  # the criterion's price per unit of deterioration beyond the tolerance
 # Epochs before this share of training pay a price in proportion to how early they are: the learning rate is
 # still high, and a good score on the held-out set is more often due to chance.
@@ -120,7 +116,8 @@ class HeldOut:
         """
         rows, membership = self._rate_rows
         trained = self.logits(network, rows.inputs) - cut
-        found = {"soft_outcome_gap_training": float(rate_disparity(trained / RATE_TEMPERATURE, membership))}
+        soft = rate_disparity(trained / self.settings.rate_temperature, membership)
+        found = {"soft_outcome_gap_training": float(soft)}
         if self.settings.max_eo_gap is not None:
             together = torch.cat([self.membership, membership], dim=-1)
             found["outcome_gap_pooled"] = rate_gap(*decision_counts(torch.cat([margins, trained]), together))
@@ -287,7 +284,7 @@ def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None)
         "decided_alike": max(positive, 1 - positive),
         "outcome_gap": rate_gap(*counts),
         "outcome_gap_limit": gap_limit(*counts),
-        "soft_outcome_gap": float(rate_disparity(margins / RATE_TEMPERATURE, held_out.membership)),
+        "soft_outcome_gap": float(rate_disparity(margins / settings.rate_temperature, held_out.membership)),
         **held_out.explain(network),
     }
     if settings.constrains and held_out.is_held_out:  # avoids a pass over the training rows otherwise

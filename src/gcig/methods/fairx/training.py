@@ -36,7 +36,6 @@ from gcig.losses.terms import (
 )
 from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.methods.fairx.selection import (
-    RATE_TEMPERATURE,
     CheckpointSelector,
     HeldOut,
     Preference,
@@ -56,7 +55,7 @@ _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights nee
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # a student that starts at the teacher's weights tolerates larger steps
 _BATCH_SIZE_EXPONENT = 0.8  # the student's learning rate grows with its batch size to this power
 _CONTINUED_RATE_SCALE = 0.4  # a later stage at the full learning rate would undo what was learned
-_RAMP_SHARE = 0.6  # the share of the student's epochs in which a weight would grow from smallest to largest
+_RAMP_SHARE = 0.6  # share of a stage's epochs in which weights grow; in the first stage, over their range
 _COMPARISON_ROWS = 4_000  # rows on which the student is compared with the teacher
 _KEPT_COLUMNS = 0.54  # the share of the teacher's effective columns below which an epoch is not eligible
 _WANTED_COLUMNS = 0.65  # the share of the teacher's effective columns below which the network is penalised
@@ -367,12 +366,16 @@ class Student:
                 noise=self.teacher.auc_error,
                 bounded=settings.bounds,
             )
+        start = start or {}
         ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
+        # A later stage takes as long for a small increase: a term that grows at once costs so much AUC that
+        # its weight falls below the one at which the stage started.
+        span = max((weights[name] / max(SMALLEST, start[name]) for name in start), default=LARGEST / SMALLEST)
         return WeightControl(
             dict(weights),
             limits,
-            start=start or {},
-            growth=(LARGEST / SMALLEST) ** (1 / ramp),
+            start=start,
+            growth=max(1.0, span) ** (1 / ramp),
             references=settings.references,
         )
 
@@ -388,7 +391,7 @@ class Student:
             loss = OUTCOME_LOSSES[settings.outcome](
                 held_out.n_groups,
                 cut=cut,
-                temperature=RATE_TEMPERATURE,
+                temperature=settings.rate_temperature,
                 momentum=_RATE_MOMENTUM,
                 of_decisions=settings.max_eo_gap is not None,
                 smoothness=_RATE_SMOOTHNESS,
@@ -396,7 +399,7 @@ class Student:
             )
             terms["outcome"] = OutcomeTerm(loss)
         if self._protected is not None:
-            terms["attribute"] = AttributeTerm()
+            terms["attribute"] = AttributeTerm(cut, settings.rate_temperature)
         if not settings.explains:
             return Objective(terms)
         columns = (rows.inputs, rows.labels, rows.groups)
