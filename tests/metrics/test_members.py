@@ -45,7 +45,7 @@ def estimate(model, rows, reference, seed: int) -> tuple[float, float, float]:
     adapted = adapt(model, rows[0])
     sample = Sample.check(adapted, *rows, reference, None, 2)
     streams = RandomStreams.spawn(seed)
-    sums, drawn = evaluation._sum_sample(adapted, sample, Definition(), streams)
+    sums, drawn = evaluation._sum_sample(sample, Definition(), streams)
     pool = evaluation._member_pool(sample, streams)
     found = sum_members(sums.comparison, drawn, pool, streams)
     return float(found.combine(found.total.sum(axis=0))), found.standard_error, found.noise

@@ -9,11 +9,11 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
-from gcig.adapters import AdaptedModel, adapt
+from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, percentile_interval
-from gcig.metrics.members import MemberComparison, MemberPool
+from gcig.metrics.members import MemberPool
 from gcig.metrics.predictions import evaluate_arrays
 from gcig.metrics.rates import Floats
 from gcig.metrics.reasons import Comparison, ReasonSums, label_means
@@ -22,13 +22,11 @@ from gcig.metrics.sample import (
     EncodedRows,
     RandomStreams,
     Reference,
-    Rows,
     Sample,
     check_favourable,
-    draw_sample,
     reference_table,
 )
-from gcig.metrics.trust import TrustFigures, measure_trust
+from gcig.metrics.trust import TrustFigures, measure_trust, sum_members
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 
@@ -72,8 +70,7 @@ def gcig_score(
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
-    adapted, _ = adapted.within_budget(len(sample.rows), len(sample.groups.names), audit=False)
-    sums, _ = _sum_sample(adapted, sample, definition or Definition(), RandomStreams.spawn(0))
+    sums, _ = _sum_sample(sample.within_budget(), definition or Definition(), RandomStreams.spawn(0))
     return sums.gcig
 
 
@@ -153,11 +150,14 @@ def evaluate(
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
     check_robustness(other, robustness=robustness)
-    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
-    sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
-    adapted, _ = adapted.within_budget(
-        len(sample.rows), len(sample.groups.names), audit=False, robustness=robustness
-    )
+
+    def prepare(model: Any) -> Sample:
+        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
+
+    sample = prepare(model).within_budget(robustness=robustness)
+    adapted = sample.adapted
+    cut = adapted.threshold if threshold is None else threshold
     outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
     evaluation = evaluate_arrays(
         sample.labels.codes,
@@ -165,33 +165,25 @@ def evaluate(
         outputs.decisions,
         sample.groups,
         sample.rows.weights,
-        threshold=adapted.threshold if threshold is None else threshold,
+        threshold=cut,
         probabilistic=adapted.probabilistic,
         min_cell=min_cell,
         favourable=check_favourable(favourable, sample.labels.classes),
     )
+    definition = definition or Definition()
     if len(sample.compared) < 2:
-        return replace(evaluation, definition=adapted.explainer.describe(definition or Definition()))
-    seed, definition = _fixed_seed(random_state), definition or Definition()
+        return replace(evaluation, definition=adapted.explainer.describe(definition))
+    seed = _fixed_seed(random_state)
     streams = RandomStreams.spawn(seed)
-    sums, drawn = _sum_sample(adapted, sample, definition, streams)
-    trust = measure_trust(
-        sums,
-        drawn,
-        _member_pool(sample, streams),
-        streams,
-        threshold=adapted.threshold if threshold is None else threshold,
-        n_bootstrap=n_bootstrap,
-    )
+    sums, drawn = _sum_sample(sample, definition, streams)
+    pool = _member_pool(sample, streams)
+    trust = measure_trust(sums, drawn, pool, streams, threshold=cut, n_bootstrap=n_bootstrap)
     draws = Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws)
     evaluation = _with_gcig(evaluation, sums, sample, draws, trust)
     if not robustness:
         return evaluation
-    panels = [_panel(adapted, sample, definition, seed, n_bootstrap)]
-    if other is not None:
-        second = adapt(other, X, score=score, preprocess=preprocess, reference=reference_table(reference))
-        checked = Sample.check(second, X, y, sensitive_features, reference, sample_weight, min_cell)
-        panels.append(_panel(second, checked, definition, seed, n_bootstrap))
+    samples = [sample] if other is None else [sample, prepare(other)]
+    panels = [_panel(each, definition, seed, n_bootstrap) for each in samples]
     return replace(evaluation, robustness=conclude(*panels))
 
 
@@ -211,17 +203,13 @@ def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
     return int(np.random.default_rng().integers(2**63)) if random_state is None else random_state
 
 
-def _panel(
-    adapted: AdaptedModel, sample: Sample, definition: Definition, seed: int, n_bootstrap: int
-) -> dict[str, PanelFigure]:
+def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
     streams = RandomStreams.spawn(seed)
-    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
-    drawn.add(sample.rows)
     return measure_panel(
-        adapted,
+        sample.adapted,
         sample.baselines,
         definition,
-        drawn.rows,
+        sample.draw(streams),
         _member_pool(sample, streams),
         streams,
         compared=sample.compared,
@@ -237,59 +225,25 @@ def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
 
 
 def _sum_sample(
-    adapted: AdaptedModel, sample: Sample, definition: Definition, streams: RandomStreams
+    sample: Sample, definition: Definition, streams: RandomStreams
 ) -> tuple[ReasonSums, EncodedRows]:
-    """Explain a checked sample; return the sums, and rows of the sample in random order."""
-    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
-    drawn.add(sample.rows)
-    sums = sum_reasons(
-        adapted,
-        sample.rows,
-        sample.baselines,
-        definition,
-        n_groups=len(sample.groups.names),
-        streams=streams,
-        drawn=drawn.rows,
-        compared=sample.compared,
-        pool=_member_pool(sample, streams) if definition.reference == "members" else None,
+    """Explain all rows, or as many as the explainer can afford; return the sums, and rows in random order."""
+    limit, drawn = sample.adapted.explainer.budget.rows, sample.draw(streams)
+    comparison = Comparison.prepare(
+        sample.adapted, sample.baselines, definition, drawn, compared=sample.compared
     )
+    if definition.reference == "members":
+        sums = sum_members(comparison, drawn, _member_pool(sample, streams), streams)
+    else:
+        rows = sample.rows if limit is None or len(sample.rows) <= limit else drawn[:limit]
+        sums = ReasonSums.of(comparison, rows, n_groups=len(sample.groups.names), rng=streams.blocks)
     if sums.n_explained and not sums.total[..., 1].any():
         warn_caller(
             "GCIG is NaN: the attributions of every row vanish, because the model's score does not change "
             "between the rows and the references. Check that the model is not constant.",
             UndefinedMetricWarning,
         )
-    return sums, drawn.rows
-
-
-def sum_reasons(
-    adapted: AdaptedModel,
-    rows: EncodedRows,
-    baselines: Rows,
-    definition: Definition,
-    *,
-    n_groups: int,
-    streams: RandomStreams,
-    drawn: EncodedRows,
-    compared: tuple[int, ...],
-    pool: MemberPool | None = None,
-) -> ReasonSums:
-    """Explain rows against references (2, compared groups, p), and sum their disparities.
-
-    All rows are explained, or as many of ``drawn``, the rows in random order, as the explainer can afford.
-    ``pool`` holds the members that rows are compared with, if the definition asks for members.
-    """
-    budget = adapted.explainer.budget
-    explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn[: budget.rows]
-    n_probe = min(budget.probe_rows, len(explained))
-    comparison = Comparison.prepare(adapted, baselines, definition, drawn, n_probe, compared=compared)
-    if pool is not None:
-        explained = drawn[: adapted.explainer.member_budget[0]]
-        comparison = MemberComparison.of(comparison, pool, streams.members)
-    sums = ReasonSums(comparison, n_rows=len(explained), n_groups=n_groups, rng=streams.blocks)
-    for part in comparison.explain_all(explained):
-        sums.add(*part)
-    return sums
+    return sums, drawn
 
 
 def _with_gcig(
@@ -312,22 +266,17 @@ def _with_gcig(
         gcig_members_low=trust.gcig_members.low,
         gcig_members_high=trust.gcig_members.high,
         members_noise=trust.members_noise,
-        gcig_l2=sums.variant(definition.columns, "l2"),
-        gcig_encoded=sums.variant("encoded", "l1"),
-        gcig_raw=sums.variant("raw", "l1"),
         gcig_label0=float(of_label[0]),
         gcig_label1=float(of_label[1]),
-        completeness=sums.completeness,
-        undefined_rows=sums.undefined_rows,
         reference_offset=trust.reference_offset,
         faithfulness=trust.faithfulness,
-        effective_columns=sums.effective_columns,
         attribute_effect=trust.attribute_effect.value,
         compared_groups=tuple(names[g] for g in sample.compared),
         gcig_groups=_named(names, sums.combine(sums.by_group.sum(axis=0))),
         gcig_columns=_named(comparison.columns, sums.combine(sums.by_column.sum(axis=0))),
         definition=comparison.adapted.explainer.describe(definition),
         undefined=trust.undefined,
+        **sums.figures(),
     )
 
 

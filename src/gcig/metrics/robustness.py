@@ -60,8 +60,7 @@ def measure_panel(
     sample and the seed of ``streams``, from which only ``pool``, the members of the cells, was drawn.
     """
     explainer, definition = adapted.explainer, replace(definition, reference="mean")
-    n_probe = min(explainer.budget.probe_rows, len(sample))
-    comparison = Comparison.prepare(adapted, baselines, definition, sample, n_probe, compared=compared)
+    comparison = Comparison.prepare(adapted, baselines, definition, sample, compared=compared)
     of_members = sum_members(comparison, sample, pool, streams)
     members = members_interval(of_members, n_bootstrap, streams.members)
     rows = sample[: explainer.member_budget[0]]

@@ -1,6 +1,6 @@
 """Checked and encoded rows, random samples of them, and the references that they are compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,7 @@ class RandomStreams(NamedTuple):
     outcome: np.random.Generator
     shuffles: np.random.Generator
     members: np.random.Generator
+    importance: np.random.Generator
 
     @classmethod
     def spawn(cls, random_state: int | np.random.Generator | None) -> "RandomStreams":
@@ -119,6 +120,7 @@ def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
 class Sample:
     """Checked rows in memory, and the references of the groups that are compared."""
 
+    adapted: AdaptedModel
     labels: Labels
     groups: Groups
     rows: EncodedRows
@@ -153,9 +155,21 @@ class Sample:
         baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         weights = check_sample_weight(sample_weight, len(inputs))
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
-        sample = cls(labels, groups, rows, baselines, compared, given)
+        sample = cls(adapted, labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
         return sample
+
+    def within_budget(self, *, robustness: bool = False) -> "Sample":
+        """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
+        n_rows, n_groups = len(self.rows), len(self.groups.names)
+        adapted, _ = self.adapted.within_budget(n_rows, n_groups, audit=False, robustness=robustness)
+        return replace(self, adapted=adapted)
+
+    def draw(self, streams: RandomStreams) -> EncodedRows:
+        """Return a random sample of the rows, in random order."""
+        drawn = draw_sample(self.adapted.explainer.budget.rows, streams.sample)
+        drawn.add(self.rows)
+        return drawn.rows
 
     def _warn_if_not_comparable(self, min_cell: int) -> None:
         """Warn if GCIG will be NaN because references are missing."""
