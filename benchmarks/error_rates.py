@@ -19,7 +19,7 @@ from torch import nn
 
 import gcig
 from gcig.adapters import Outputs
-from gcig.auditing.outcome_figures import audit_groups, audit_outcome
+from gcig.auditing.figures import audit_groups, audit_outcome
 from gcig.metrics.intervals import gap_limit
 from gcig.metrics.predictions import OutcomeSums
 from gcig.records import Interval

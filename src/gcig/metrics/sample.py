@@ -1,5 +1,6 @@
 """Checked and encoded rows, random samples of them, and the references that they are compared with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ class EncodedRows:
     labels: Codes
     groups: Codes
     positions: NDArray[np.int64]
-    weights: Floats | None
+    weights: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -39,10 +40,14 @@ class EncodedRows:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def __getitem__(self, rows: Any) -> "EncodedRows":
-        weights = None if self.weights is None else self.weights[rows]
-        return EncodedRows(
-            self.inputs[rows], self.labels[rows], self.groups[rows], self.positions[rows], weights
-        )
+        return EncodedRows(*(None if each is None else each[rows] for each in vars(self).values()))
+
+    @staticmethod
+    def join(parts: "Sequence[EncodedRows]") -> "EncodedRows":
+        """Return the rows of several parts; weights are kept only if all of them have weights."""
+        fields = zip(*(vars(part).values() for part in parts), strict=True)
+        known = (None if any(one is None for one in each) else np.concatenate(each) for each in fields)
+        return EncodedRows(*known)
 
 
 class RandomStreams(NamedTuple):
@@ -85,7 +90,7 @@ class Reservoir:
         if len(offered) > self.size:
             few = np.argpartition(keys, self.size - 1)[: self.size]
             keys, offered = keys[few], offered[few]
-        rows = offered if self._rows is None else _join(self._rows, offered)
+        rows = offered if self._rows is None else EncodedRows.join([self._rows, offered])
         keys = np.concatenate([self._keys, keys])
         kept = np.argsort(keys)[: self.size]
         self._keys, self._rows = keys[kept], rows[kept]
@@ -96,19 +101,6 @@ class Reservoir:
         if self._rows is None:
             raise ValueError("no rows were added")
         return self._rows
-
-
-def _join(first: EncodedRows, second: EncodedRows) -> EncodedRows:
-    weights = None
-    if first.weights is not None and second.weights is not None:
-        weights = np.concatenate([first.weights, second.weights])
-    return EncodedRows(
-        np.concatenate([first.inputs, second.inputs]),
-        np.concatenate([first.labels, second.labels]),
-        np.concatenate([first.groups, second.groups]),
-        np.concatenate([first.positions, second.positions]),
-        weights,
-    )
 
 
 def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
@@ -145,16 +137,16 @@ class Sample:
         sums, names, own, given = None, None, None, None
         if reference is not None:
             given, names = _reference_rows(adapted, reference, labels.classes)
-            sums = sum_cells(given.inputs, given.labels, given.groups, len(names))
+            sums = sum_cells(given, len(names))
         elif adapted.baselines is not None:
             own, names = adapted.baselines, adapted.groups
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
-        if own is None and sums is None:
-            sums = sum_cells(inputs, labels.codes, groups.codes, len(groups.names))
-        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
-        baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         weights = check_sample_weight(sample_weight, len(inputs))
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
+        if own is None and sums is None:
+            sums = sum_cells(rows, len(groups.names))
+        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
+        baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         sample = cls(adapted, labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
         return sample
@@ -208,14 +200,10 @@ def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> 
     return tuple(np.flatnonzero(enough).tolist())
 
 
-def sum_cells(inputs: Rows, labels: Codes, groups: Codes, n_groups: int) -> CellSums:
+def sum_cells(rows: EncodedRows, n_groups: int) -> CellSums:
     """Sum encoded rows by (label, group) cell in double precision."""
-    return cell_sums(
-        torch.tensor(inputs, dtype=torch.float64),
-        torch.tensor(labels),
-        torch.tensor(groups),
-        n_groups=n_groups,
-    )
+    inputs = torch.tensor(rows.inputs, dtype=torch.float64)
+    return cell_sums(inputs, torch.tensor(rows.labels), torch.tensor(rows.groups), n_groups=n_groups)
 
 
 def cell_means(sums: CellSums) -> Floats:
@@ -280,5 +268,5 @@ def _reference_rows(
     inputs = adapted.encode(X, sensitive_features)
     labels = check_sample_labels(y, len(inputs), np.asarray(classes))
     groups = check_groups(sensitive_features, n_rows=len(inputs))
-    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), None)
+    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)))
     return rows, groups.names
