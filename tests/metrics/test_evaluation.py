@@ -389,6 +389,6 @@ def test_as_many_rows_are_compared_with_members_as_can_be_afforded(sample) -> No
     adapted = adapt(LogisticRegression().fit(X, y), X)
     checked = Sample.check(adapted, X, y, sex, None, None)
     sums, drawn = evaluation._sum_sample(checked, Definition(reference="members"), RandomStreams.spawn(0))
-    n_rows = adapted.explainer.member_budget[0]
+    n_rows = adapted.explainer.budget.member_rows
     assert n_rows < len(drawn)
     assert sums.n_explained == n_rows

@@ -1,9 +1,10 @@
 """Adapters: any model as a score that can be explained, one file per kind of model."""
 
 from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
-from gcig.adapters.budget import Budget
+from gcig.adapters.black_boxes import within_budget
 from gcig.adapters.explainers import (
     Advance,
+    Budget,
     Explainer,
     GradientExplainer,
     Reasons,
@@ -31,4 +32,5 @@ __all__ = [
     "block_shapley_values",
     "call_with_groups",
     "to_tensor",
+    "within_budget",
 ]

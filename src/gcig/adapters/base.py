@@ -16,6 +16,7 @@ from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
 from gcig.core.modules import evaluating
+from gcig.records.formatting import counted
 
 _CHUNK_ROWS = 65_536  # rows per forward pass
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
@@ -29,7 +30,7 @@ class Outputs:
     decisions: NDArray[np.float64]  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AdaptedModel(ABC):
     """A model behind the one interface that evaluation and audits use."""
 
@@ -44,6 +45,10 @@ class AdaptedModel(ABC):
     threshold: float = 0.5  # probability from which a row is predicted 1; NaN if decided by another rule
     probabilistic: bool = True  # whether scores are probabilities
     kind: str = "model"  # description for reports
+
+    def __repr__(self) -> str:
+        columns = counted(len(self.original_names), "column")
+        return f"<{type(self).__name__}: {self.kind}, {columns}, explained by {self.explainer.name}>"
 
     @property
     def input_origin(self) -> NDArray[np.int64]:
@@ -87,21 +92,6 @@ class AdaptedModel(ABC):
         """Return the explained score at references (k, p), such as cell means: shape (k,)."""
         return self.logits(references)
 
-    def within_budget(
-        self,
-        n_rows: int,  # noqa: ARG002 (for models with a limit on the rows sent to them)
-        n_groups: int,  # noqa: ARG002
-        *,
-        audit: bool = True,  # noqa: ARG002
-        robustness: bool = False,  # noqa: ARG002
-        max_rows: int | None = None,  # noqa: ARG002
-    ) -> tuple["AdaptedModel", dict[str, int]]:
-        """Return the model with as much explaining as its limit on rows allows, and the rows of each part.
-
-        A model without a limit is returned as it is, without an estimate.
-        """
-        return self, {}
-
     def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
     ) -> Outputs:
@@ -122,7 +112,7 @@ class AdaptedModel(ABC):
         return Outputs(scores, self.decisions(X, sensitive_features, encoded, scores))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DifferentiableModel(AdaptedModel):
     """A model whose score is a torch module over encoded rows, (n, p) -> (n,) logits."""
 

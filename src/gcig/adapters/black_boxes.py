@@ -13,12 +13,11 @@ from gcig._tables import rename_as
 from gcig._validation import check_features, match_columns
 from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
-from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import Explainer, Rows, ShapleyExplainer, clipped_logits
+from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, Rows, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
-from gcig.adapters.remote import RemoteModel
+from gcig.adapters.remote import RemoteModel, Workload
 
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
@@ -26,7 +25,7 @@ _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "Ca
 _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class BlackBoxModel(AdaptedModel):
     """A model that can only be called; it is explained on the original columns."""
 
@@ -77,23 +76,6 @@ class BlackBoxModel(AdaptedModel):
         """Shapley values of the logit."""
         return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
 
-    def within_budget(
-        self,
-        n_rows: int,
-        n_groups: int,
-        *,
-        audit: bool = True,
-        robustness: bool = False,
-        max_rows: int | None = None,
-    ) -> tuple[AdaptedModel, dict[str, int]]:
-        """Return the model with as much explaining as a remote model's row budget allows."""
-        if not isinstance(self.model, RemoteModel):
-            return self, {}
-        work = Workload.of(self.encoding, n_rows, n_groups, audit=audit, robustness=robustness)
-        budget = work.fit(self.model.row_budget, max_rows)
-        self.model.begin()
-        return replace(self, budget=budget), work.rows_sent(budget)
-
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
         return self.encoding.encode(X)
@@ -125,6 +107,27 @@ class BlackBoxModel(AdaptedModel):
         )
         scores = clipped_logits(scores) if self.probabilistic else scores
         return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
+
+
+def within_budget(
+    adapted: AdaptedModel,
+    n_rows: int,
+    n_groups: int,
+    *,
+    audit: bool,
+    robustness: bool,
+    max_rows: int | None = None,
+) -> tuple[AdaptedModel, dict[str, int]]:
+    """Return the model with as much explaining as a remote model's row budget allows, and the rows per part.
+
+    Models without a row budget are returned as they are, without rows per part.
+    """
+    if not isinstance(adapted, BlackBoxModel) or not isinstance(adapted.model, RemoteModel):
+        return adapted, {}
+    work = Workload(adapted.encoding, n_rows, n_groups, audit, robustness)
+    budget = work.fit(adapted.model.row_budget, max_rows)
+    adapted.model.begin()
+    return replace(adapted, budget=budget), work.rows_sent(budget)
 
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:

@@ -13,7 +13,7 @@ from gcig.adapters.explainers import Rows
 from gcig.adapters.modules import Scored
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GcigModel(DifferentiableModel):
     """A fitted estimator of this package."""
 

@@ -17,17 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig.adapters.budget import SHAPLEY_BUDGET, Budget
 from gcig.adapters.entries import TableEncoding
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
+from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
+Centre = Callable[[Tensor], Tensor]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 
 
@@ -52,6 +53,45 @@ class Reasons(NamedTuple):
     slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if asked for
 
 
+@dataclass(frozen=True)
+class Budget:
+    """The effort of a measurement: numbers of rows, permutations and draws; by default that of an audit."""
+
+    rows: int | None = None  # rows that are explained; None for all
+    pairs: int = 16  # antithetic pairs of orders of a Shapley value
+    probe_rows: int = 2000  # rows that determine scales and bins
+    stability_rows: int = 2000  # rows on which other settings are tried
+    shuffles: int = 199  # times that the groups are shuffled
+    resamples: int = 100  # times that references are estimated again from resampled rows
+    shuffled_rows: int = 500  # rows that are explained again for every shuffle
+    shuffled_steps: int | None = None  # steps of those explanations; None for as many as in the main one
+    member_rows: int = 1000  # rows that are explained relative to members
+    members: int = 64  # members of each half of a cell; see `gcig.metrics.members`
+    offset_rows: int = 2048  # members of each cell whose scores are compared with that of its reference
+    importance_rows: int = 512  # rows for faithfulness
+    exchanged_rows: int = 2048  # rows for the attribute effect
+    described_rows: int = 50  # random rows that are described in addition to those with the largest disparity
+    exact_points: int = ALWAYS_EXACT  # evaluations per row and group that suffice to enumerate all coalitions
+    max_levels: int = 256  # levels of all columns with a control variate, which costs an evaluation per row
+
+    def coarsen(self, definition: Definition) -> Definition:
+        """Return the definition with the number of steps that shuffles use."""
+        return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
+
+
+SHAPLEY_BUDGET = Budget(
+    rows=1000,
+    probe_rows=100,
+    stability_rows=32,
+    shuffles=99,
+    resamples=50,
+    shuffled_rows=32,
+    shuffled_steps=2,
+    member_rows=128,
+    members=16,
+)
+
+
 class Explainer(ABC):
     """A way to attribute a score to columns, under references."""
 
@@ -61,11 +101,6 @@ class Explainer(ABC):
     def budget(self) -> Budget:
         """How many rows, permutations and draws a measurement may use."""
         return Budget()
-
-    @property
-    def member_budget(self) -> tuple[int, int]:
-        """The number of rows that are explained relative to members, and of members per half of a cell."""
-        return self.budget.member_rows, self.budget.members
 
     @abstractmethod
     def attribute(
@@ -85,12 +120,7 @@ class Explainer(ABC):
 
     @abstractmethod
     def attribute_members(
-        self,
-        rows: Rows,
-        members: Rows,
-        *,
-        seed: int,
-        centre: Callable[[Tensor], Tensor] | None = None,
+        self, rows: Rows, members: Rows, *, seed: int, centre: Centre | None = None
     ) -> Reasons:
         """Explain encoded rows (n, p) relative to members (sets, members, p), averaged over the members.
 
@@ -125,11 +155,12 @@ class GradientExplainer(Explainer):
     module: nn.Module
 
     @property
-    def member_budget(self) -> tuple[int, int]:
-        """The budget; a quarter of each for modules without a fast path."""
-        rows, members = super().member_budget
-        layered = LayeredNetwork.recognise(self.module) is not None
-        return (rows, members) if layered else (rows // 4, members // 4)
+    def budget(self) -> Budget:
+        """The default; for modules without a fast path a quarter of the rows and members, for members."""
+        full = Budget()
+        if LayeredNetwork.recognise(self.module) is not None:
+            return full
+        return replace(full, member_rows=full.member_rows // 4, members=full.members // 4)
 
     def attribute(
         self,
@@ -162,7 +193,7 @@ class GradientExplainer(Explainer):
         members: Rows,
         *,
         seed: int,  # noqa: ARG002 (nothing is drawn)
-        centre: Callable[[Tensor], Tensor] | None = None,
+        centre: Centre | None = None,
     ) -> Reasons:
         """Return one attribution per encoded column; every member is evaluated once for all rows."""
         sets, count, p = members.shape
@@ -213,7 +244,6 @@ class GradientExplainer(Explainer):
         return None if integration.exact else replace(definition, n_steps=2 * definition.n_steps)
 
 
-Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
 _ROUNDING = 1e-12  # attributions below this share of the largest score are rounding errors
 
@@ -271,7 +301,7 @@ class ShapleyExplainer(Explainer):
         members: Rows,
         *,
         seed: int,
-        centre: Callable[[Tensor], Tensor] | None = None,  # noqa: ARG002 (there are no gradients)
+        centre: Centre | None = None,  # noqa: ARG002 (there are no gradients)
     ) -> Reasons:
         """Return one value per original column: each member is the reference of one pair of orders."""
         tally = _ScoreTally()

@@ -8,7 +8,7 @@ import numpy as np
 
 from gcig._progress import progress
 from gcig._validation import Groups, InputError, check_features, find_proxy_columns
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import DifferentiableModel
 from gcig.auditing.audit_change import compare_audits
 from gcig.auditing.figures import (
@@ -52,9 +52,11 @@ def run_audit(
             "gcig_members alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
-    adapted, parts = audited.adapted.within_budget(
+    adapted, parts = within_budget(
+        audited.adapted,
         audited.source.n_rows,
         len(audited.source.group_names),
+        audit=True,
         robustness=options.robustness,
         max_rows=options.max_rows_explained,
     )

@@ -63,7 +63,7 @@ def measure_panel(
     comparison = Comparison.prepare(adapted, baselines, definition, sample, compared=compared)
     of_members = sum_members(comparison, sample, pool, streams)
     members = members_interval(of_members, n_bootstrap, streams.members)
-    rows = sample[: explainer.member_budget[0]]
+    rows = sample[: explainer.budget.member_rows]
     draws = Draws(len(rows), max(2, n_bootstrap), np.random.default_rng(0))
     resampled = of_members.combine(draws.resample(of_members.total))
     error = of_members.standard_error

@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, within_budget
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
@@ -154,7 +154,7 @@ class Sample:
     def within_budget(self, *, robustness: bool = False) -> "Sample":
         """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
         n_rows, n_groups = len(self.rows), len(self.groups.names)
-        adapted, _ = self.adapted.within_budget(n_rows, n_groups, audit=False, robustness=robustness)
+        adapted, _ = within_budget(self.adapted, n_rows, n_groups, audit=False, robustness=robustness)
         return replace(self, adapted=adapted)
 
     def draw(self, streams: RandomStreams) -> EncodedRows:

@@ -80,7 +80,7 @@ def sum_members(
     comparison: Comparison, sample: EncodedRows, pool: MemberPool, streams: RandomStreams
 ) -> ReasonSums:
     """Explain the first rows of a random sample relative to members, and sum their disparities."""
-    rows = sample[: comparison.adapted.explainer.member_budget[0]]
+    rows = sample[: comparison.adapted.explainer.budget.member_rows]
     relative = MemberComparison.of(comparison, pool, streams.members)
     return ReasonSums.of(relative, rows, n_groups=pool.counts.shape[1], rng=streams.members)
 
