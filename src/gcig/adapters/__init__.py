@@ -5,12 +5,9 @@ from gcig.adapters.black_boxes import within_budget
 from gcig.adapters.explainers import (
     Advance,
     Budget,
-    Explainer,
     GradientExplainer,
     Reasons,
-    ShapleyExplainer,
     block_shapley_values,
-    to_tensor,
 )
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.remote import RemoteModel, RemoteModelError
@@ -20,17 +17,14 @@ __all__ = [
     "AdaptedModel",
     "Advance",
     "Budget",
-    "Explainer",
     "GradientExplainer",
     "OnnxClassifier",
     "Outputs",
     "Reasons",
     "RemoteModel",
     "RemoteModelError",
-    "ShapleyExplainer",
     "adapt",
     "block_shapley_values",
     "call_with_groups",
-    "to_tensor",
     "within_budget",
 ]

@@ -18,6 +18,7 @@ from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tens
 from gcig.core.modules import evaluating
 from gcig.records.formatting import counted
 
+Floats = NDArray[np.float64]
 _CHUNK_ROWS = 65_536  # rows per forward pass
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
@@ -27,7 +28,7 @@ class Outputs:
     """Scores and decisions of a model for some rows."""
 
     scores: Rows  # (m,) probabilities of label 1, or scores if the model gives no probabilities
-    decisions: NDArray[np.float64]  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
+    decisions: Floats  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -71,13 +72,7 @@ class AdaptedModel(ABC):
         ``encoded`` are the same rows encoded, if they are known.
         """
 
-    def decisions(
-        self,
-        X: Any,  # noqa: ARG002 (for models with a decision rule of their own)
-        sensitive_features: Any,  # noqa: ARG002
-        encoded: Rows,  # noqa: ARG002
-        scores: Rows,
-    ) -> NDArray[np.float64]:
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002 (for other rules)
         """Return the model's own decisions, (n,): 0 or 1, or the probability of 1 if they are random.
 
         By default a decision is positive if the score reaches the threshold.
@@ -177,7 +172,7 @@ def call_with_groups(method: Callable[..., Any], X: Any, sensitive_features: Any
     return method(X)
 
 
-def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.float64]:
+def class_codes(predictions: Any, classes: NDArray[Any] | None) -> Floats:
     """Return predicted classes as 0 and 1."""
     positive = 1 if classes is None else classes[1]
     return np.asarray(np.asarray(predictions) == positive, dtype=np.float64)
@@ -219,13 +214,11 @@ def check_scores(scores: Rows, model: object) -> None:
         )
 
 
-def check_probabilities(output: Any, X: Any, model: str) -> NDArray[np.float64]:
+def check_probabilities(output: Any, X: Any, model: str) -> Floats:
     """Return (n,) probabilities of label 1 of rows from an output of shape (n,), (n, 1) or (n, 2)."""
     found, n_rows = np.asarray(output, dtype=np.float64), _num_samples(X)
-    if found.shape == (n_rows, 2):
-        found = found[:, 1]
-    elif found.shape == (n_rows, 1):
-        found = found[:, 0]
+    if found.shape in ((n_rows, 1), (n_rows, 2)):
+        found = found[:, -1]
     if found.shape != (n_rows,):
         raise InputError(
             f"model: for {n_rows} rows the {model} returned an output of shape {found.shape}, but "

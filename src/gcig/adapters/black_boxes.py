@@ -41,12 +41,8 @@ class BlackBoxModel(AdaptedModel):
         tables: Sequence[Any],
         score: ScoreTable,
         *,
-        kind: str,
-        decide: Callable[[Any], Any] | None = None,
-        classes: NDArray[Any] | None = None,
-        probabilistic: bool = True,
-        threshold: float = 0.5,
         categorical: Sequence[str] = (),
+        **fields: Any,
     ) -> "BlackBoxModel":
         """Learn the columns from the tables that the model is applied to."""
         if not tables or tables[0] is None:
@@ -57,13 +53,9 @@ class BlackBoxModel(AdaptedModel):
             columns=encoding.names,
             origin=np.arange(len(encoding.names)),
             original_names=encoding.names,
-            classes=classes,
-            threshold=threshold if probabilistic else np.nan,
-            probabilistic=probabilistic,
             encoding=encoding,
             score=score,
-            decide=decide,
-            kind=kind,
+            **fields,
         )
 
     @property
@@ -94,7 +86,9 @@ class BlackBoxModel(AdaptedModel):
 
     def logits(self, encoded: Rows) -> Rows:
         """Return the explained score of encoded rows."""
-        entries = self.encoding.entries(np.asarray(encoded, dtype=np.float64))
+        return self._logits(self.encoding.entries(np.asarray(encoded, dtype=np.float64)))
+
+    def _logits(self, entries: Floats) -> Floats:
         scores = np.asarray(self.score(self.encoding.decode(entries)), dtype=np.float64)
         return clipped_logits(scores) if self.probabilistic else scores
 
@@ -102,10 +96,7 @@ class BlackBoxModel(AdaptedModel):
         """Return the mean score over rows drawn at each reference: categories by their frequencies."""
         uniforms = np.random.default_rng(0).random((_REFERENCE_DRAWS, len(self.encoding.columns)))
         entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
-        scores = np.asarray(
-            self.score(self.encoding.decode(entries.reshape(-1, entries.shape[-1]))), np.float64
-        )
-        scores = clipped_logits(scores) if self.probabilistic else scores
+        scores = self._logits(entries.reshape(-1, entries.shape[-1]))
         return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
 
 
@@ -197,6 +188,7 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
         decide=model.predict,
         classes=None if classes is None else np.asarray(classes),
         probabilistic=probabilistic,
+        threshold=0.5 if probabilistic else np.nan,
         categorical=_column_names(tables, categorical_columns(model)),
     )
 

@@ -28,6 +28,7 @@ from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
+Codes = NDArray[np.integer]
 Centre = Callable[[Tensor], Tensor]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 
@@ -129,9 +130,7 @@ class Explainer(ABC):
         """
 
     @abstractmethod
-    def resolve(
-        self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:
         """Return the definition with concrete settings in place of "auto", chosen on some rows.
 
         ``baselines`` are the references for both labels, (2, groups, p).
@@ -220,9 +219,7 @@ class GradientExplainer(Explainer):
                 residuals.append(found.residual.unflatten(0, (sets, count)).mean(1))
         return Reasons(torch.cat(values, dim=1).cpu(), torch.cat(residuals, dim=1).cpu())
 
-    def resolve(
-        self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:
         """Choose one rule and number of steps for all rows."""
         if not len(rows):
             return definition
@@ -348,36 +345,26 @@ class ShapleyExplainer(Explainer):
             found.append(Levels(column, places.astype(np.float64), frequencies[column][:, places]))
         return found
 
-    def resolve(
-        self,
-        rows: Rows,  # noqa: ARG002 (one interface for all explainers)
-        labels: NDArray[Any],  # noqa: ARG002
-        baselines: Rows,  # noqa: ARG002
-        definition: Definition,
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:  # noqa: ARG002 (nothing is tried)
         """Fix the number of pairs; attributions are always on original columns."""
         return replace(definition, n_steps=self._pairs(definition), columns="original")
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the pairs, unless all coalitions are enumerated."""
         pairs = self._pairs(definition)
-        exact = (
-            is_exact(len(self.encoding.names), pairs, random=False, always=self.budget.exact_points)
-            and not self.encoding.random
-        )
+        exact = self._enumerates(pairs, random=False) and not self.encoding.random
         return None if exact else replace(definition, n_steps=2 * pairs)
+
+    def _enumerates(self, pairs: int, *, random: bool) -> bool:
+        """Return whether all coalitions are enumerated."""
+        return is_exact(len(self.encoding.names), pairs, random=random, always=self.budget.exact_points)
 
     def _pairs(self, definition: Definition) -> int:
         return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
 
     def describe(self, definition: Definition) -> dict[str, Any]:
         """Return the definition with the way of sampling in place of a rule of integration."""
-        exact = is_exact(
-            len(self.encoding.names),
-            self._pairs(definition),
-            random=self.encoding.random,
-            always=self.budget.exact_points,
-        )
+        exact = self._enumerates(self._pairs(definition), random=self.encoding.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
 
 

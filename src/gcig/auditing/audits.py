@@ -69,12 +69,8 @@ def audit(
     reference : tuple (X, y, sensitive_features), optional
         The rows from which the groups' references are estimated. By default the training rows of a gcig
         model, otherwise the audited rows.
-    sample_weight : array of shape (n,), optional
-        The weight of each row in every mean.
-    threshold : float, optional
-        The probability from which a row is predicted 1. By default the model's own decision rule.
-    definition : Definition, optional
-        The choices behind GCIG.
+    sample_weight, threshold, definition, random_state, score, preprocess
+        As in `gcig.evaluate`.
     min_cell : int
         Groups and (label, group) cells with fewer rows are suppressed: their rates are neither published
         nor part of a gap, and groups with fewer reference rows of a label are not compared by GCIG.
@@ -86,8 +82,6 @@ def audit(
     n_shuffles : int, optional
         Shuffles of the groups within each label, for the noise floor and the p-value. By default 199, or 99
         if the model has no gradients.
-    random_state : int
-        The seed of everything drawn at random.
     max_rows_explained : int, optional
         Explain a random sample of this many rows. By default all rows, or 1,000 if the model has no
         gradients. Figures relative to members are measured on 1,000 rows at most.
@@ -107,10 +101,6 @@ def audit(
         With ``include_rows``, whether groups and entries of columns that reveal them are shown.
     against : AuditResult, AuditRecord or path, optional
         An earlier audit. The result says what changed since then, and whether that is more than chance.
-    score : callable, optional
-        For a torch module with several outputs, a function from its output to the logit.
-    preprocess : callable or transformer, optional
-        For a torch module, a function or fitted transformer from ``X`` to the rows that it takes.
     name : str, optional
         The name of the model in the report.
     trust_pickle : bool

@@ -84,12 +84,6 @@ def explain(
     reference : tuple (X, y, sensitive_features), optional
         The rows from which the groups' references are estimated and among which neighbours are found.
         Required unless the model was trained with gcig and therefore has references of its own.
-    threshold : float, optional
-        The probability from which a row is predicted 1. By default the model's own decision rule.
-    favourable : optional
-        The class that is favourable for a person; by default the second one.
-    definition : Definition, optional
-        The choices behind the disparity.
     identifiers : sequence of n names, optional
         Names of the rows; by default the index of a table, or positions.
     classes : tuple of two names, optional
@@ -101,7 +95,7 @@ def explain(
     min_cell : int
         Groups with fewer reference rows of a label are not compared, and neighbours are shown only if at
         least this many rows share their group and decision.
-    random_state, score, preprocess, name, trust_pickle
+    threshold, favourable, definition, random_state, score, preprocess, name, trust_pickle
         As in `gcig.audit`.
 
     Returns

@@ -12,7 +12,7 @@ have bootstrap percentile intervals: resampling the rows of a group is a multino
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,24 +22,17 @@ from numpy.typing import NDArray
 from gcig.adapters import Advance
 from gcig.auditing.subject import Options
 from gcig.metrics.intervals import Draws, interval
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import (
     Codes,
     Confusion,
     Floats,
     Mask,
-    accuracy,
-    balanced_accuracy,
     base_rates,
-    combine,
-    f1,
     favourable_rates,
-    gap,
-    label_rates,
     noise_floor,
     precisions,
     quotient,
-    ratio,
     selection_rates,
 )
 from gcig.metrics.reasons import (
@@ -298,30 +291,20 @@ def audit_outcome(
 ) -> OutcomeAudit:
     """Measure utility over all rows, and differences over the groups that are large enough for each rate."""
     confusion = sums.confusion
-    draws = _resample(confusion, n_draws, rng)
-    cells, large = confusion.kept_cells(min_cell), confusion.kept_groups(min_cell)
-
-    def measure(statistic: Callable[[Floats], Floats]) -> Interval:
-        return interval(float(statistic(confusion.counts)), statistic(draws))
-
-    def label_gap(label: int) -> Callable[[Floats], Floats]:
-        return lambda counts: gap(label_rates(counts)[..., label, :], cells[label])
-
-    fpr_gap, tpr_gap = label_gap(0), label_gap(1)
-    auc = sums.ranking().auc
-    selection_ratio = measure(lambda counts: ratio(favourable_rates(counts, favourable), large))
+    draws, auc = _resample(confusion, n_draws, rng), sums.ranking().auc
+    found = {
+        name: interval(float(measure(confusion.counts)), measure(draws))
+        for name, measure in confusion.measures(min_cell, favourable).items()
+    }
+    large, selected = confusion.kept_groups(min_cell), found["selection_rate_ratio"]
     return OutcomeAudit(
-        accuracy=Interval.of_rate(float(accuracy(confusion.pooled)), confusion.size),
-        balanced_accuracy=measure(lambda counts: balanced_accuracy(counts.sum(axis=-3))),
-        f1=measure(lambda counts: f1(counts.sum(axis=-3))),
+        **found
+        | {
+            "accuracy": Interval.of_rate(found["accuracy"].value, confusion.size),
+            "selection_rate_ratio": _widen(selected, confusion, large, favourable),
+        },
         auc=auc,
-        eo_gap=measure(lambda counts: combine("sum", tpr_gap(counts), fpr_gap(counts))),
-        eo_worst=measure(lambda counts: combine("worst", tpr_gap(counts), fpr_gap(counts))),
         eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
-        delta_tpr=measure(tpr_gap),
-        delta_fpr=measure(fpr_gap),
-        demographic_parity_difference=measure(lambda counts: gap(selection_rates(counts), large)),
-        selection_rate_ratio=_widen(selection_ratio, confusion, large, favourable),
         collapsed=has_collapsed(auc.value),
         decides_alike=decides_alike(float(confusion.pooled[:, 1].sum() / confusion.pooled.sum())),
     )

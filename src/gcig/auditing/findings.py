@@ -25,7 +25,7 @@ from gcig.auditing.sources import Source, iterate
 from gcig.auditing.subject import Audited, Options, describe_subject
 from gcig.auditing.verdict import write_verdict
 from gcig.metrics.intervals import Draws
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import Codes
 from gcig.metrics.reasons import Comparison, ReasonSums
 from gcig.metrics.robustness import conclude, measure_panel

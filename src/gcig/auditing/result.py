@@ -110,31 +110,6 @@ class CheckResult:
         return f"{word}: {'; '.join(self.reasons)}"
 
 
-def check_limits(
-    record: AuditRecord,
-    *,
-    max_gcig: float | None = None,
-    max_eo_gap: float | None = None,
-    conservative: bool = False,
-) -> CheckResult:
-    """Compare GCIG and the equalized odds gap with limits, as `AuditResult.check` does."""
-    limits_of = {
-        "gcig": (record.procedural.interval, max_gcig),
-        "eo_gap": (record.outcome.eo_gap, max_eo_gap),
-    }
-    checks = []
-    for figure, (measured, limit) in limits_of.items():
-        if limit is None:
-            continue
-        if not limit >= 0:
-            raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
-        value = measured.high if conservative else measured.value
-        checks.append(LimitCheck(figure, value, limit, conservative))
-    if not checks:
-        raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
-    return CheckResult(tuple(checks), record.outcome.collapsed, record.outcome.decides_alike)
-
-
 @dataclass(frozen=True, eq=False)
 class AuditResult:
     """An audit: ``record`` holds all findings as plain values.
@@ -174,7 +149,20 @@ class AuditResult:
             Whether to compare the upper limit of the 95 % interval instead of the estimate. For GCIG, this
             interval includes the uncertainty of the references.
         """
-        return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
+        outcome, checks = self.record.outcome, []
+        for figure, measured, limit in (
+            ("gcig", self.record.procedural.interval, max_gcig),
+            ("eo_gap", outcome.eo_gap, max_eo_gap),
+        ):
+            if limit is None:
+                continue
+            if not limit >= 0:
+                raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
+            value = measured.high if conservative else measured.value
+            checks.append(LimitCheck(figure, value, limit, conservative))
+        if not checks:
+            raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
+        return CheckResult(tuple(checks), outcome.collapsed, outcome.decides_alike)
 
     def to_html(
         self,

@@ -7,10 +7,10 @@ from gcig.metrics.outcome import (
     demographic_parity_difference,
     eo_noise_floor,
     equalized_odds_gap,
+    evaluate_predictions,
     group_rates,
     selection_rate_ratio,
 )
-from gcig.metrics.predictions import evaluate_predictions
 from gcig.metrics.scorers import equalized_odds_scorer, gcig_scorer
 
 __all__ = [

@@ -14,7 +14,7 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberPool
-from gcig.metrics.predictions import evaluate_arrays
+from gcig.metrics.outcome import evaluate_arrays
 from gcig.metrics.rates import Floats
 from gcig.metrics.reasons import Comparison, ReasonSums, label_means
 from gcig.metrics.robustness import PanelFigure, conclude, measure_panel

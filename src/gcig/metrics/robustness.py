@@ -8,7 +8,7 @@ the same random rows.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -37,8 +37,10 @@ _OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
 class PanelFigure:
     """GCIG of one model relative to one kind of reference."""
 
-    interval: Interval  # the value and its 95 % interval
-    draws: Floats  # (draws,) the value in bootstrap draws of the rows
+    interval: Interval = UNDEFINED  # the value and its 95 % interval
+    draws: Floats = field(
+        default_factory=lambda: np.empty(0)
+    )  # (draws,) the value in bootstrap draws of rows
     error: float = 0.0  # standard error that is not due to the choice of rows
     noise: float = 0.0  # the value for two halves of the same group; 0 if the value is free of noise
 
@@ -132,7 +134,7 @@ def _relative_to(
         if not len(own):
             continue
         if not all(np.isfinite(each).all() for each in sets):
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
         values = kinds[kind].unflatten(0, (len(sets), -1))
         sums[own, label] = _sum_rows(comparison, values[0], kind, weights[own])
@@ -171,7 +173,7 @@ def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: 
         if not len(own):
             continue
         if not np.isfinite(reference).all():
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         _, kinds = comparison.attribute(rows.inputs[own], reference[None], (kind,))
         units = normalise(kinds[kind], norm=used.norm, eps=used.eps)[0].numpy()
         place = np.searchsorted(compared, rows.groups[own])
@@ -205,7 +207,7 @@ def _by_shapley_values(
     if adapted.explainer.name == "Shapley values":
         return mean
     if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
-        return PanelFigure(UNDEFINED, np.empty(0))
+        return PanelFigure()
     few = rows[:_SHAPLEY_ROWS]
     sums = np.zeros((len(few), 2, 2))
     for label in range(2):
@@ -213,7 +215,7 @@ def _by_shapley_values(
         if not len(own):
             continue
         if not np.isfinite(comparison.baselines[label]).all():
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         values = block_shapley_values(
             adapted.logits,
             few.inputs[own],

@@ -144,7 +144,7 @@ UNDEFINED = Interval(math.nan)
 def flatten(*records: Record) -> dict[str, Any]:
     """Return the single values of records; an interval gives three: its name, name_low and name_high.
 
-    >>> from gcig.records import PairAudit
+    >>> from gcig.records.audit import PairAudit
     >>> flatten(PairAudit("f", "m", Interval(0.2, 0.1, 0.3)))
     {'first': 'f', 'second': 'm', 'gcig': 0.2, 'gcig_low': 0.1, 'gcig_high': 0.3}
     """
@@ -169,6 +169,8 @@ def make_frame(rows: Iterable[dict[str, Any]], index: str | None = None) -> "pd.
     import pandas as pd
 
     frame = pd.DataFrame(list(rows))
+    if not len(frame):
+        return frame.rename_axis(index)
     return frame if index is None else frame.set_index(index)
 
 

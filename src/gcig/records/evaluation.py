@@ -318,7 +318,5 @@ class FoldResult(Record):
     # the prediction is the probability of a decision for 1.
     predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # one line each
-    worker_died: bool = (
-        False  # the worker was killed, perhaps out of memory; the same command repeats the trial
-    )
+    worker_died: bool = False  # the worker was killed, perhaps out of memory; running again repeats the trial
     repeat: int = 0  # number of the fit among several on the same rows with different seeds

@@ -133,9 +133,7 @@ class RobustnessFigure(Record):
     gcig: Interval
     other: Interval  # of the second model; undefined if there is none
     description: str  # the reference in one sentence
-    noise: float = (
-        math.nan
-    )  # GCIG relative to two halves of the same group; 0 if the estimate is free of noise
+    noise: float = math.nan  # GCIG relative to two halves of the same group; 0 if there is no noise
 
 
 @dataclass(frozen=True, eq=False)
