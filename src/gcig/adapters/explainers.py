@@ -23,7 +23,7 @@ from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
+from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
@@ -276,21 +276,16 @@ class ShapleyExplainer(Explainer):
         slopes: bool = False,  # noqa: ARG002 (there are none)
     ) -> Reasons:
         """Return one value per original column; ``n_steps`` is the number of antithetic pairs."""
-        tally = _ScoreTally()
         means = np.asarray(references, dtype=np.float64)
-        found = shapley_values(
-            self._counting(tally),
-            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+        return self._explain(
+            rows,
             lambda uniforms: self.encoding.draw(means, uniforms),
             n_pairs=self._pairs(definition),
             random=self.encoding.random,
             levels=self._levels(means),
             rng=np.random.default_rng(self.seed),
-            max_points=MAX_POINTS,
             advance=advance,
-            always=self.budget.exact_points,
         )
-        return tally.reasons(found)
 
     def attribute_members(
         self,
@@ -301,35 +296,46 @@ class ShapleyExplainer(Explainer):
         centre: Centre | None = None,  # noqa: ARG002 (there are no gradients)
     ) -> Reasons:
         """Return one value per original column: each member is the reference of one pair of orders."""
-        tally = _ScoreTally()
         sets, count, p = members.shape
         flat = self.encoding.entries(np.asarray(members, dtype=np.float64).reshape(-1, p))
         entries = flat.reshape(sets, count, -1)
-        found = shapley_values(
-            self._counting(tally),
-            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+        found = self._explain(
+            rows,
             lambda uniforms: entries[:, (uniforms[..., 0] * count).astype(np.int64)],
             n_pairs=count,
             random=True,
             rng=np.random.default_rng([self.seed, seed]),
-            max_points=MAX_POINTS,
-            always=self.budget.exact_points,
         )
-        return tally.reasons(found._replace(replicates=None))
+        return found._replace(replicates=None)
 
-    def _counting(self, tally: "_ScoreTally") -> Callable[[Floats], Floats]:
-        """Return the explained score as a function of entries; ``tally`` counts what it returns."""
+    def _explain(self, rows: Rows, draw: Callable[[Floats], Floats], **settings: Any) -> Reasons:
+        """Return Shapley values of the explained score relative to references that ``draw`` returns."""
+        n_clipped, n_probabilities, largest = 0, 0, 0.0
 
         def value(points: Floats) -> Floats:
+            nonlocal n_clipped, n_probabilities, largest
             scores = np.asarray(self.score(self.encoding.decode(points)), dtype=np.float64)
             if self.probabilistic:
-                tally.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
-                tally.n_probabilities += len(scores)
+                n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+                n_probabilities += len(scores)
                 scores = clipped_logits(scores)
-            tally.largest = max(tally.largest, float(np.abs(scores).max()))
+            largest = max(largest, float(np.abs(scores).max()))
             return scores
 
-        return value
+        entries = self.encoding.entries(np.asarray(rows, dtype=np.float64))
+        exact = self.budget.exact_points
+        found = shapley_values(value, entries, draw, max_points=MAX_POINTS, always=exact, **settings)
+
+        def rounded(values: Floats) -> Tensor:
+            """Set rounding errors to zero, or rows without any attribution would count as explained."""
+            return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * largest, 0.0, values))
+
+        return Reasons(
+            rounded(found.values),
+            torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change)),
+            None if found.replicates is None else rounded(found.replicates),
+            n_clipped / n_probabilities if n_probabilities else math.nan,
+        )
 
     def _levels(self, means: Floats) -> list[Levels]:
         """Return the categorical columns with the fewest levels, within the budget."""
@@ -400,23 +406,3 @@ def block_shapley_values(
         rng=np.random.default_rng(0),
     )
     return torch.from_numpy(found.values)
-
-
-@dataclass
-class _ScoreTally:
-    """Counts and sizes of the scores of one explanation."""
-
-    n_clipped: int = 0
-    n_probabilities: int = 0
-    largest: float = 0.0
-
-    def reasons(self, found: ShapleyValues) -> Reasons:
-        """Return Shapley values of these scores as reasons."""
-        residual = torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change))
-        replicates = None if found.replicates is None else self._without_rounding(found.replicates)
-        clipped = self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
-        return Reasons(self._without_rounding(found.values), residual, replicates, clipped)
-
-    def _without_rounding(self, values: Floats) -> Tensor:
-        """Set rounding errors to zero, or rows without any attribution would count as explained."""
-        return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))

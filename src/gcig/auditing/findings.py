@@ -1,6 +1,7 @@
 """One audit from end to end: two passes over the rows, the comparison with chance, and the record."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from gcig.auditing.figures import (
     mean_disparities,
 )
 from gcig.auditing.first_pass import FirstPass, first_pass
-from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, RowList, describe_rows
+from gcig.auditing.rows import NEIGHBOUR_ROWS, RowList, describe_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.auditing.subject import Audited, Options, describe_subject
 from gcig.auditing.verdict import write_verdict
@@ -60,18 +61,27 @@ def run_audit(
         robustness=options.robustness,
         max_rows=options.max_rows_explained,
     )
-    if not parts:
+    if parts:
+        record = _run_within_budget(replace(audited, adapted=adapted), options, other, parts)
+    else:
         with _fastest_threads(adapted):
-            return _conclude(_run_audit(audited, options, other), earlier)
-    # The limit on the rows sent to the model determines how much is explained. One bar counts these rows.
+            record = _run_audit(audited, options, other)
+    record = replace(record, verdict=write_verdict(record))
+    return record if earlier is None else replace(record, change=compare_audits(earlier, record))
+
+
+def _run_within_budget(
+    audited: Audited, options: Options, other: Audited | None, parts: Mapping[str, int]
+) -> AuditRecord:
+    """Audit a remote model, whose row budget determines how much is explained; one bar counts rows sent."""
     limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
     total = sum(parts.values())
     if options.progress:
         shares = ", ".join(f"{part} {count(rows)}" for part, rows in parts.items())
         print(f"This audit sends at most {count(total)} rows to the model: {shares}.", file=sys.stderr)
     with progress(total, "rows sent", shown=options.progress) as advance:
-        adapted.model.begin(advance)
-        return _conclude(_run_audit(replace(audited, adapted=adapted), limited, other), earlier)
+        audited.adapted.model.begin(advance)
+        return _run_audit(audited, limited, other)
 
 
 def _fastest_threads(adapted: AdaptedModel) -> AbstractContextManager[None]:
@@ -81,12 +91,6 @@ def _fastest_threads(adapted: AdaptedModel) -> AbstractContextManager[None]:
     weights = list(adapted.module.parameters())
     small = sum(each.numel() for each in weights) <= _FEW_WEIGHTS
     return one_thread(weights[0].device) if weights and small else nullcontext()
-
-
-def _conclude(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
-    """Write the verdict, and then what changed since an earlier audit."""
-    record = replace(record, verdict=write_verdict(record))
-    return record if earlier is None else replace(record, change=compare_audits(earlier, record))
 
 
 def _run_audit(audited: Audited, options: Options, other: Audited | None) -> AuditRecord:
@@ -123,7 +127,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
-            rows=_rows(rows, figures, first, source, options, n_rows),
+            rows=_rows(rows, first, source, options, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
             ),
@@ -161,30 +165,16 @@ def _find_proxies(source: Source) -> tuple[str, ...]:
 
 
 def _rows(
-    rows: RowList, figures: GcigFigures, first: FirstPass, source: Source, options: Options, sizes: Codes
+    rows: RowList, first: FirstPass, source: Source, options: Options, sizes: Codes
 ) -> tuple[RowAudit, ...]:
     """Return the rows with the largest disparity, with descriptions if these were requested."""
     listed = rows.listed(first.sample)
     if not options.include_rows:
         return tuple(RowAudit(row.position, row.disparity) for row in listed)
-    adapted = rows.comparison.adapted
-    describer = RowDescriber(
-        rows.comparison,
-        names=source.group_names,
-        classes=figures.classes,
-        favourable=options.favourable,
-        threshold=options.cut(adapted),
-    )
     # A limit on the rows sent to the model leaves none for neighbours.
-    limited = adapted.explainer.budget.described_rows == 0
-    return describe_rows(
-        listed,
-        source,
-        describer,
-        options,
-        cell_sizes=sizes,
-        people=() if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist(),
-    )
+    limited = rows.comparison.adapted.explainer.budget.described_rows == 0
+    people = () if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist()
+    return describe_rows(listed, source, rows.comparison, options, cell_sizes=sizes, people=people)
 
 
 def _measure_robustness(

@@ -328,7 +328,7 @@ def _sorted(rows: list[ListedRow]) -> list[ListedRow]:
 def describe_rows(
     listed: list[ListedRow],
     source: Source,
-    describer: RowDescriber,
+    comparison: Comparison,
     options: Options,
     *,
     cell_sizes: Codes,
@@ -343,9 +343,15 @@ def describe_rows(
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
-    adapted, places = describer.comparison.adapted, sorted(by_position)
-    if not options.include_protected:
-        describer = replace(describer, hidden=protected_columns(adapted.model, source))
+    adapted, places, shows_group = comparison.adapted, sorted(by_position), options.include_protected
+    describer = RowDescriber(
+        comparison,
+        names=source.group_names,
+        classes=(str(source.classes[0]), str(source.classes[1])),
+        favourable=options.favourable,
+        threshold=options.cut(adapted),
+        hidden=frozenset() if shows_group else protected_columns(adapted.model, source),
+    )
     rows, part = [by_position[place] for place in places], take_rows(source, places)
     table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
     described = describer.describe(
@@ -354,7 +360,7 @@ def describe_rows(
         names=part.identifiers or [str(place) for place in places],
         table=table,
         label_source="given",
-        group_names=[source.group_names[row.group] if options.include_protected else None for row in rows],
+        group_names=[source.group_names[row.group] if shows_group else None for row in rows],
         values=np.stack([row.values for row in rows], axis=1),
     )
     if table is not None and len(people):

@@ -1,6 +1,6 @@
 """All measuring: utility, outcome fairness and procedural fairness, for evaluation, audits and training."""
 
-from gcig.metrics.evaluation import evaluate, gcig_score
+from gcig.metrics.evaluation import equalized_odds_scorer, evaluate, gcig_score, gcig_scorer
 from gcig.metrics.outcome import (
     delta_fpr,
     delta_tpr,
@@ -11,7 +11,6 @@ from gcig.metrics.outcome import (
     group_rates,
     selection_rate_ratio,
 )
-from gcig.metrics.scorers import equalized_odds_scorer, gcig_scorer
 
 __all__ = [
     "delta_fpr",
