@@ -1,4 +1,4 @@
-"""Models that are expensive to call, such as a service: each distinct row is sent once, failures again.
+"""Models that are expensive to call, such as a service: rows are sent once, and failed calls repeated.
 
 Shapley values need many evaluations of the model. `Workload` counts the rows that every part of a measurement
 sends at most, and `Workload.fit` chooses the most precise `Budget` within a limit.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
-from gcig.records.base import Interval, check_part, flatten, make_frame
+from gcig.records.base import Interval, flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
 from gcig.report import tables
@@ -205,14 +205,14 @@ class AuditResult:
             One row of all figures; one row of rates and GCIG per group; or one row per column, with its share
             of the disparity and the mean attribution relative to each group.
         """
-        check_part(part)
         record = self.record
-        if part == "figures":
-            figures = flatten(record.outcome, record.procedural)
-            return make_frame([{"model": record.subject.model_name, **figures}])
-        if part == "groups":
-            return make_frame(map(flatten, record.groups), "group")
-        return make_frame(({**flatten(each), **each.profile} for each in record.procedural.columns), "column")
+        found = record.procedural
+        parts = {
+            "figures": [{"model": record.subject.model_name, **flatten(record.outcome, found)}],
+            "groups": [flatten(each) for each in record.groups],
+            "columns": [{**flatten(each), **each.profile} for each in found.columns],
+        }
+        return make_frame(part, parts)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""

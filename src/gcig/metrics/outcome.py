@@ -336,6 +336,7 @@ def evaluate_arrays(
     confusion = sums.confusion
     confusion.warn_if_undefined(groups.names, min_cell)
     auc, measures = sums.ranking().area, confusion.measures(min_cell, favourable)
+    measured: dict[str, Any] = {name: float(each(confusion.counts)) for name, each in measures.items()}
     return Evaluation(
         n_rows=len(labels),
         threshold=float(threshold),
@@ -353,7 +354,7 @@ def evaluate_arrays(
         ),
         min_cell=min_cell,
         suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
-        **{name: float(measure(confusion.counts)) for name, measure in measures.items()},
+        **measured,
     )
 
 

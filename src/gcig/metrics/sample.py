@@ -40,14 +40,17 @@ class EncodedRows:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def __getitem__(self, rows: Any) -> "EncodedRows":
-        return EncodedRows(*(None if each is None else each[rows] for each in vars(self).values()))
+        fields: list[Any] = [None if each is None else each[rows] for each in vars(self).values()]
+        return EncodedRows(*fields)
 
     @staticmethod
     def join(parts: "Sequence[EncodedRows]") -> "EncodedRows":
         """Return the rows of several parts; weights are kept only if all of them have weights."""
         fields = zip(*(vars(part).values() for part in parts), strict=True)
-        known = (None if any(one is None for one in each) else np.concatenate(each) for each in fields)
-        return EncodedRows(*known)
+        joined: list[Any] = [
+            None if any(one is None for one in each) else np.concatenate(each) for each in fields
+        ]
+        return EncodedRows(*joined)
 
 
 class RandomStreams(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gcig.records.base import Record, check_part, flatten, make_frame
+from gcig.records.base import Record, flatten, make_frame
 from gcig.records.formatting import describe_suppression, html_table, shown, text_table
 from gcig.records.trust import Robustness, describe_trust
 
@@ -218,17 +218,13 @@ class Evaluation(Record):
             One row of all single values, a row of a results table; one row of rates and GCIG per group; or
             the contribution of each column to GCIG.
         """
-        check_part(part)
-        if part == "figures":
-            return make_frame([flatten(self)])
-        if part == "groups":
-            rows = (
-                {**flatten(each), "gcig": self.gcig_groups.get(each.group, math.nan)} for each in self.groups
-            )
-            return make_frame(rows, "group")
-        return make_frame(
-            ({"column": name, "contribution": value} for name, value in self.gcig_columns.items()), "column"
-        )
+        gcig, columns = self.gcig_groups, self.gcig_columns
+        parts = {
+            "figures": [flatten(self)],
+            "groups": [{**flatten(each), "gcig": gcig.get(each.group, math.nan)} for each in self.groups],
+            "columns": [{"column": name, "contribution": value} for name, value in columns.items()],
+        }
+        return make_frame(part, parts)
 
     def __repr__(self) -> str:
         figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
