@@ -28,7 +28,7 @@ from gcig.auditing.verdict import write_verdict
 from gcig.metrics.intervals import Draws
 from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import Codes
-from gcig.metrics.reasons import Comparison, ReasonSums
+from gcig.metrics.reasons import ReasonSums
 from gcig.metrics.robustness import conclude, measure_panel
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust import measure_trust
@@ -103,10 +103,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
         _sum_decisions(adapted, source, outcome, options)
         definition, procedural, of_groups = options.definition, GcigAudit(), (UNDEFINED,) * len(names)
     else:
-        baselines = next(iter(first.baselines.values()))
-        comparison = Comparison.prepare(
-            adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
-        )
+        comparison = first.compare(adapted, options.definition, len(first.probe))
         definition = comparison.definition
         rows = RowList(comparison, first.probe, len(names), options)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
@@ -193,18 +190,8 @@ def _measure_robustness(
         first = first_pass(each, options, streams)
         if len(first.compared) < 2:
             return None
-        panels.append(
-            measure_panel(
-                each.adapted,
-                next(iter(first.baselines.values())),
-                options.definition,
-                first.sample,
-                first.pool,
-                streams,
-                compared=first.compared,
-                n_bootstrap=options.n_bootstrap,
-            )
-        )
+        comparison = first.compare(each.adapted, options.definition)
+        panels.append(measure_panel(comparison, first.sample, first.pool, streams, options.n_bootstrap))
     if len(panels) == 1:
         own = panels[0]["mean"]
         panels[0]["mean"] = replace(own, interval=headline.interval, noise=headline.noise_floor.value)

@@ -15,11 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
+from gcig.adapters import AdaptedModel
 from gcig.auditing.sources import iterate
 from gcig.auditing.subject import Audited, Options
+from gcig.core.definition import Definition
 from gcig.core.references import CellSums
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
     RandomStreams,
@@ -164,6 +167,15 @@ class FirstPass:
     probe: EncodedRows  # the first rows of the sample, for expensive measurements
     n_rows: int
     limit: int | None  # rows to explain; None for all
+
+    def compare(
+        self, adapted: AdaptedModel, definition: Definition, n_probe: int | None = None
+    ) -> Comparison:
+        """Return the comparison of rows with the references in use; see `Comparison.prepare`."""
+        baselines = next(iter(self.baselines.values()))
+        return Comparison.prepare(
+            adapted, baselines, definition, self.sample, n_probe, compared=self.compared
+        )
 
     @property
     def explains_all(self) -> bool:

@@ -208,16 +208,14 @@ def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
 
 def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
     streams = RandomStreams.spawn(seed)
-    return measure_panel(
-        sample.adapted,
-        sample.baselines,
-        definition,
-        sample.draw(streams),
-        _member_pool(sample, streams),
-        streams,
-        compared=sample.compared,
-        n_bootstrap=n_bootstrap,
-    )
+    drawn = sample.draw(streams)
+    comparison = _compare(sample, replace(definition, reference="mean"), drawn)
+    return measure_panel(comparison, drawn, _member_pool(sample, streams), streams, n_bootstrap)
+
+
+def _compare(sample: Sample, definition: Definition, drawn: EncodedRows) -> Comparison:
+    adapted, baselines = sample.adapted, sample.baselines
+    return Comparison.prepare(adapted, baselines, definition, drawn, compared=sample.compared)
 
 
 def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
@@ -232,9 +230,7 @@ def _sum_sample(
 ) -> tuple[ReasonSums, EncodedRows]:
     """Explain all rows, or as many as the explainer can afford; return the sums, and rows in random order."""
     limit, drawn = sample.adapted.explainer.budget.rows, sample.draw(streams)
-    comparison = Comparison.prepare(
-        sample.adapted, sample.baselines, definition, drawn, compared=sample.compared
-    )
+    comparison = _compare(sample, definition, drawn)
     if definition.reference == "members":
         sums = sum_members(comparison, drawn, _member_pool(sample, streams), streams)
     else:

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gcig.adapters import AdaptedModel, block_shapley_values
-from gcig.core.definition import Definition
+from gcig.adapters import block_shapley_values
 from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
 from gcig.core.references import medoid, modal_member
@@ -38,38 +37,27 @@ class PanelFigure:
     """GCIG of one model relative to one kind of reference."""
 
     interval: Interval = UNDEFINED  # the value and its 95 % interval
-    draws: Floats = field(
-        default_factory=lambda: np.empty(0)
-    )  # (draws,) the value in bootstrap draws of rows
+    draws: Floats = field(default_factory=lambda: np.empty(0))  # (draws,) the value in draws of the rows
     error: float = 0.0  # standard error that is not due to the choice of rows
     noise: float = 0.0  # the value for two halves of the same group; 0 if the value is free of noise
 
 
 def measure_panel(
-    adapted: AdaptedModel,
-    baselines: Rows,
-    definition: Definition,
-    sample: EncodedRows,
-    pool: MemberPool,
-    streams: RandomStreams,
-    *,
-    compared: tuple[int, ...],
-    n_bootstrap: int,
+    comparison: Comparison, sample: EncodedRows, pool: MemberPool, streams: RandomStreams, n_bootstrap: int
 ) -> dict[str, PanelFigure]:
-    """Measure GCIG of a model relative to every kind of reference; ``baselines`` are the means of the cells.
+    """Measure GCIG of a model relative to every kind of reference; those of ``comparison`` are cell means.
 
     The first rows of ``sample``, which is in random order, are explained. Models that are compared share the
     sample and the seed of ``streams``, from which only ``pool``, the members of the cells, was drawn.
     """
-    explainer, definition = adapted.explainer, replace(definition, reference="mean")
-    comparison = Comparison.prepare(adapted, baselines, definition, sample, compared=compared)
+    budget = comparison.adapted.explainer.budget
     of_members = sum_members(comparison, sample, pool, streams)
     members = members_interval(of_members, n_bootstrap, streams.members)
-    rows = sample[: explainer.budget.member_rows]
+    rows = sample[: budget.member_rows]
     draws = Draws(len(rows), max(2, n_bootstrap), np.random.default_rng(0))
     resampled = of_members.combine(draws.resample(of_members.total))
     error = of_members.standard_error
-    comparison = replace(comparison, definition=explainer.budget.coarsen(comparison.definition))
+    comparison = replace(comparison, definition=budget.coarsen(comparison.definition))
     norm_l2 = replace(comparison, definition=replace(comparison.definition, norm="l2"))
     found = {
         kind: _relative_to(comparison, rows, draws, references, halves)
