@@ -51,7 +51,7 @@ class Reasons(NamedTuple):
     residual: Tensor  # (groups, n): |sum of the attributions - (f(x) - f(b))|
     replicates: Tensor | None = None  # (replicates, groups, n, columns): independent estimates, if sampled
     clipped: float = math.nan  # share of the probabilities clipped before the logit; NaN for other scores
-    slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if asked for
+    slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if requested
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Explainer(ABC):
         """Explain encoded rows (n, p) against one reference (p,) per group: (groups, p).
 
         ``advance`` is called with the number of rows finished since its last call; the calls add up to n.
-        ``slopes`` asks for average gradients as well.
+        If ``slopes`` is true, average gradients are returned as well.
         """
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Explainer(ABC):
         """Return the definition with twice the steps; None if more steps would change nothing."""
 
     def describe(self, definition: Definition) -> dict[str, Any]:
-        """Return the definition as it is recorded."""
+        """Return the definition in the form that records hold."""
         return definition.to_dict()
 
 

@@ -25,6 +25,9 @@ from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
+ROWS_AT_ONCE = 65_536
+IN_MEMORY_ROWS = 100_000
+
 
 def audit(
     model: Any,
@@ -168,10 +171,6 @@ def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> Audi
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against
-
-
-ROWS_AT_ONCE = 65_536
-IN_MEMORY_ROWS = 100_000
 
 
 def audit_file(

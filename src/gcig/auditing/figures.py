@@ -5,7 +5,7 @@ the groups are exchangeable given the label, observed and shuffled references ha
 
 .. math:: p = \frac{1 + \#\{T_s \geq T\}}{1 + S}
 
-is a p-value of exact level, whatever the sample.
+is a p-value of exact level for any sample.
 
 Rates and accuracy have Wilson intervals, and AUC has DeLong's. Differences, ratios, balanced accuracy and F1
 have bootstrap percentile intervals: resampling the rows of a group is a multinomial draw of its counts.

@@ -105,8 +105,8 @@ class Confusion:
     # under both predictions by their probabilities: the counts are then expected counts.
     counts: Floats
     squares: Floats  # (groups, 2) sum of the squared weights per group and label
-    n_rows: NDArray[np.int64]  # (groups, 2) rows per group and label, whatever their weight
-    n_selected: Floats  # (groups,) rows predicted 1, whatever their weight
+    n_rows: NDArray[np.int64]  # (groups, 2) rows per group and label, regardless of weight
+    n_selected: Floats  # (groups,) rows predicted 1, regardless of weight
 
     @classmethod
     def count(

@@ -87,7 +87,7 @@ class Reservoir:
         self.n_seen = 0
 
     def add(self, offered: EncodedRows, keys: Floats | None = None) -> None:
-        """Offer the rows of a batch; random keys may be given."""
+        """Offer the rows of a batch; ``keys`` take the place of new random keys."""
         self.n_seen += len(offered)
         keys = self.rng.random(len(offered)) if keys is None else keys
         if len(offered) > self.size:

@@ -1,7 +1,7 @@
 """Numbers that say whether GCIG can be trusted: reference offset, faithfulness and attribute effect.
 
 The effective number of columns, the fourth, is `gcig.core.disparity.effective_columns`. `measure_trust`
-applies the functions on tensors to any model, and measures GCIG relative to members as well.
+measures them for any model, with GCIG relative to members; training uses the functions on tensors as well.
 """
 
 import math

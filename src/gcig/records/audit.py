@@ -37,7 +37,7 @@ class Subject(Record):
     definition: Mapping[str, Any]  # the choices behind GCIG
     versions: Mapping[str, str]  # software -> version
     created: str  # ISO date and time in UTC
-    rows_sent: int | None = None  # rows that a remote model was asked for; None for other models
+    rows_sent: int | None = None  # rows sent to a remote model; None for other models
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ class AuditRecord(Record):
     min_cell: int = SMALLEST_CELL  # gaps leave out the rates of cells with fewer rows
     suppressed_cells: tuple[str, ...] = ()  # the names of these cells
     proxy_columns: tuple[str, ...] = ()  # columns of the table that determine the group
-    robustness: Robustness | None = None  # None unless it was asked for
+    robustness: Robustness | None = None  # None unless it was requested
     change: AuditChange | None = None  # None unless an earlier audit was given
     schema: int = AUDIT_SCHEMA
 

@@ -137,7 +137,7 @@ class Evaluation(Record):
     gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
     definition : the choices behind ``gcig``.
     undefined : figure -> why it is NaN.
-    robustness : GCIG under several references; None unless it was asked for.
+    robustness : GCIG under several references; None unless it was requested.
 
     Examples
     --------
@@ -200,13 +200,13 @@ class Evaluation(Record):
     def decides_alike(self) -> bool:
         """True if at least 99.5 % of the rows are decided alike at this threshold.
 
-        Rates are then equal for lack of decisions, whatever the model knows; another threshold helps.
+        Rates are then equal because nothing is decided; another threshold may show differences.
         """
         return decides_alike(self.selection_rate)
 
     @property
     def degenerate(self) -> bool:
-        """True if equal rates are no merit: the model has collapsed, or decides everyone alike."""
+        """True if equal rates say nothing: the model has collapsed, or decides everyone alike."""
         return self.collapsed or self.decides_alike
 
     def to_frame(self, part: str = "figures") -> "pd.DataFrame":
