@@ -19,9 +19,9 @@ from torch import nn
 
 import gcig
 from gcig.adapters import Outputs
-from gcig.auditing.outcome_figures import audit_groups, audit_outcome
+from gcig.auditing.figures import audit_groups, audit_outcome
 from gcig.metrics.intervals import gap_limit
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.records import Interval
 from gcig.records.audit import AuditRecord
 from gcig.records.base import UNDEFINED

@@ -14,7 +14,6 @@ from gcig.methods import METHODS
 SOURCE = Path(gcig.__file__).parent
 # Modules whose examples run whole fits, comparisons or searches.
 SLOW = {
-    "gcig.auditing.file_audit",
     "gcig.benchmark.comparison",
     "gcig.benchmark.tuning",
     "gcig.methods.fairx.estimator",

@@ -34,10 +34,10 @@ _HOME = {
     "ThresholdWarning": "gcig.methods.fairx.guards",
     "TradeOff": "gcig.methods.fairx.tradeoff",
     "adapt": "gcig.adapters",
-    "audit": "gcig.auditing.table_audit",
+    "audit": "gcig.auditing.audits",
     "compare": "gcig.benchmark.comparison",
     "evaluate": "gcig.metrics.evaluation",
-    "explain": "gcig.auditing.row_explanation",
+    "explain": "gcig.auditing.explanations",
     "list_datasets": "gcig.data.datasets.registry",
     "load": "gcig.methods.saving",
     "load_dataset": "gcig.data.datasets.registry",
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from gcig._validation import InputWarning as InputWarning
     from gcig.adapters import RemoteModel as RemoteModel
     from gcig.adapters import adapt as adapt
+    from gcig.auditing.audits import audit as audit
+    from gcig.auditing.explanations import explain as explain
     from gcig.auditing.result import AuditResult as AuditResult
     from gcig.auditing.result import CheckResult as CheckResult
-    from gcig.auditing.row_explanation import explain as explain
-    from gcig.auditing.table_audit import audit as audit
     from gcig.benchmark.comparison import ComparisonResult as ComparisonResult
     from gcig.benchmark.comparison import compare as compare
     from gcig.core.definition import Definition as Definition

@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import gcig
 from gcig._validation import InputError
-from gcig.adapters.budget import SHAPLEY_BUDGET, Workload
-from gcig.adapters.remote import RemoteModelError
+from gcig.adapters.explainers import SHAPLEY_BUDGET
+from gcig.adapters.remote import RemoteModelError, Workload
 
 RNG = np.random.default_rng(0)
 SEX = np.where(np.arange(400) % 2, "f", "m")
@@ -182,7 +183,7 @@ def test_the_row_budget_is_a_limit() -> None:
 
 
 def test_a_larger_limit_is_a_more_precise_measurement() -> None:
-    work = Workload(1000, 14, 2, 100, random=True)
+    work = Workload(SimpleNamespace(names=range(14), n_levels=100, random=True), 1000, 2)
     small, large = work.fit(40_000), work.fit(400_000)
     assert small.rows < large.rows <= SHAPLEY_BUDGET.rows
     assert small.pairs <= large.pairs

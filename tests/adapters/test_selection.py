@@ -23,6 +23,13 @@ def modes(module: nn.Module) -> list[bool]:
     return [part.training for part in module.modules()]
 
 
+def test_adapted_models_are_shown_in_one_line() -> None:
+    linear = adapt(LogisticRegression().fit(X, Y))
+    assert repr(linear) == ("<LinearModel: linear classifier, 4 columns, explained by integrated gradients>")
+    tree = adapt(DecisionTreeClassifier().fit(X[:, :1], Y), X[:, :1])
+    assert repr(tree) == "<BlackBoxModel: scikit-learn classifier, 1 column, explained by Shapley values>"
+
+
 class TestTorch:
     def test_logit_becomes_a_probability(self) -> None:
         model = nn.Sequential(nn.Linear(4, 3), nn.SiLU(), nn.Linear(3, 1))

@@ -3,6 +3,7 @@ import pytest
 
 from gcig.auditing import first_pass
 from gcig.auditing.first_pass import BaselineSums
+from gcig.metrics.sample import EncodedRows
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -10,10 +11,14 @@ ROWS = RNG.normal(size=(N, 3))
 LABELS, GROUPS = RNG.integers(0, 2, N), RNG.integers(0, 3, N)
 
 
+def encoded(rows: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> EncodedRows:
+    return EncodedRows(rows, labels, groups, np.arange(len(rows)))
+
+
 def summed(parts: int = 1) -> BaselineSums:
     sums = BaselineSums(3, np.random.default_rng(1))
     for part in np.array_split(np.arange(N), parts):
-        sums.add(ROWS[part], LABELS[part], GROUPS[part])
+        sums.add(encoded(ROWS[part], LABELS[part], GROUPS[part]))
     return sums
 
 
@@ -37,7 +42,7 @@ def test_means_are_those_of_the_cells(parts: int, blocks: int) -> None:
 
 def test_a_cell_without_rows_has_no_mean() -> None:
     sums = BaselineSums(2, np.random.default_rng(0))
-    sums.add(ROWS[:4], np.zeros(4, dtype=int), np.zeros(4, dtype=int))
+    sums.add(encoded(ROWS[:4], np.zeros(4, dtype=int), np.zeros(4, dtype=int)))
     for means in (sums.means, sums.shuffle(1)[0], sums.resample(1)[0]):
         assert np.isnan(means[1]).all()
         assert np.isnan(means[0, 1]).all()
@@ -70,7 +75,7 @@ def test_order_does_not_matter_to_the_spread(blocks: int) -> None:
     order = np.argsort(GROUPS, kind="stable")
     sums = BaselineSums(3, np.random.default_rng(1))
     for part in np.array_split(order, 9):
-        sums.add(ROWS[part], LABELS[part], GROUPS[part])
+        sums.add(encoded(ROWS[part], LABELS[part], GROUPS[part]))
     np.testing.assert_allclose(
         sums.shuffle(2000).std(axis=0), summed().shuffle(2000).std(axis=0), rtol=0.15 if blocks > N else 0.8
     )
@@ -81,7 +86,7 @@ def test_a_tiny_group_among_blocks_has_the_variance_of_its_size(monkeypatch: pyt
     rows = RNG.normal(size=(20_000, 200))
     groups = (np.arange(20_000) < 40).astype(int)  # a tenth of a block
     sums = BaselineSums(2, np.random.default_rng(0))
-    sums.add(rows, np.zeros(20_000, dtype=int), groups)
+    sums.add(encoded(rows, np.zeros(20_000, dtype=int), groups))
     found = sums.shuffle(300)[:, 0]
     assert found[:, 1].std(axis=0).mean() == pytest.approx(1 / np.sqrt(40), rel=0.1)
     assert found[:, 0].std(axis=0).mean() < 0.001  # all others, whose mean hardly moves

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gcig.adapters import Outputs
-from gcig.auditing.outcome_figures import audit_groups, audit_outcome
+from gcig.auditing.figures import audit_groups, audit_outcome
 from gcig.metrics import evaluate_predictions
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.records import Interval
 
 RNG = np.random.default_rng(0)

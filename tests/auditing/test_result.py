@@ -7,7 +7,6 @@ import pytest
 
 from gcig._validation import InputError
 from gcig.auditing import AuditResult
-from gcig.auditing.result import check_limits
 from gcig.records import AuditRecord, Interval
 from support.audits import example_audit
 
@@ -106,7 +105,7 @@ def record(gcig: Interval = GCIG) -> AuditRecord:
     ],
 )
 def test_limits(limits: dict, passed: bool) -> None:
-    found = check_limits(record(), **limits)
+    found = AuditResult(record()).check(**limits)
     assert found.passed is passed
     assert bool(found) is passed
     assert not found.inconclusive
@@ -114,24 +113,24 @@ def test_limits(limits: dict, passed: bool) -> None:
 
 
 def test_the_reason_names_value_and_limit() -> None:
-    found = check_limits(record(), max_gcig=0.03)
+    found = AuditResult(record()).check(max_gcig=0.03)
     assert found.reasons == ("GCIG 0.0400 is above 0.03",)
     assert str(found) == "failed: GCIG 0.0400 is above 0.03"
-    assert "upper limit" in check_limits(record(), max_gcig=0.03, conservative=True).reasons[0]
+    assert "upper limit" in AuditResult(record()).check(max_gcig=0.03, conservative=True).reasons[0]
 
 
 def test_undefined_figures_are_inconclusive_unless_a_limit_is_exceeded() -> None:
     undefined = record(gcig=Interval(math.nan))
-    found = check_limits(undefined, max_gcig=0.05)
+    found = AuditResult(undefined).check(max_gcig=0.05)
     assert not found.passed
     assert found.inconclusive
     assert str(found).startswith("inconclusive")
-    assert not check_limits(undefined, max_gcig=0.05, max_eo_gap=0.01).inconclusive
+    assert not AuditResult(undefined).check(max_gcig=0.05, max_eo_gap=0.01).inconclusive
 
 
 def test_a_check_needs_a_sound_limit() -> None:
     with pytest.raises(InputError, match="needs a limit"):
-        check_limits(record())
+        AuditResult(record()).check()
     for limit in (-0.1, math.nan):
         with pytest.raises(InputError, match="at least 0"):
-            check_limits(record(), max_gcig=limit)
+            AuditResult(record()).check(max_gcig=limit)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.auditing.gcig_figures import judge_evidence
+from gcig.auditing.figures import judge_evidence
 from gcig.auditing.verdict import members_status, outcome_status, reasons_status, write_verdict
 from gcig.records import Interval, Robustness
 from support.audits import example_audit

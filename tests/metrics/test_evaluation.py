@@ -374,13 +374,21 @@ def test_everything_is_drawn_from_one_seed() -> None:
     assert max(unseeded) > 2**58  # out of 2**63
 
 
+def test_only_intervals_depend_on_the_number_of_bootstrap_draws() -> None:
+    rng = np.random.default_rng(0)
+    X, sex = rng.normal(size=(400, 20)), rng.choice(["f", "m"], 400)  # ranks of 20 similar columns are noisy
+    y = (X.sum(axis=1) + rng.normal(size=400) > 0).astype(int)
+    model = LogisticRegression().fit(X, y)
+    few, many = (evaluate(model, X, y, sensitive_features=sex, n_bootstrap=n).to_dict() for n in (20, 1000))
+    different = {name for name in few if few[name] != many[name]}
+    assert different <= {"gcig_low", "gcig_high", "gcig_members_low", "gcig_members_high"}
+
+
 def test_as_many_rows_are_compared_with_members_as_can_be_afforded(sample) -> None:
     X, y, sex = (np.concatenate([each] * 5) for each in sample)
     adapted = adapt(LogisticRegression().fit(X, y), X)
     checked = Sample.check(adapted, X, y, sex, None, None)
-    sums, drawn = evaluation._sum_sample(
-        adapted, checked, Definition(reference="members"), RandomStreams.spawn(0)
-    )
-    n_rows = adapted.explainer.member_budget[0]
+    sums, drawn = evaluation._sum_sample(checked, Definition(reference="members"), RandomStreams.spawn(0))
+    n_rows = adapted.explainer.budget.member_rows
     assert n_rows < len(drawn)
     assert sums.n_explained == n_rows

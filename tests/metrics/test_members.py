@@ -1,6 +1,7 @@
 """GCIG relative to members: closed forms, freedom from bias, and the noise that is reported."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def estimate(model, rows, reference, seed: int) -> tuple[float, float, float]:
     adapted = adapt(model, rows[0])
     sample = Sample.check(adapted, *rows, reference, None, 2)
     streams = RandomStreams.spawn(seed)
-    sums, drawn = evaluation._sum_sample(adapted, sample, Definition(), streams)
+    sums, drawn = evaluation._sum_sample(sample, Definition(), streams)
     pool = evaluation._member_pool(sample, streams)
     found = sum_members(sums.comparison, drawn, pool, streams)
     return float(found.combine(found.total.sum(axis=0))), found.standard_error, found.noise
@@ -206,9 +207,9 @@ def test_modules_without_a_fast_path_have_a_smaller_budget() -> None:
         def forward(self, rows):
             return rows.sum(1).tanh()
 
-    fast = GradientExplainer(nn.Sequential(linear(), nn.Flatten(0))).member_budget
-    slow = GradientExplainer(Other()).member_budget
-    assert slow < fast
+    fast = GradientExplainer(nn.Sequential(linear(), nn.Flatten(0))).budget
+    slow = GradientExplainer(Other()).budget
+    assert slow == replace(fast, member_rows=250, members=16)
 
 
 def units_of(values: np.ndarray, norm: int = 1) -> np.ndarray:
@@ -235,7 +236,7 @@ def test_reasons_relative_to_members_by_hand(n_groups: int) -> None:
     relative = MemberComparison.of(plain, pool, np.random.default_rng(2))
     rows = sample.rows[y == 1][:4].inputs
     found = relative.explain(rows, 1)
-    drawn = pool.draw(1, compared, adapted.explainer.member_budget[1], np.random.default_rng(2))
+    drawn = pool.draw(1, compared, adapted.explainer.budget.members, np.random.default_rng(2))
     k = drawn.shape[2]
     # (halves, groups, strata, rows, columns): the mean of the members of a stratum is its reference.
     strata = WEIGHTS * (rows - drawn.mean(axis=3)[..., None, :])

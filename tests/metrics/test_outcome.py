@@ -8,7 +8,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from gcig._validation import InputError
 from gcig.adapters import Outputs
 from gcig.metrics import outcome
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import Confusion, gap, ratio, selection_rates
 
 Y = [1, 1, 0, 0, 1, 1, 0, 0]

@@ -8,7 +8,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
 from gcig.metrics import outcome
-from gcig.metrics.predictions import OutcomeSums, evaluate_predictions, log_losses
+from gcig.metrics.outcome import OutcomeSums, evaluate_predictions, log_losses
 
 
 @pytest.fixture

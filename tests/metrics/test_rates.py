@@ -11,7 +11,6 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig.metrics.rates import (
     Confusion,
-    combine,
     expected_range,
     expected_worst_range,
     gap,
@@ -102,10 +101,17 @@ def test_gaps_and_ratios_of_the_kept_rates():
 
 
 def test_two_gaps_are_added_or_the_larger_one_is_taken():
-    first, second = np.array([0.1, math.nan]), np.array([0.3, 0.2])
-    assert combine("sum", first, second)[0] == pytest.approx(0.4)
-    assert combine("worst", first, second)[0] == 0.3
-    assert math.isnan(combine("worst", first, second)[1])
+    found = cells((10, 10), (10, 10))
+    counts = np.array(
+        [[[9.0, 1.0], [4.0, 6.0]], [[8.0, 2.0], [7.0, 3.0]]]
+    )  # FPR 0.1 and 0.2, TPR 0.6 and 0.3
+    empty = counts * [[[1.0], [1.0]], [[1.0], [0.0]]]  # no TPR in the second group
+    both = np.stack([counts, empty])
+    assert found.measures()["eo_gap"](both).tolist() == pytest.approx([0.4, math.nan], nan_ok=True)
+    assert found.measures()["eo_worst"](both).tolist() == pytest.approx([0.3, math.nan], nan_ok=True)
+    assert found.measures(min_cell=11)["eo_gap"](counts[None]).tolist() == pytest.approx(
+        [math.nan], nan_ok=True
+    )
 
 
 def test_empty_cells_and_too_few_groups_are_warned_of(recwarn):

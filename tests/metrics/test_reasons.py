@@ -13,9 +13,8 @@ from torch import nn
 from gcig.adapters import GradientExplainer, Reasons
 from gcig.core.definition import Definition
 from gcig.metrics import reasons
-from gcig.metrics.evaluation import sum_reasons
-from gcig.metrics.reasons import ReasonSums, RowReasons, combine_labels, label_means
-from gcig.metrics.sample import EncodedRows, RandomStreams
+from gcig.metrics.reasons import Comparison, ReasonSums, RowReasons, combine_labels, label_means
+from gcig.metrics.sample import EncodedRows
 
 ORIGIN = np.array([0, 1, 1, 1, 2])
 RAW = Definition(columns="raw")
@@ -46,10 +45,8 @@ def measure(case: Case, definition: Definition) -> ReasonSums:
     )
     n = len(case.inputs)
     rows = EncodedRows(case.inputs, case.labels, np.arange(n) % 3, np.arange(n), case.weights)
-    streams = RandomStreams.spawn(0)
-    return sum_reasons(
-        adapted, rows, case.baselines, definition, n_groups=3, streams=streams, drawn=rows, compared=COMPARED
-    )
+    comparison = Comparison.prepare(adapted, case.baselines, definition, rows, compared=COMPARED)
+    return ReasonSums.of(comparison, rows, n_groups=3, rng=np.random.default_rng(0))
 
 
 def contributions(sums: ReasonSums) -> np.ndarray:

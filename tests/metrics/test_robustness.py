@@ -19,6 +19,7 @@ from gcig.core.definition import Definition
 from gcig.core.references import medoid, modal_member
 from gcig.metrics import evaluate
 from gcig.metrics.members import MemberPool
+from gcig.metrics.reasons import Comparison
 from gcig.metrics.robustness import (
     PanelFigure,
     _distance_of_groups,
@@ -239,12 +240,13 @@ class Panel:
         self.pool = MemberPool(2, streams.members)
         self.pool.add(sample.rows)
         self.baselines = sample.baselines
-        self.arguments = (adapted, Definition(), sample.rows, self.pool, streams)
+        self.sample, self.streams = sample, streams
         self.found = self.measure(sample.baselines, n_bootstrap)
 
     def measure(self, baselines: np.ndarray, n_bootstrap: int) -> dict[str, PanelFigure]:
-        adapted, *rest = self.arguments
-        return measure_panel(adapted, baselines, *rest, compared=(0, 1), n_bootstrap=n_bootstrap)
+        rows = self.sample.rows
+        comparison = Comparison.prepare(self.sample.adapted, baselines, Definition(), rows, compared=(0, 1))
+        return measure_panel(comparison, rows, self.pool, self.streams, n_bootstrap)
 
     def units(self, references: np.ndarray, norm: int = 1) -> np.ndarray:
         """Normalised attributions (groups, rows, columns), relative to references (2, groups, columns)."""

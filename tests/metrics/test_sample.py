@@ -212,5 +212,6 @@ def test_a_missing_reference_is_warned_of_if_the_label_occurs() -> None:
 
 
 def test_means_of_empty_cells_are_undefined() -> None:
-    found = cell_means(sum_cells(np.array([[1.0], [3.0]]), np.array([0, 0]), np.array([1, 1]), 2))
+    rows = EncodedRows(np.array([[1.0], [3.0]]), np.array([0, 0]), np.array([1, 1]), np.arange(2))
+    found = cell_means(sum_cells(rows, 2))
     np.testing.assert_array_equal(found[..., 0], [[np.nan, 2.0], [np.nan, np.nan]])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from gcig.metrics.predictions import log_losses
+from gcig.metrics.outcome import log_losses
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.rates import Confusion, accuracy, balanced_accuracy, f1
 

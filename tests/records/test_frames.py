@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -21,6 +22,12 @@ def test_an_evaluation_is_a_row_of_a_results_table():
     assert found.to_frame("columns")["contribution"].to_dict() == dict(found.gcig_columns)
     with pytest.raises(ValueError, match="part must be 'figures', 'groups' or 'columns', not 'rows'"):
         found.to_frame("rows")
+
+
+def test_a_table_without_rows_is_empty():
+    found = example()
+    frame = AuditResult(replace(found, procedural=replace(found.procedural, columns=()))).to_frame("columns")
+    assert (len(frame), frame.index.name) == (0, "column")
 
 
 def test_an_audit_is_plain_values_and_tables():

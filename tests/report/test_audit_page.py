@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from gcig.records import AuditRecord, Interval, Verdict
+from gcig.records import AuditRecord, Interval
+from gcig.records.audit import Verdict
 from gcig.report import charts
 from gcig.report.audit_page import audit_page
 from support.audit_records import HOSTILE, example, explained, hostile, undefined

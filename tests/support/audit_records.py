@@ -3,24 +3,20 @@
 import math
 from dataclasses import replace
 
-from gcig.records import (
-    AuditRecord,
+from gcig.records import AuditRecord, Interval, Robustness, RobustnessFigure
+from gcig.records.audit import (
     ColumnAudit,
-    ColumnReason,
     GcigAudit,
     GroupAudit,
-    Interval,
     LabelAudit,
     OutcomeAudit,
     PairAudit,
-    Robustness,
-    RobustnessFigure,
     RowAudit,
-    RowExplanation,
     StabilityCheck,
     Subject,
     Verdict,
 )
+from gcig.records.explanation import ColumnReason, RowExplanation
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -1,15 +1,13 @@
 """Adapters: any model as a score that can be explained, one file per kind of model."""
 
 from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
-from gcig.adapters.budget import Budget
+from gcig.adapters.black_boxes import within_budget
 from gcig.adapters.explainers import (
     Advance,
-    Explainer,
+    Budget,
     GradientExplainer,
     Reasons,
-    ShapleyExplainer,
     block_shapley_values,
-    to_tensor,
 )
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.remote import RemoteModel, RemoteModelError
@@ -19,16 +17,14 @@ __all__ = [
     "AdaptedModel",
     "Advance",
     "Budget",
-    "Explainer",
     "GradientExplainer",
     "OnnxClassifier",
     "Outputs",
     "Reasons",
     "RemoteModel",
     "RemoteModelError",
-    "ShapleyExplainer",
     "adapt",
     "block_shapley_values",
     "call_with_groups",
-    "to_tensor",
+    "within_budget",
 ]

@@ -16,7 +16,9 @@ from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
 from gcig.core.modules import evaluating
+from gcig.records.formatting import counted
 
+Floats = NDArray[np.float64]
 _CHUNK_ROWS = 65_536  # rows per forward pass
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
@@ -26,10 +28,10 @@ class Outputs:
     """Scores and decisions of a model for some rows."""
 
     scores: Rows  # (m,) probabilities of label 1, or scores if the model gives no probabilities
-    decisions: NDArray[np.float64]  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
+    decisions: Floats  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AdaptedModel(ABC):
     """A model behind the one interface that evaluation and audits use."""
 
@@ -44,6 +46,10 @@ class AdaptedModel(ABC):
     threshold: float = 0.5  # probability from which a row is predicted 1; NaN if decided by another rule
     probabilistic: bool = True  # whether scores are probabilities
     kind: str = "model"  # description for reports
+
+    def __repr__(self) -> str:
+        columns = counted(len(self.original_names), "column")
+        return f"<{type(self).__name__}: {self.kind}, {columns}, explained by {self.explainer.name}>"
 
     @property
     def input_origin(self) -> NDArray[np.int64]:
@@ -66,13 +72,7 @@ class AdaptedModel(ABC):
         ``encoded`` are the same rows encoded, if they are known.
         """
 
-    def decisions(
-        self,
-        X: Any,  # noqa: ARG002 (for models with a decision rule of their own)
-        sensitive_features: Any,  # noqa: ARG002
-        encoded: Rows,  # noqa: ARG002
-        scores: Rows,
-    ) -> NDArray[np.float64]:
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002 (for other rules)
         """Return the model's own decisions, (n,): 0 or 1, or the probability of 1 if they are random.
 
         By default a decision is positive if the score reaches the threshold.
@@ -86,21 +86,6 @@ class AdaptedModel(ABC):
     def reference_logits(self, references: Rows) -> Rows:
         """Return the explained score at references (k, p), such as cell means: shape (k,)."""
         return self.logits(references)
-
-    def within_budget(
-        self,
-        n_rows: int,  # noqa: ARG002 (for models with a limit on the rows sent to them)
-        n_groups: int,  # noqa: ARG002
-        *,
-        audit: bool = True,  # noqa: ARG002
-        robustness: bool = False,  # noqa: ARG002
-        max_rows: int | None = None,  # noqa: ARG002
-    ) -> tuple["AdaptedModel", dict[str, int]]:
-        """Return the model with as much explaining as its limit on rows allows, and the rows of each part.
-
-        A model without a limit is returned as it is, without an estimate.
-        """
-        return self, {}
 
     def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
@@ -122,7 +107,7 @@ class AdaptedModel(ABC):
         return Outputs(scores, self.decisions(X, sensitive_features, encoded, scores))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DifferentiableModel(AdaptedModel):
     """A model whose score is a torch module over encoded rows, (n, p) -> (n,) logits."""
 
@@ -187,7 +172,7 @@ def call_with_groups(method: Callable[..., Any], X: Any, sensitive_features: Any
     return method(X)
 
 
-def class_codes(predictions: Any, classes: NDArray[Any] | None) -> NDArray[np.float64]:
+def class_codes(predictions: Any, classes: NDArray[Any] | None) -> Floats:
     """Return predicted classes as 0 and 1."""
     positive = 1 if classes is None else classes[1]
     return np.asarray(np.asarray(predictions) == positive, dtype=np.float64)
@@ -229,13 +214,11 @@ def check_scores(scores: Rows, model: object) -> None:
         )
 
 
-def check_probabilities(output: Any, X: Any, model: str) -> NDArray[np.float64]:
+def check_probabilities(output: Any, X: Any, model: str) -> Floats:
     """Return (n,) probabilities of label 1 of rows from an output of shape (n,), (n, 1) or (n, 2)."""
     found, n_rows = np.asarray(output, dtype=np.float64), _num_samples(X)
-    if found.shape == (n_rows, 2):
-        found = found[:, 1]
-    elif found.shape == (n_rows, 1):
-        found = found[:, 0]
+    if found.shape in ((n_rows, 1), (n_rows, 2)):
+        found = found[:, -1]
     if found.shape != (n_rows,):
         raise InputError(
             f"model: for {n_rows} rows the {model} returned an output of shape {found.shape}, but "

@@ -13,12 +13,11 @@ from gcig._tables import rename_as
 from gcig._validation import check_features, match_columns
 from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
-from gcig.adapters.budget import SHAPLEY_BUDGET, Budget, Workload
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import Explainer, Rows, ShapleyExplainer, clipped_logits
+from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, Rows, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
-from gcig.adapters.remote import RemoteModel
+from gcig.adapters.remote import RemoteModel, Workload
 
 Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
@@ -26,7 +25,7 @@ _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "Ca
 _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class BlackBoxModel(AdaptedModel):
     """A model that can only be called; it is explained on the original columns."""
 
@@ -42,12 +41,8 @@ class BlackBoxModel(AdaptedModel):
         tables: Sequence[Any],
         score: ScoreTable,
         *,
-        kind: str,
-        decide: Callable[[Any], Any] | None = None,
-        classes: NDArray[Any] | None = None,
-        probabilistic: bool = True,
-        threshold: float = 0.5,
         categorical: Sequence[str] = (),
+        **fields: Any,
     ) -> "BlackBoxModel":
         """Learn the columns from the tables that the model is applied to."""
         if not tables or tables[0] is None:
@@ -58,13 +53,9 @@ class BlackBoxModel(AdaptedModel):
             columns=encoding.names,
             origin=np.arange(len(encoding.names)),
             original_names=encoding.names,
-            classes=classes,
-            threshold=threshold if probabilistic else np.nan,
-            probabilistic=probabilistic,
             encoding=encoding,
             score=score,
-            decide=decide,
-            kind=kind,
+            **fields,
         )
 
     @property
@@ -76,23 +67,6 @@ class BlackBoxModel(AdaptedModel):
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
         return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
-
-    def within_budget(
-        self,
-        n_rows: int,
-        n_groups: int,
-        *,
-        audit: bool = True,
-        robustness: bool = False,
-        max_rows: int | None = None,
-    ) -> tuple[AdaptedModel, dict[str, int]]:
-        """Return the model with as much explaining as a remote model's row budget allows."""
-        if not isinstance(self.model, RemoteModel):
-            return self, {}
-        work = Workload.of(self.encoding, n_rows, n_groups, audit=audit, robustness=robustness)
-        budget = work.fit(self.model.row_budget, max_rows)
-        self.model.begin()
-        return replace(self, budget=budget), work.rows_sent(budget)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -112,7 +86,9 @@ class BlackBoxModel(AdaptedModel):
 
     def logits(self, encoded: Rows) -> Rows:
         """Return the explained score of encoded rows."""
-        entries = self.encoding.entries(np.asarray(encoded, dtype=np.float64))
+        return self._logits(self.encoding.entries(np.asarray(encoded, dtype=np.float64)))
+
+    def _logits(self, entries: Floats) -> Floats:
         scores = np.asarray(self.score(self.encoding.decode(entries)), dtype=np.float64)
         return clipped_logits(scores) if self.probabilistic else scores
 
@@ -120,11 +96,29 @@ class BlackBoxModel(AdaptedModel):
         """Return the mean score over rows drawn at each reference: categories by their frequencies."""
         uniforms = np.random.default_rng(0).random((_REFERENCE_DRAWS, len(self.encoding.columns)))
         entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
-        scores = np.asarray(
-            self.score(self.encoding.decode(entries.reshape(-1, entries.shape[-1]))), np.float64
-        )
-        scores = clipped_logits(scores) if self.probabilistic else scores
+        scores = self._logits(entries.reshape(-1, entries.shape[-1]))
         return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
+
+
+def within_budget(
+    adapted: AdaptedModel,
+    n_rows: int,
+    n_groups: int,
+    *,
+    audit: bool,
+    robustness: bool,
+    max_rows: int | None = None,
+) -> tuple[AdaptedModel, dict[str, int]]:
+    """Return the model with as much explaining as a remote model's row budget allows, and the rows per part.
+
+    Models without a row budget are returned as they are, without rows per part.
+    """
+    if not isinstance(adapted, BlackBoxModel) or not isinstance(adapted.model, RemoteModel):
+        return adapted, {}
+    work = Workload(adapted.encoding, n_rows, n_groups, audit, robustness)
+    budget = work.fit(adapted.model.row_budget, max_rows)
+    adapted.model.begin()
+    return replace(adapted, budget=budget), work.rows_sent(budget)
 
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
@@ -194,6 +188,7 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
         decide=model.predict,
         classes=None if classes is None else np.asarray(classes),
         probabilistic=probabilistic,
+        threshold=0.5 if probabilistic else np.nan,
         categorical=_column_names(tables, categorical_columns(model)),
     )
 

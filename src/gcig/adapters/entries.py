@@ -83,8 +83,8 @@ class CategoryColumn:
         places = np.where(column.isna().to_numpy(), len(self.levels) if self.missing else -1, places)
         if (places < 0).any():
             raise InputError(
-                f"Column {column.name!r} has {int((places < 0).sum())} entries of categories that are new: "
-                "the model was adapted with rows that lack them. Pass rows that have them as reference."
+                f"Column {column.name!r} has {int((places < 0).sum())} entries with new categories, "
+                "which are not in the rows that the model was adapted with. Pass rows with them as reference."
             )
         out = np.zeros((len(column), self.width))
         out[np.arange(len(column)), places] = 1

@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._validation import InputError
-from gcig.adapters.base import DifferentiableModel, call_with_groups, class_codes
+from gcig.adapters.base import DifferentiableModel, Floats, call_with_groups, class_codes
 from gcig.adapters.explainers import Rows
 from gcig.adapters.modules import Scored
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GcigModel(DifferentiableModel):
     """A fitted estimator of this package."""
 
@@ -55,13 +54,7 @@ class GcigModel(DifferentiableModel):
             return np.asarray(self.model.proba_from_encoded(encoded))[:, 1]
         return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))[:, 1]
 
-    def decisions(
-        self,
-        X: Any,
-        sensitive_features: Any,
-        encoded: Rows,
-        scores: Rows,  # noqa: ARG002 (the estimator has a rule of its own)
-    ) -> NDArray[np.float64]:
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002 (it has its own rule)
         """Return the decisions, or their probabilities if the estimator draws them at random."""
         if self._reuses_encoded("expected_from_encoded", "predict", "predict_proba", "expected_predictions"):
             chances = self.model.expected_from_encoded(encoded, sensitive_features=sensitive_features)

@@ -17,17 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig.adapters.budget import SHAPLEY_BUDGET, Budget
 from gcig.adapters.entries import TableEncoding
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import MAX_POINTS, Levels, ShapleyValues, is_exact, shapley_values
+from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
+Codes = NDArray[np.integer]
+Centre = Callable[[Tensor], Tensor]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 
 
@@ -49,7 +51,46 @@ class Reasons(NamedTuple):
     residual: Tensor  # (groups, n): |sum of the attributions - (f(x) - f(b))|
     replicates: Tensor | None = None  # (replicates, groups, n, columns): independent estimates, if sampled
     clipped: float = math.nan  # share of the probabilities clipped before the logit; NaN for other scores
-    slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if asked for
+    slopes: Tensor | None = None  # (groups, n, columns): average gradients along the paths, if requested
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The effort of a measurement: numbers of rows, permutations and draws; by default that of an audit."""
+
+    rows: int | None = None  # rows that are explained; None for all
+    pairs: int = 16  # antithetic pairs of orders of a Shapley value
+    probe_rows: int = 2000  # rows that determine scales and bins
+    stability_rows: int = 2000  # rows on which other settings are tried
+    shuffles: int = 199  # times that the groups are shuffled
+    resamples: int = 100  # times that references are estimated again from resampled rows
+    shuffled_rows: int = 500  # rows that are explained again for every shuffle
+    shuffled_steps: int | None = None  # steps of those explanations; None for as many as in the main one
+    member_rows: int = 1000  # rows that are explained relative to members
+    members: int = 64  # members of each half of a cell; see `gcig.metrics.members`
+    offset_rows: int = 2048  # members of each cell whose scores are compared with that of its reference
+    importance_rows: int = 512  # rows for faithfulness
+    exchanged_rows: int = 2048  # rows for the attribute effect
+    described_rows: int = 50  # random rows that are described in addition to those with the largest disparity
+    exact_points: int = ALWAYS_EXACT  # evaluations per row and group that suffice to enumerate all coalitions
+    max_levels: int = 256  # levels of all columns with a control variate, which costs an evaluation per row
+
+    def coarsen(self, definition: Definition) -> Definition:
+        """Return the definition with the number of steps that shuffles use."""
+        return definition if self.shuffled_steps is None else replace(definition, n_steps=self.shuffled_steps)
+
+
+SHAPLEY_BUDGET = Budget(
+    rows=1000,
+    probe_rows=100,
+    stability_rows=32,
+    shuffles=99,
+    resamples=50,
+    shuffled_rows=32,
+    shuffled_steps=2,
+    member_rows=128,
+    members=16,
+)
 
 
 class Explainer(ABC):
@@ -61,11 +102,6 @@ class Explainer(ABC):
     def budget(self) -> Budget:
         """How many rows, permutations and draws a measurement may use."""
         return Budget()
-
-    @property
-    def member_budget(self) -> tuple[int, int]:
-        """The number of rows that are explained relative to members, and of members per half of a cell."""
-        return self.budget.member_rows, self.budget.members
 
     @abstractmethod
     def attribute(
@@ -80,17 +116,12 @@ class Explainer(ABC):
         """Explain encoded rows (n, p) against one reference (p,) per group: (groups, p).
 
         ``advance`` is called with the number of rows finished since its last call; the calls add up to n.
-        ``slopes`` asks for average gradients as well.
+        If ``slopes`` is true, average gradients are returned as well.
         """
 
     @abstractmethod
     def attribute_members(
-        self,
-        rows: Rows,
-        members: Rows,
-        *,
-        seed: int,
-        centre: Callable[[Tensor], Tensor] | None = None,
+        self, rows: Rows, members: Rows, *, seed: int, centre: Centre | None = None
     ) -> Reasons:
         """Explain encoded rows (n, p) relative to members (sets, members, p), averaged over the members.
 
@@ -99,9 +130,7 @@ class Explainer(ABC):
         """
 
     @abstractmethod
-    def resolve(
-        self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:
         """Return the definition with concrete settings in place of "auto", chosen on some rows.
 
         ``baselines`` are the references for both labels, (2, groups, p).
@@ -112,7 +141,7 @@ class Explainer(ABC):
         """Return the definition with twice the steps; None if more steps would change nothing."""
 
     def describe(self, definition: Definition) -> dict[str, Any]:
-        """Return the definition as it is recorded."""
+        """Return the definition in the form that records hold."""
         return definition.to_dict()
 
 
@@ -125,11 +154,12 @@ class GradientExplainer(Explainer):
     module: nn.Module
 
     @property
-    def member_budget(self) -> tuple[int, int]:
-        """The budget; a quarter of each for modules without a fast path."""
-        rows, members = super().member_budget
-        layered = LayeredNetwork.recognise(self.module) is not None
-        return (rows, members) if layered else (rows // 4, members // 4)
+    def budget(self) -> Budget:
+        """The default; for modules without a fast path a quarter of the rows and members, for members."""
+        full = Budget()
+        if LayeredNetwork.recognise(self.module) is not None:
+            return full
+        return replace(full, member_rows=full.member_rows // 4, members=full.members // 4)
 
     def attribute(
         self,
@@ -162,7 +192,7 @@ class GradientExplainer(Explainer):
         members: Rows,
         *,
         seed: int,  # noqa: ARG002 (nothing is drawn)
-        centre: Callable[[Tensor], Tensor] | None = None,
+        centre: Centre | None = None,
     ) -> Reasons:
         """Return one attribution per encoded column; every member is evaluated once for all rows."""
         sets, count, p = members.shape
@@ -189,9 +219,7 @@ class GradientExplainer(Explainer):
                 residuals.append(found.residual.unflatten(0, (sets, count)).mean(1))
         return Reasons(torch.cat(values, dim=1).cpu(), torch.cat(residuals, dim=1).cpu())
 
-    def resolve(
-        self, rows: Rows, labels: NDArray[Any], baselines: Rows, definition: Definition
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:
         """Choose one rule and number of steps for all rows."""
         if not len(rows):
             return definition
@@ -213,7 +241,6 @@ class GradientExplainer(Explainer):
         return None if integration.exact else replace(definition, n_steps=2 * definition.n_steps)
 
 
-Floats = NDArray[np.float64]
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
 _ROUNDING = 1e-12  # attributions below this share of the largest score are rounding errors
 
@@ -249,21 +276,16 @@ class ShapleyExplainer(Explainer):
         slopes: bool = False,  # noqa: ARG002 (there are none)
     ) -> Reasons:
         """Return one value per original column; ``n_steps`` is the number of antithetic pairs."""
-        tally = _ScoreTally()
         means = np.asarray(references, dtype=np.float64)
-        found = shapley_values(
-            self._counting(tally),
-            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+        return self._explain(
+            rows,
             lambda uniforms: self.encoding.draw(means, uniforms),
             n_pairs=self._pairs(definition),
             random=self.encoding.random,
             levels=self._levels(means),
             rng=np.random.default_rng(self.seed),
-            max_points=MAX_POINTS,
             advance=advance,
-            always=self.budget.exact_points,
         )
-        return tally.reasons(found)
 
     def attribute_members(
         self,
@@ -271,38 +293,49 @@ class ShapleyExplainer(Explainer):
         members: Rows,
         *,
         seed: int,
-        centre: Callable[[Tensor], Tensor] | None = None,  # noqa: ARG002 (there are no gradients)
+        centre: Centre | None = None,  # noqa: ARG002 (there are no gradients)
     ) -> Reasons:
         """Return one value per original column: each member is the reference of one pair of orders."""
-        tally = _ScoreTally()
         sets, count, p = members.shape
         flat = self.encoding.entries(np.asarray(members, dtype=np.float64).reshape(-1, p))
         entries = flat.reshape(sets, count, -1)
-        found = shapley_values(
-            self._counting(tally),
-            self.encoding.entries(np.asarray(rows, dtype=np.float64)),
+        found = self._explain(
+            rows,
             lambda uniforms: entries[:, (uniforms[..., 0] * count).astype(np.int64)],
             n_pairs=count,
             random=True,
             rng=np.random.default_rng([self.seed, seed]),
-            max_points=MAX_POINTS,
-            always=self.budget.exact_points,
         )
-        return tally.reasons(found._replace(replicates=None))
+        return found._replace(replicates=None)
 
-    def _counting(self, tally: "_ScoreTally") -> Callable[[Floats], Floats]:
-        """Return the explained score as a function of entries; ``tally`` counts what it returns."""
+    def _explain(self, rows: Rows, draw: Callable[[Floats], Floats], **settings: Any) -> Reasons:
+        """Return Shapley values of the explained score relative to references that ``draw`` returns."""
+        n_clipped, n_probabilities, largest = 0, 0, 0.0
 
         def value(points: Floats) -> Floats:
+            nonlocal n_clipped, n_probabilities, largest
             scores = np.asarray(self.score(self.encoding.decode(points)), dtype=np.float64)
             if self.probabilistic:
-                tally.n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
-                tally.n_probabilities += len(scores)
+                n_clipped += int(np.count_nonzero((scores < CLIP) | (scores > 1 - CLIP)))
+                n_probabilities += len(scores)
                 scores = clipped_logits(scores)
-            tally.largest = max(tally.largest, float(np.abs(scores).max()))
+            largest = max(largest, float(np.abs(scores).max()))
             return scores
 
-        return value
+        entries = self.encoding.entries(np.asarray(rows, dtype=np.float64))
+        exact = self.budget.exact_points
+        found = shapley_values(value, entries, draw, max_points=MAX_POINTS, always=exact, **settings)
+
+        def rounded(values: Floats) -> Tensor:
+            """Set rounding errors to zero, or rows without any attribution would count as explained."""
+            return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * largest, 0.0, values))
+
+        return Reasons(
+            rounded(found.values),
+            torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change)),
+            None if found.replicates is None else rounded(found.replicates),
+            n_clipped / n_probabilities if n_probabilities else math.nan,
+        )
 
     def _levels(self, means: Floats) -> list[Levels]:
         """Return the categorical columns with the fewest levels, within the budget."""
@@ -318,36 +351,26 @@ class ShapleyExplainer(Explainer):
             found.append(Levels(column, places.astype(np.float64), frequencies[column][:, places]))
         return found
 
-    def resolve(
-        self,
-        rows: Rows,  # noqa: ARG002 (one interface for all explainers)
-        labels: NDArray[Any],  # noqa: ARG002
-        baselines: Rows,  # noqa: ARG002
-        definition: Definition,
-    ) -> Definition:
+    def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:  # noqa: ARG002 (nothing is tried)
         """Fix the number of pairs; attributions are always on original columns."""
         return replace(definition, n_steps=self._pairs(definition), columns="original")
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the pairs, unless all coalitions are enumerated."""
         pairs = self._pairs(definition)
-        exact = (
-            is_exact(len(self.encoding.names), pairs, random=False, always=self.budget.exact_points)
-            and not self.encoding.random
-        )
+        exact = self._enumerates(pairs, random=False) and not self.encoding.random
         return None if exact else replace(definition, n_steps=2 * pairs)
+
+    def _enumerates(self, pairs: int, *, random: bool) -> bool:
+        """Return whether all coalitions are enumerated."""
+        return is_exact(len(self.encoding.names), pairs, random=random, always=self.budget.exact_points)
 
     def _pairs(self, definition: Definition) -> int:
         return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
 
     def describe(self, definition: Definition) -> dict[str, Any]:
         """Return the definition with the way of sampling in place of a rule of integration."""
-        exact = is_exact(
-            len(self.encoding.names),
-            self._pairs(definition),
-            random=self.encoding.random,
-            always=self.budget.exact_points,
-        )
+        exact = self._enumerates(self._pairs(definition), random=self.encoding.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
 
 
@@ -383,23 +406,3 @@ def block_shapley_values(
         rng=np.random.default_rng(0),
     )
     return torch.from_numpy(found.values)
-
-
-@dataclass
-class _ScoreTally:
-    """Counts and sizes of the scores of one explanation."""
-
-    n_clipped: int = 0
-    n_probabilities: int = 0
-    largest: float = 0.0
-
-    def reasons(self, found: ShapleyValues) -> Reasons:
-        """Return Shapley values of these scores as reasons."""
-        residual = torch.from_numpy(np.abs(found.values.sum(axis=2) - found.change))
-        replicates = None if found.replicates is None else self._without_rounding(found.replicates)
-        clipped = self.n_clipped / self.n_probabilities if self.n_probabilities else math.nan
-        return Reasons(self._without_rounding(found.values), residual, replicates, clipped)
-
-    def _without_rounding(self, values: Floats) -> Tensor:
-        """Set rounding errors to zero, or rows without any attribution would count as explained."""
-        return torch.from_numpy(np.where(np.abs(values) < _ROUNDING * self.largest, 0.0, values))

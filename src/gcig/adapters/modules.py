@@ -32,7 +32,7 @@ class Scored(nn.Module):
         return self.score(self.module(rows))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TorchModel(DifferentiableModel):
     """A torch module over float rows of any shape; rows are flattened, and their entries are the columns.
 

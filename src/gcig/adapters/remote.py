@@ -1,10 +1,15 @@
-"""Models that are expensive to call, such as a service: each distinct row is sent once, failures again."""
+"""Models that are expensive to call, such as a service: rows are sent once, and failed calls repeated.
+
+Shapley values need many evaluations of the model. `Workload` counts the rows that every part of a measurement
+sends at most, and `Workload.fit` chooses the most precise `Budget` within a limit.
+"""
 
 import random
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from gcig._validation import InputError, check_features, check_groups
 from gcig.adapters.base import check_probabilities
-from gcig.adapters.budget import Workload
 from gcig.adapters.entries import TableEncoding
+from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget
+from gcig.core.shapley import count_points
 
 _MAX_WAIT = 60.0  # seconds
+_SCALES = tuple(0.9**k for k in range(60))  # shares of the default effort, in decreasing order
 _TEMPORARY = (408, 425, 429)  # client errors of HTTP that may pass; other codes from 400 to 499 do not
 
 
@@ -125,8 +132,7 @@ class RemoteModel:
         """Return the most rows that each part of an audit or evaluation sends, and the most "calls"."""
         groups, n_rows = sensitive_features, len(check_features(X))
         n_groups = len(check_groups(groups, n_rows=n_rows).names)
-        encoding = TableEncoding.learn([X])
-        work = Workload.of(encoding, n_rows, n_groups, audit=audit, robustness=robustness)
+        work = Workload(TableEncoding.learn([X]), n_rows, n_groups, audit, robustness)
         budget = work.fit(self.row_budget)
         return {**work.rows_sent(budget), "calls": work.calls(budget, self.batch_rows)}
 
@@ -212,3 +218,107 @@ def _pause(error: Exception, wait: float) -> float:
     with suppress(ValueError):  # of a date
         wait = wait * random.uniform(0.8, 1.2) if asked is None else max(0.0, float(asked))
     return min(_MAX_WAIT, wait)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The size of a measurement by Shapley values."""
+
+    encoding: TableEncoding
+    n_rows: int
+    n_groups: int
+    audit: bool = True  # whether GCIG is compared with chance and under other settings, as an audit does
+    robustness: bool = False  # whether GCIG is measured under several references
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the table."""
+        return len(self.encoding.names)
+
+    def rows_sent(self, budget: Budget) -> dict[str, int]:
+        """Return the most rows that each part of the measurement sends to the model."""
+        levels = min(self.encoding.n_levels, budget.max_levels)
+        explained = min(self.n_rows, budget.rows or self.n_rows)
+        coarse, cells = budget.shuffled_steps or budget.pairs, 2 * self.n_groups
+
+        def explain(rows: int, pairs: int, sets: int = 1) -> int:
+            points = count_points(
+                self.n_columns, pairs, random=self.encoding.random, always=budget.exact_points
+            )
+            return min(rows, self.n_rows) * (1 + levels + sets * self.n_groups * points)
+
+        parts = {
+            "decisions": self.n_rows,
+            "attributions": explain(explained, budget.pairs) + explain(budget.probe_rows, budget.pairs),
+            "members": self._members(budget),
+            "trust": cells * (budget.offset_rows + 256)
+            + budget.importance_rows * (1 + self.n_columns)
+            + budget.exchanged_rows * 3,
+        }
+        if self.audit:
+            sets = 1 + budget.shuffles + budget.resamples
+            parts["chance"] = explain(min(budget.shuffled_rows, budget.probe_rows), coarse, sets)
+            tried = budget.stability_rows
+            parts["stability"] = explain(tried, budget.pairs, 3) + explain(tried, 2 * budget.pairs)
+        if self.robustness:
+            parts["robustness"] = explain(budget.member_rows, coarse, 14) + parts["members"]
+        return parts
+
+    def _members(self, budget: Budget) -> int:
+        """Return the rows sent to explain relative to members: strata of a few members each."""
+        strata = min(8, budget.members)
+        each = count_points(self.n_columns, budget.members // strata, random=True, always=budget.exact_points)
+        return min(budget.member_rows, self.n_rows) * (1 + 2 * self.n_groups * strata * each)
+
+    def calls(self, budget: Budget, batch_rows: int) -> int:
+        """Return the most calls of the model with at most ``batch_rows`` rows each."""
+        of_label = (
+            1 + min(self.n_columns, self.encoding.n_levels) + budget.pairs
+        )  # calls to explain rows of one label
+        explained = 2 + 4 * self.audit + 8 * self.robustness  # times that rows are explained
+        chunks = -(-budget.member_rows // 32) + 2
+        begun = 1 + 2 * of_label * explained + 4 * chunks * (1 + budget.members) * (1 + self.robustness)
+        return begun + 4 * self.n_groups + 6 + sum(self.rows_sent(budget).values()) // batch_rows
+
+    def fit(self, limit: int, max_rows: int | None = None) -> Budget:
+        """Return the most precise budget that sends at most ``limit`` rows, or raise an error."""
+        for scale in _SCALES:
+            budget = _scaled(scale)
+            if max_rows is not None:
+                budget = replace(budget, rows=min(max_rows, budget.rows or max_rows))
+            if (total := sum(self.rows_sent(budget).values())) <= limit:
+                return budget
+        raise InputError(
+            f"is {limit:,}, but this measurement sends at least {total:,} rows: {self.n_rows:,} for "
+            "decisions, the others for reasons. Raise it, or measure fewer rows or columns.",
+            argument="row_budget",
+        )
+
+
+def _scaled(scale: float) -> Budget:
+    """Return a share of the default effort, with a minimum for every part."""
+    full = SHAPLEY_BUDGET
+
+    def part(number: int | None, least: int) -> int:
+        return max(least, round(scale * (number or 0)))
+
+    many, some = scale > 0.3, scale > 0.03
+    rows = part(full.rows, 20)
+    return Budget(
+        rows=rows,
+        pairs=full.pairs if many else 8 if some else 4,
+        probe_rows=min(rows, part(full.probe_rows, 12)),
+        stability_rows=part(full.stability_rows, 4),
+        shuffles=full.shuffles if many else 39 if some else 19,
+        resamples=full.resamples if many else 20 if some else 10,
+        shuffled_rows=max(8, round(scale**0.5 * full.shuffled_rows)),
+        shuffled_steps=full.shuffled_steps if many else 1,
+        member_rows=part(full.member_rows, 8),
+        members=full.members if many else 8,
+        offset_rows=part(full.offset_rows, 32),
+        importance_rows=part(full.importance_rows, 32),
+        exchanged_rows=part(full.exchanged_rows, 64),
+        described_rows=0,
+        exact_points=full.exact_points if many else 0,
+        max_levels=part(full.max_levels, 32),
+    )

@@ -9,9 +9,8 @@ from gcig._validation import InputError
 from gcig.adapters.base import AdaptedModel
 from gcig.adapters.black_boxes import adapt_black_box
 from gcig.adapters.estimators import GcigModel
-from gcig.adapters.linear import LinearModel
 from gcig.adapters.modules import TorchModel
-from gcig.adapters.pipelines import DifferentiablePipeline
+from gcig.adapters.scikit_learn import DifferentiablePipeline, LinearModel
 from gcig.core.modules import Score
 
 

@@ -1,6 +1,7 @@
 """One audit from end to end: two passes over the rows, the comparison with chance, and the record."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -8,28 +9,27 @@ import numpy as np
 
 from gcig._progress import progress
 from gcig._validation import Groups, InputError, check_features, find_proxy_columns
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import DifferentiableModel
 from gcig.auditing.audit_change import compare_audits
-from gcig.auditing.first_pass import FirstPass, first_pass
-from gcig.auditing.gcig_figures import (
+from gcig.auditing.figures import (
     GcigFigures,
     NullDistribution,
+    audit_groups,
+    audit_outcome,
     check_stability,
-    compare_shuffles,
     mean_disparities,
 )
-from gcig.auditing.outcome_figures import audit_groups, audit_outcome
-from gcig.auditing.row_list import NEIGHBOUR_ROWS, RowList, describe_rows
+from gcig.auditing.first_pass import FirstPass, first_pass
+from gcig.auditing.rows import NEIGHBOUR_ROWS, RowList, describe_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.auditing.subject import Audited, Options, describe_subject
 from gcig.auditing.verdict import write_verdict
 from gcig.metrics.intervals import Draws
-from gcig.metrics.predictions import OutcomeSums
+from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import Codes
-from gcig.metrics.reasons import Comparison, ReasonSums
+from gcig.metrics.reasons import ReasonSums
 from gcig.metrics.robustness import conclude, measure_panel
-from gcig.metrics.row_reasons import RowDescriber
 from gcig.metrics.sample import RandomStreams
 from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
@@ -41,17 +41,6 @@ from gcig.training.runtime import one_thread
 # Networks up to this size are audited with one thread, because several mostly wait for each other: an audit
 # of 20,000 rows with 5,000 weights takes 2 s with one thread, and 6 to 18 s with two on a busy machine.
 _FEW_WEIGHTS = 100_000
-_NOT_COMPARED = GcigAudit(
-    gcig=UNDEFINED,
-    gcig_resampled=UNDEFINED,
-    noise_floor=UNDEFINED,
-    excess=UNDEFINED,
-    p_value=float("nan"),
-    evidence="not enough",
-    undefined_rows=0,
-    completeness=float("nan"),
-    effective_columns=float("nan"),
-)
 
 
 def run_audit(
@@ -64,24 +53,35 @@ def run_audit(
             "gcig_members alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
-    adapted, parts = audited.adapted.within_budget(
+    adapted, parts = within_budget(
+        audited.adapted,
         audited.source.n_rows,
         len(audited.source.group_names),
+        audit=True,
         robustness=options.robustness,
         max_rows=options.max_rows_explained,
     )
-    if not parts:
+    if parts:
+        record = _run_within_budget(replace(audited, adapted=adapted), options, other, parts)
+    else:
         with _fastest_threads(adapted):
-            return _conclude(_run_audit(audited, options, other), earlier)
-    # The limit on the rows sent to the model determines how much is explained. One bar counts these rows.
+            record = _run_audit(audited, options, other)
+    record = replace(record, verdict=write_verdict(record))
+    return record if earlier is None else replace(record, change=compare_audits(earlier, record))
+
+
+def _run_within_budget(
+    audited: Audited, options: Options, other: Audited | None, parts: Mapping[str, int]
+) -> AuditRecord:
+    """Audit a remote model, whose row budget determines how much is explained; one bar counts rows sent."""
     limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
     total = sum(parts.values())
     if options.progress:
         shares = ", ".join(f"{part} {count(rows)}" for part, rows in parts.items())
         print(f"This audit sends at most {count(total)} rows to the model: {shares}.", file=sys.stderr)
     with progress(total, "rows sent", shown=options.progress) as advance:
-        adapted.model.begin(advance)
-        return _conclude(_run_audit(replace(audited, adapted=adapted), limited, other), earlier)
+        audited.adapted.model.begin(advance)
+        return _run_audit(audited, limited, other)
 
 
 def _fastest_threads(adapted: AdaptedModel) -> AbstractContextManager[None]:
@@ -93,12 +93,6 @@ def _fastest_threads(adapted: AdaptedModel) -> AbstractContextManager[None]:
     return one_thread(weights[0].device) if weights and small else nullcontext()
 
 
-def _conclude(record: AuditRecord, earlier: AuditRecord | None) -> AuditRecord:
-    """Write the verdict, and then what changed since an earlier audit."""
-    record = replace(record, verdict=write_verdict(record))
-    return record if earlier is None else replace(record, change=compare_audits(earlier, record))
-
-
 def _run_audit(audited: Audited, options: Options, other: Audited | None) -> AuditRecord:
     """Measure everything, without a verdict."""
     adapted, source = audited.adapted, audited.source
@@ -107,12 +101,9 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
     outcome = OutcomeSums(len(names), probabilistic=adapted.probabilistic)
     if len(first.compared) < 2:
         _sum_decisions(adapted, source, outcome, options)
-        definition, procedural, of_groups = options.definition, _NOT_COMPARED, (UNDEFINED,) * len(names)
+        definition, procedural, of_groups = options.definition, GcigAudit(), (UNDEFINED,) * len(names)
     else:
-        baselines = next(iter(first.baselines.values()))
-        comparison = Comparison.prepare(
-            adapted, baselines, options.definition, first.sample, len(first.probe), compared=first.compared
-        )
+        comparison = first.compare(adapted, options.definition, len(first.probe))
         definition = comparison.definition
         rows = RowList(comparison, first.probe, len(names), options)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
@@ -120,31 +111,20 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
         figures = _compare_with_chance(sums, source, first, options, streams)
         n_rows = outcome.confusion.n_rows
         published = n_rows[n_rows.sum(axis=1) >= options.min_cell]
-        trust = measure_trust(
-            sums,
-            first.sample,
-            first.pool,
-            streams,
-            threshold=adapted.threshold if options.threshold is None else options.threshold,
-            n_bootstrap=options.n_bootstrap,
-        )
+        cut, n_draws = options.cut(adapted), options.n_bootstrap
+        trust = measure_trust(sums, first.sample, first.pool, streams, threshold=cut, n_bootstrap=n_draws)
         measured = figures.record(published.sum(axis=0))
         spread = dict(zip(comparison.columns, rows.quantiles(), strict=True))
         procedural = replace(
             measured,
             columns=tuple(replace(each, quantiles=spread[each.column]) for each in measured.columns),
-            gcig_members=trust.gcig_members,
-            members_noise=trust.members_noise,
-            reference_offset=trust.reference_offset,
-            faithfulness=trust.faithfulness,
-            attribute_effect=trust.attribute_effect,
-            undefined=trust.undefined,
+            **vars(trust),  # the fields have the same names
             n_shuffles=len(figures.null.shuffled),
             shuffled_rows=min(len(first.probe), adapted.explainer.budget.shuffled_rows),
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
-            rows=_rows(rows, figures, first, source, options, n_rows),
+            rows=_rows(rows, first, source, options, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
             ),
@@ -177,36 +157,21 @@ def _find_proxies(source: Source) -> tuple[str, ...]:
     first = next(source.batches())
     if getattr(first.table, "ndim", 2) != 2:
         return ()
-    groups = Groups(first.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
+    groups = Groups(first.rows.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
     return find_proxy_columns(check_features(first.table), groups)
 
 
 def _rows(
-    rows: RowList, figures: GcigFigures, first: FirstPass, source: Source, options: Options, sizes: Codes
+    rows: RowList, first: FirstPass, source: Source, options: Options, sizes: Codes
 ) -> tuple[RowAudit, ...]:
     """Return the rows with the largest disparity, with descriptions if these were requested."""
     listed = rows.listed(first.sample)
     if not options.include_rows:
         return tuple(RowAudit(row.position, row.disparity) for row in listed)
-    adapted = rows.comparison.adapted
-    describer = RowDescriber(
-        rows.comparison,
-        groups=figures.groups,
-        classes=figures.classes,
-        favourable=options.favourable,
-        threshold=adapted.threshold if options.threshold is None else options.threshold,
-    )
     # A limit on the rows sent to the model leaves none for neighbours.
-    limited = adapted.explainer.budget.described_rows == 0
-    return describe_rows(
-        listed,
-        source,
-        describer,
-        options,
-        cell_sizes=sizes,
-        people=() if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist(),
-        compared=first.compared,
-    )
+    limited = rows.comparison.adapted.explainer.budget.described_rows == 0
+    people = () if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist()
+    return describe_rows(listed, source, rows.comparison, options, cell_sizes=sizes, people=people)
 
 
 def _measure_robustness(
@@ -225,18 +190,8 @@ def _measure_robustness(
         first = first_pass(each, options, streams)
         if len(first.compared) < 2:
             return None
-        panels.append(
-            measure_panel(
-                each.adapted,
-                next(iter(first.baselines.values())),
-                options.definition,
-                first.sample,
-                first.pool,
-                streams,
-                compared=first.compared,
-                n_bootstrap=options.n_bootstrap,
-            )
-        )
+        comparison = first.compare(each.adapted, options.definition)
+        panels.append(measure_panel(comparison, first.sample, first.pool, streams, options.n_bootstrap))
     if len(panels) == 1:
         own = panels[0]["mean"]
         panels[0]["mean"] = replace(own, interval=headline.interval, noise=headline.noise_floor.value)
@@ -246,7 +201,7 @@ def _measure_robustness(
 def _sum_decisions(adapted: AdaptedModel, source: Source, outcome: OutcomeSums, options: Options) -> None:
     for batch in iterate(source, "decisions", shown=options.progress):
         outputs = batch.predict(adapted, options.threshold)
-        outcome.add(batch.labels, outputs, batch.groups, batch.weights)
+        outcome.add(batch.rows.labels, outputs, batch.rows.groups, batch.rows.weights)
 
 
 def _second_pass(
@@ -269,7 +224,7 @@ def _second_pass(
             return
         for batch in source.batches():
             outputs = batch.predict(adapted, options.threshold)
-            outcome.add(batch.labels, outputs, batch.groups, batch.weights)
+            outcome.add(batch.rows.labels, outputs, batch.rows.groups, batch.rows.weights)
             for part in comparison.explain_all(batch.rows, advance):
                 sums.add(*part)
                 rows.add(*part)
@@ -283,14 +238,16 @@ def _compare_with_chance(
     budget = comparison.adapted.explainer.budget
     few, chosen = first.probe[: budget.shuffled_rows], list(first.shuffled)
     coarse = replace(comparison, definition=budget.coarsen(comparison.definition))
-    null, shift, sampled = NullDistribution(float("nan"), np.empty(0)), np.empty(0), float("nan")
+    null, shift, sampled = NullDistribution(), np.empty(0), float("nan")
     if len(chosen) > 1:
         n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
         shuffled = first.sums.shuffle(n_shuffles)[:, :, chosen]
         resampled = first.sums.resample(min(budget.resamples, options.n_bootstrap))[:, :, chosen]
         total = (1 + len(shuffled) + len(resampled)) * len(few)
         with progress(total, "chance", shown=options.progress) as advance:
-            null = compare_shuffles(coarse, few, first.sums.means[:, chosen], shuffled, advance)
+            observed = first.sums.means[None, :, chosen]
+            values = mean_disparities(coarse, few, np.concatenate([observed, shuffled]), advance)
+            null = NullDistribution(float(values[0]), values[1:])
             shift = mean_disparities(coarse, few, resampled, advance) - null.observed
         sampled = null.observed
         if "means" not in first.baselines and first.shuffled == first.compared:

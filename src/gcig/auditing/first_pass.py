@@ -11,17 +11,18 @@ deviation of their mean from the label's mean is scaled to the variance that the
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from gcig.adapters import AdaptedModel
 from gcig.auditing.sources import iterate
 from gcig.auditing.subject import Audited, Options
+from gcig.core.definition import Definition
 from gcig.core.references import CellSums
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
     RandomStreams,
@@ -44,16 +45,16 @@ class BaselineSums:
         self._of_label = [_BlockSums(_LABEL_BLOCKS, rng) for _ in range(2)]
         self._of_cell = [[_BlockSums(_CELL_BLOCKS, rng) for _ in range(n_groups)] for _ in range(2)]
 
-    def add(self, inputs: NDArray[np.floating[Any]], labels: Codes, groups: Codes) -> None:
-        """Add rows (m, p) with their codes."""
-        sums = sum_cells(inputs, labels, groups, self.n_groups)
+    def add(self, rows: EncodedRows) -> None:
+        """Add the rows of a batch."""
+        sums = sum_cells(rows, self.n_groups)
         self._cells = sums if self._cells is None else self._cells + sums
         for label in range(2):
-            own = labels == label
-            rows, of_group = np.asarray(inputs[own], dtype=np.float64), groups[own]
-            self._of_label[label].add(rows)
-            for group in np.unique(of_group).tolist():
-                self._of_cell[label][group].add(rows[of_group == group])
+            own = rows[rows.labels == label]
+            inputs = np.asarray(own.inputs, dtype=np.float64)
+            self._of_label[label].add(inputs)
+            for group in np.unique(own.groups).tolist():
+                self._of_cell[label][group].add(inputs[own.groups == group])
 
     @property
     def cells(self) -> CellSums:
@@ -167,6 +168,15 @@ class FirstPass:
     n_rows: int
     limit: int | None  # rows to explain; None for all
 
+    def compare(
+        self, adapted: AdaptedModel, definition: Definition, n_probe: int | None = None
+    ) -> Comparison:
+        """Return the comparison of rows with the references in use; see `Comparison.prepare`."""
+        baselines = next(iter(self.baselines.values()))
+        return Comparison.prepare(
+            adapted, baselines, definition, self.sample, n_probe, compared=self.compared
+        )
+
     @property
     def explains_all(self) -> bool:
         """True if every row is explained."""
@@ -191,12 +201,12 @@ def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> Fi
         sampled.add(batch.rows)
         if reference is None:
             pool.add(batch.rows)
-            sums.add(batch.inputs, batch.labels, batch.groups)
+            sums.add(batch.rows)
     if reference is not None:
         for batch in iterate(reference, "reference", shown=options.progress):
             typical.add(batch.rows)
             pool.add(batch.rows)
-            sums.add(batch.inputs, batch.labels, batch.groups)
+            sums.add(batch.rows)
     own = None if reference is not None else adapted.baselines
     compared = comparable_groups(sums.counts, own, min_cell)
     shuffled = comparable_groups(sums.counts, None, min_cell)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
-from gcig.records.base import Interval, check_part, flatten, make_frame
+from gcig.records.base import Interval, flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
 from gcig.report import tables
@@ -110,31 +110,6 @@ class CheckResult:
         return f"{word}: {'; '.join(self.reasons)}"
 
 
-def check_limits(
-    record: AuditRecord,
-    *,
-    max_gcig: float | None = None,
-    max_eo_gap: float | None = None,
-    conservative: bool = False,
-) -> CheckResult:
-    """Compare GCIG and the equalized odds gap with limits, as `AuditResult.check` does."""
-    limits_of = {
-        "gcig": (record.procedural.interval, max_gcig),
-        "eo_gap": (record.outcome.eo_gap, max_eo_gap),
-    }
-    checks = []
-    for figure, (measured, limit) in limits_of.items():
-        if limit is None:
-            continue
-        if not limit >= 0:
-            raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
-        value = measured.high if conservative else measured.value
-        checks.append(LimitCheck(figure, value, limit, conservative))
-    if not checks:
-        raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
-    return CheckResult(tuple(checks), record.outcome.collapsed, record.outcome.decides_alike)
-
-
 @dataclass(frozen=True, eq=False)
 class AuditResult:
     """An audit: ``record`` holds all findings as plain values.
@@ -174,7 +149,20 @@ class AuditResult:
             Whether to compare the upper limit of the 95 % interval instead of the estimate. For GCIG, this
             interval includes the uncertainty of the references.
         """
-        return check_limits(self.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative)
+        outcome, checks = self.record.outcome, []
+        for figure, measured, limit in (
+            ("gcig", self.record.procedural.interval, max_gcig),
+            ("eo_gap", outcome.eo_gap, max_eo_gap),
+        ):
+            if limit is None:
+                continue
+            if not limit >= 0:
+                raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
+            value = measured.high if conservative else measured.value
+            checks.append(LimitCheck(figure, value, limit, conservative))
+        if not checks:
+            raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
+        return CheckResult(tuple(checks), outcome.collapsed, outcome.decides_alike)
 
     def to_html(
         self,
@@ -217,14 +205,14 @@ class AuditResult:
             One row of all figures; one row of rates and GCIG per group; or one row per column, with its share
             of the disparity and the mean attribution relative to each group.
         """
-        check_part(part)
         record = self.record
-        if part == "figures":
-            figures = flatten(record.outcome, record.procedural)
-            return make_frame([{"model": record.subject.model_name, **figures}])
-        if part == "groups":
-            return make_frame(map(flatten, record.groups), "group")
-        return make_frame(({**flatten(each), **each.profile} for each in record.procedural.columns), "column")
+        found = record.procedural
+        parts = {
+            "figures": [{"model": record.subject.model_name, **flatten(record.outcome, found)}],
+            "groups": [flatten(each) for each in record.groups],
+            "columns": [{**flatten(each), **each.profile} for each in found.columns],
+        }
+        return make_frame(part, parts)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""

@@ -21,52 +21,36 @@ from gcig.adapters import AdaptedModel, Outputs
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
 from gcig.data.roles import Roles, target_codes
-from gcig.metrics.rates import Codes, Floats
-from gcig.metrics.sample import EncodedRows, Reference, Rows, check_sample_labels
+from gcig.metrics.rates import Codes
+from gcig.metrics.sample import EncodedRows, Reference, check_sample_labels
 
 _MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some rows: as the model takes them (``table``, ``sensitive``), and encoded for the explainer.
-
-    ``start`` is the position of the first row in the whole table; ``identifiers`` are the names of the rows.
-    """
+    """Some rows: as the model takes them (``table``, ``sensitive``), and encoded for the explainer."""
 
     table: Any
     sensitive: Any
-    inputs: Rows
-    labels: Codes
-    groups: Codes
-    weights: Floats | None = None
-    start: int = 0
-    identifiers: Sequence[str] | None = None
+    rows: EncodedRows
+    identifiers: Sequence[str] | None = None  # names of the rows
 
     def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def rows(self) -> EncodedRows:
-        """The rows with their positions."""
-        positions = np.arange(self.start, self.start + len(self))
-        return EncodedRows(self.inputs, self.labels, self.groups, positions, self.weights)
+        return len(self.rows)
 
     def take(self, places: Codes) -> Batch:
         """Return some of the rows as a batch."""
         return Batch(
             _taken(self.table, places),
             _taken(self.sensitive, places),
-            self.inputs[places],
-            self.labels[places],
-            self.groups[places],
-            None if self.weights is None else self.weights[places],
-            identifiers=None if self.identifiers is None else [self.identifiers[i] for i in places.tolist()],
+            self.rows[places],
+            None if self.identifiers is None else [self.identifiers[i] for i in places.tolist()],
         )
 
     def predict(self, adapted: AdaptedModel, threshold: float | None) -> Outputs:
         """Return scores and decisions; ``threshold`` overrides the model's own rule."""
-        return adapted.predict(self.table, self.sensitive, encoded=self.inputs, threshold=threshold)
+        return adapted.predict(self.table, self.sensitive, encoded=self.rows.inputs, threshold=threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +78,8 @@ class TableSource:
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
         weights = check_sample_weight(sample_weight, len(inputs))
-        named = check_identifiers(identifiers, len(inputs))
-        batch = Batch(X, sensitive_features, inputs, labels.codes, groups.codes, weights, identifiers=named)
+        rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
+        batch = Batch(X, sensitive_features, rows, check_identifiers(identifiers, len(inputs)))
         return cls(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
 
     @property
@@ -236,16 +220,14 @@ class FileSource:
     ) -> Batch:
         frame = unify_types(frame, self.schema.kinds)
         table, sensitive = frame[list(self.roles.inputs)], self.roles.protected(frame)
-        groups = check_groups(sensitive, n_rows=len(frame), names=names)
-        return Batch(
-            table=table,
-            sensitive=sensitive,
+        rows = EncodedRows(
             inputs=self.adapted.encode(table, sensitive),
             labels=target_codes(frame[self.roles.target], classes, self.roles.positive),
-            groups=groups.codes,
-            start=start,
-            identifiers=frame[self.id_column].map(level_name).tolist() if self.id_column else None,
+            groups=check_groups(sensitive, n_rows=len(frame), names=names).codes,
+            positions=np.arange(start, start + len(frame)),
         )
+        identifiers = frame[self.id_column].map(level_name).tolist() if self.id_column else None
+        return Batch(table, sensitive, rows, identifiers)
 
 
 def _join(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
@@ -290,24 +272,18 @@ def iterate(source: Source, task: str, *, shown: bool) -> Iterator[Batch]:
 
 def take_rows(source: Source, positions: Sequence[int]) -> Batch:
     """Return the rows at the given positions as one batch, in the order of the table."""
-    wanted, found = np.sort(np.asarray(positions, dtype=np.int64)), []
+    wanted, found = np.asarray(positions, dtype=np.int64), []
     for batch in source.batches():
-        own = wanted[(wanted >= batch.start) & (wanted < batch.start + len(batch))] - batch.start
+        own = np.flatnonzero(np.isin(batch.rows.positions, wanted))
         if len(own):
             found.append(batch.take(own))
-    return found[0] if len(found) == 1 else _concatenate(found)
-
-
-def _concatenate(batches: Sequence[Batch]) -> Batch:
-    """Join rows of several batches of a file."""
-    names = [name for each in batches for name in each.identifiers or ()]
+    if len(found) == 1:
+        return found[0]
     return Batch(
-        pd.concat([each.table for each in batches]),
-        pd.concat([each.sensitive for each in batches]),
-        np.concatenate([each.inputs for each in batches]),
-        np.concatenate([each.labels for each in batches]),
-        np.concatenate([each.groups for each in batches]),
-        identifiers=names or None,
+        pd.concat([each.table for each in found]),
+        pd.concat([each.sensitive for each in found]),
+        EncodedRows.join([each.rows for each in found]),
+        [name for each in found for name in each.identifiers or ()] or None,
     )
 
 

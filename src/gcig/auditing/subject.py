@@ -10,7 +10,7 @@ import platform
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +137,6 @@ def _open_skops(path: Path, *, trusted: bool) -> Any:
 
 
 def _open_program(path: Path, kind: str) -> Any:
-    import joblib
-    import torch
-
     openers: dict[str, Callable[[Path], Any]] = {
         "torch.export": lambda path: torch.export.load(path).module(),
         "TorchScript": lambda path: torch.jit.load(path, map_location="cpu"),
@@ -171,7 +168,7 @@ class Audited:
 class Options:
     """The settings of an audit; see `gcig.audit`."""
 
-    definition: Definition
+    definition: Definition = field(default_factory=Definition)
     threshold: float | None = None
     min_cell: int = SMALLEST_CELL
     include_rows: bool = False
@@ -183,6 +180,10 @@ class Options:
     robustness: bool = False
     favourable: int = 1
     include_protected: bool = False
+
+    def cut(self, adapted: AdaptedModel) -> float:
+        """Return the probability of a positive decision; NaN if the model has a decision rule of its own."""
+        return float(adapted.threshold if self.threshold is None else self.threshold)
 
 
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:
@@ -211,7 +212,7 @@ def describe_subject(
         sensitive=source.attributes,
         positive=str(source.classes[1]),
         favourable=str(source.classes[options.favourable]),
-        threshold=float(adapted.threshold if options.threshold is None else options.threshold),
+        threshold=options.cut(adapted),
         definition=definition,
         versions={
             "gcig": __version__,

@@ -2,6 +2,7 @@
 
 import math
 
+from gcig._tables import listed
 from gcig.records import Robustness
 from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
@@ -237,14 +238,14 @@ def _data_cautions(record: AuditRecord) -> list[str]:
     if small:
         lines.append(
             f"Groups with fewer than {record.min_cell} rows are suppressed and left out of the row count: "
-            f"{_listed(small)}."
+            f"{listed(small)}."
         )
     if note := describe_suppression(record.suppressed_cells, record.min_cell):
         lines.append(note)
     if record.proxy_columns:
         lines.append(
             f"The model can read the protected attribute ({' & '.join(record.subject.sensitive)}) from "
-            f"column {_listed(record.proxy_columns)} of the table."
+            f"column {listed(record.proxy_columns)} of the table."
         )
     return lines
 
@@ -262,7 +263,7 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
             f"{number(1 / (1 + found.n_shuffles))}."
         )
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
-        lines.append(f"Too few reference rows of a label to compare the reasons of: {_listed(left)}.")
+        lines.append(f"Too few reference rows of a label to compare the reasons of: {listed(left)}.")
     if found.reference_offset >= LARGE_OFFSET:
         lines.append(
             f"The score at the references is {number(found.reference_offset, 2)} standard deviations away "
@@ -294,7 +295,3 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
         lines.append("Reasons are Shapley values of the logit on the original columns.")
     lines.append("GCIG can be compared between models on the same columns, but not between different tables.")
     return lines
-
-
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:10]))

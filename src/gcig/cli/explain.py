@@ -63,7 +63,7 @@ def explain(
 
     Entries of columns that reveal the group are not shown without --include-protected.
     """
-    from gcig.auditing.file_explanation import explain_file
+    from gcig.auditing.explanations import explain_file
 
     check_writable(html)
     found = explain_file(model, file, **options)

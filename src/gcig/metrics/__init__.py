@@ -1,17 +1,16 @@
 """All measuring: utility, outcome fairness and procedural fairness, for evaluation, audits and training."""
 
-from gcig.metrics.evaluation import evaluate, gcig_score
+from gcig.metrics.evaluation import equalized_odds_scorer, evaluate, gcig_score, gcig_scorer
 from gcig.metrics.outcome import (
     delta_fpr,
     delta_tpr,
     demographic_parity_difference,
     eo_noise_floor,
     equalized_odds_gap,
+    evaluate_predictions,
     group_rates,
     selection_rate_ratio,
 )
-from gcig.metrics.predictions import evaluate_predictions
-from gcig.metrics.scorers import equalized_odds_scorer, gcig_scorer
 
 __all__ = [
     "delta_fpr",

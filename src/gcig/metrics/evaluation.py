@@ -1,34 +1,35 @@
-"""GCIG of a model, and one record of everything measured of it."""
+"""Measures of a model: GCIG, one record of everything, and scorers for scikit-learn that use groups."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
-from gcig.adapters import AdaptedModel, adapt
+from gcig.adapters import adapt, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, percentile_interval
-from gcig.metrics.members import MemberComparison, MemberPool
-from gcig.metrics.predictions import evaluate_arrays
-from gcig.metrics.rates import Floats
+from gcig.metrics.members import MemberPool
+from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
+from gcig.metrics.rates import Aggregate, Floats
 from gcig.metrics.reasons import Comparison, ReasonSums, label_means
 from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
 from gcig.metrics.sample import (
     EncodedRows,
     RandomStreams,
     Reference,
-    Rows,
     Sample,
     check_favourable,
-    draw_sample,
     reference_table,
 )
-from gcig.metrics.trust import TrustFigures, measure_trust
+from gcig.metrics.trust import TrustFigures, measure_trust, sum_members
 from gcig.records import Evaluation
 from gcig.records.audit import SMALLEST_CELL
 
@@ -72,8 +73,7 @@ def gcig_score(
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
-    adapted, _ = adapted.within_budget(len(sample.rows), len(sample.groups.names), audit=False)
-    sums, _ = _sum_sample(adapted, sample, definition or Definition(), RandomStreams.spawn(0))
+    sums, _ = _sum_sample(sample.within_budget(), definition or Definition(), RandomStreams.spawn(0))
     return sums.gcig
 
 
@@ -153,11 +153,14 @@ def evaluate(
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
     check_robustness(other, robustness=robustness)
-    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
-    sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
-    adapted, _ = adapted.within_budget(
-        len(sample.rows), len(sample.groups.names), audit=False, robustness=robustness
-    )
+
+    def prepare(model: Any) -> Sample:
+        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
+
+    sample = prepare(model).within_budget(robustness=robustness)
+    adapted = sample.adapted
+    cut = adapted.threshold if threshold is None else threshold
     outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
     evaluation = evaluate_arrays(
         sample.labels.codes,
@@ -165,33 +168,25 @@ def evaluate(
         outputs.decisions,
         sample.groups,
         sample.rows.weights,
-        threshold=adapted.threshold if threshold is None else threshold,
+        threshold=cut,
         probabilistic=adapted.probabilistic,
         min_cell=min_cell,
         favourable=check_favourable(favourable, sample.labels.classes),
     )
+    definition = definition or Definition()
     if len(sample.compared) < 2:
-        return replace(evaluation, definition=adapted.explainer.describe(definition or Definition()))
-    seed, definition = _fixed_seed(random_state), definition or Definition()
+        return replace(evaluation, definition=adapted.explainer.describe(definition))
+    seed = _fixed_seed(random_state)
     streams = RandomStreams.spawn(seed)
-    sums, drawn = _sum_sample(adapted, sample, definition, streams)
-    trust = measure_trust(
-        sums,
-        drawn,
-        _member_pool(sample, streams),
-        streams,
-        threshold=adapted.threshold if threshold is None else threshold,
-        n_bootstrap=n_bootstrap,
-    )
+    sums, drawn = _sum_sample(sample, definition, streams)
+    pool = _member_pool(sample, streams)
+    trust = measure_trust(sums, drawn, pool, streams, threshold=cut, n_bootstrap=n_bootstrap)
     draws = Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws)
     evaluation = _with_gcig(evaluation, sums, sample, draws, trust)
     if not robustness:
         return evaluation
-    panels = [_panel(adapted, sample, definition, seed, n_bootstrap)]
-    if other is not None:
-        second = adapt(other, X, score=score, preprocess=preprocess, reference=reference_table(reference))
-        checked = Sample.check(second, X, y, sensitive_features, reference, sample_weight, min_cell)
-        panels.append(_panel(second, checked, definition, seed, n_bootstrap))
+    samples = [sample] if other is None else [sample, prepare(other)]
+    panels = [_panel(each, definition, seed, n_bootstrap) for each in samples]
     return replace(evaluation, robustness=conclude(*panels))
 
 
@@ -211,22 +206,16 @@ def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
     return int(np.random.default_rng().integers(2**63)) if random_state is None else random_state
 
 
-def _panel(
-    adapted: AdaptedModel, sample: Sample, definition: Definition, seed: int, n_bootstrap: int
-) -> dict[str, PanelFigure]:
+def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
     streams = RandomStreams.spawn(seed)
-    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
-    drawn.add(sample.rows)
-    return measure_panel(
-        adapted,
-        sample.baselines,
-        definition,
-        drawn.rows,
-        _member_pool(sample, streams),
-        streams,
-        compared=sample.compared,
-        n_bootstrap=n_bootstrap,
-    )
+    drawn = sample.draw(streams)
+    comparison = _compare(sample, replace(definition, reference="mean"), drawn)
+    return measure_panel(comparison, drawn, _member_pool(sample, streams), streams, n_bootstrap)
+
+
+def _compare(sample: Sample, definition: Definition, drawn: EncodedRows) -> Comparison:
+    adapted, baselines = sample.adapted, sample.baselines
+    return Comparison.prepare(adapted, baselines, definition, drawn, compared=sample.compared)
 
 
 def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
@@ -237,59 +226,23 @@ def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
 
 
 def _sum_sample(
-    adapted: AdaptedModel, sample: Sample, definition: Definition, streams: RandomStreams
+    sample: Sample, definition: Definition, streams: RandomStreams
 ) -> tuple[ReasonSums, EncodedRows]:
-    """Explain a checked sample; return the sums, and rows of the sample in random order."""
-    drawn = draw_sample(adapted.explainer.budget.rows, streams.sample)
-    drawn.add(sample.rows)
-    sums = sum_reasons(
-        adapted,
-        sample.rows,
-        sample.baselines,
-        definition,
-        n_groups=len(sample.groups.names),
-        streams=streams,
-        drawn=drawn.rows,
-        compared=sample.compared,
-        pool=_member_pool(sample, streams) if definition.reference == "members" else None,
-    )
+    """Explain all rows, or as many as the explainer can afford; return the sums, and rows in random order."""
+    limit, drawn = sample.adapted.explainer.budget.rows, sample.draw(streams)
+    comparison = _compare(sample, definition, drawn)
+    if definition.reference == "members":
+        sums = sum_members(comparison, drawn, _member_pool(sample, streams), streams)
+    else:
+        rows = sample.rows if limit is None or len(sample.rows) <= limit else drawn[:limit]
+        sums = ReasonSums.of(comparison, rows, n_groups=len(sample.groups.names), rng=streams.blocks)
     if sums.n_explained and not sums.total[..., 1].any():
         warn_caller(
             "GCIG is NaN: the attributions of every row vanish, because the model's score does not change "
             "between the rows and the references. Check that the model is not constant.",
             UndefinedMetricWarning,
         )
-    return sums, drawn.rows
-
-
-def sum_reasons(
-    adapted: AdaptedModel,
-    rows: EncodedRows,
-    baselines: Rows,
-    definition: Definition,
-    *,
-    n_groups: int,
-    streams: RandomStreams,
-    drawn: EncodedRows,
-    compared: tuple[int, ...],
-    pool: MemberPool | None = None,
-) -> ReasonSums:
-    """Explain rows against references (2, compared groups, p), and sum their disparities.
-
-    All rows are explained, or as many of ``drawn``, the rows in random order, as the explainer can afford.
-    ``pool`` holds the members that rows are compared with, if the definition asks for members.
-    """
-    budget = adapted.explainer.budget
-    explained = rows if budget.rows is None or len(rows) <= budget.rows else drawn[: budget.rows]
-    n_probe = min(budget.probe_rows, len(explained))
-    comparison = Comparison.prepare(adapted, baselines, definition, drawn, n_probe, compared=compared)
-    if pool is not None:
-        explained = drawn[: adapted.explainer.member_budget[0]]
-        comparison = MemberComparison.of(comparison, pool, streams.members)
-    sums = ReasonSums(comparison, n_rows=len(explained), n_groups=n_groups, rng=streams.blocks)
-    for part in comparison.explain_all(explained):
-        sums.add(*part)
-    return sums
+    return sums, drawn
 
 
 def _with_gcig(
@@ -312,24 +265,122 @@ def _with_gcig(
         gcig_members_low=trust.gcig_members.low,
         gcig_members_high=trust.gcig_members.high,
         members_noise=trust.members_noise,
-        gcig_l2=sums.variant(definition.columns, "l2"),
-        gcig_encoded=sums.variant("encoded", "l1"),
-        gcig_raw=sums.variant("raw", "l1"),
         gcig_label0=float(of_label[0]),
         gcig_label1=float(of_label[1]),
-        completeness=sums.completeness,
-        undefined_rows=sums.undefined_rows,
         reference_offset=trust.reference_offset,
         faithfulness=trust.faithfulness,
-        effective_columns=sums.effective_columns,
         attribute_effect=trust.attribute_effect.value,
         compared_groups=tuple(names[g] for g in sample.compared),
         gcig_groups=_named(names, sums.combine(sums.by_group.sum(axis=0))),
         gcig_columns=_named(comparison.columns, sums.combine(sums.by_column.sum(axis=0))),
         definition=comparison.adapted.explainer.describe(definition),
         undefined=trust.undefined,
+        **sums.figures(),
     )
 
 
 def _named(names: tuple[str, ...], values: Floats) -> dict[str, float]:
     return dict(zip(names, values.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupScorer:
+    """The negative of a measure that needs groups: ``scorer(estimator, X, y, sensitive_features=groups)``.
+
+    scikit-learn passes the groups by metadata routing, unless the scorer carries them. A score of NaN comes
+    with a warning that says why.
+    """
+
+    measure: Callable[[Any, Any, Any, Any], float] = field(repr=False)
+    name: str
+    sensitive_features: pd.Series | pd.DataFrame | None = field(default=None, repr=False)
+
+    def __call__(self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None) -> float:
+        """Score a fitted estimator on rows whose groups are given or carried."""
+        groups = self._carried(X) if sensitive_features is None else sensitive_features
+        return -self.measure(estimator, X, y, groups)
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Request ``sensitive_features``, unless they are carried."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sensitive_features", alias=self.sensitive_features is None)
+        return request
+
+    def _carried(self, X: Any) -> pd.Series | pd.DataFrame:
+        if self.sensitive_features is None:
+            raise InputError(
+                f"{self.name}: the groups of the scored rows are not known. Either call "
+                "sklearn.set_config(enable_metadata_routing=True) and pass "
+                "params={'sensitive_features': ...}, or create the scorer with sensitive_features=, a pandas "
+                "Series with the index of X."
+            )
+        known = self.sensitive_features
+        if (
+            not isinstance(X, pd.DataFrame)
+            or not X.index.isin(known.index).all()
+            or not known.index.is_unique
+        ):
+            raise InputError(
+                f"{self.name}: groups are looked up by index, so X must be a DataFrame whose index is in the "
+                "index of sensitive_features, without repetition."
+            )
+        return known.loc[X.index]
+
+
+def equalized_odds_scorer(
+    *, agg: Aggregate = "sum", sensitive_features: pd.Series | pd.DataFrame | None = None
+) -> GroupScorer:
+    """Return a scorer of the negative equalized odds gap (greater is better).
+
+    Parameters
+    ----------
+    agg : {"sum", "worst"}
+        As in `equalized_odds_gap`.
+    sensitive_features : Series or DataFrame, optional
+        Groups by index, for use without metadata routing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    >>> sex = pd.Series(rng.choice(["f", "m"], 200))
+    >>> scorer = equalized_odds_scorer(sensitive_features=sex)
+    >>> scores = cross_val_score(LogisticRegression(), X, X["a"] > 0, scoring=scorer, cv=2)
+    >>> bool((scores <= 0).all())
+    True
+    """
+
+    def measure(estimator: Any, X: Any, y: Any, groups: Any) -> float:
+        predictions = call_with_groups(estimator.predict, X, groups)
+        return equalized_odds_gap(y, predictions, sensitive_features=groups, agg=agg)
+
+    return GroupScorer(measure, "equalized_odds_scorer", sensitive_features)
+
+
+def gcig_scorer(
+    *, definition: Definition | None = None, sensitive_features: pd.Series | pd.DataFrame | None = None
+) -> GroupScorer:
+    """Return a scorer of negative GCIG (greater is better).
+
+    Parameters
+    ----------
+    definition : Definition, optional
+        The choices behind GCIG.
+    sensitive_features : Series or DataFrame, optional
+        Groups by index, for use without metadata routing.
+
+    Examples
+    --------
+    It is used as `equalized_odds_scorer`:
+
+    >>> gcig_scorer()
+    GroupScorer(name='gcig_scorer')
+    """
+
+    def measure(estimator: Any, X: Any, y: Any, groups: Any) -> float:
+        return gcig_score(estimator, X, y, sensitive_features=groups, definition=definition)
+
+    return GroupScorer(measure, "gcig_scorer", sensitive_features)

@@ -143,7 +143,7 @@ def rate_limits(selected: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
 
 def fair_gap_limit(rates: Floats, sizes: Floats) -> float:
-    """Compute the median limit of an exactly fair model: a smaller bound can be shown by luck only.
+    """Compute the median limit of an exactly fair model, below which a bound can be met only by chance.
 
     All groups share the ``rates`` (conditions,); ``sizes`` (conditions, groups) are rounded to whole rows.
     """

@@ -106,7 +106,7 @@ class MemberComparison(Comparison):
     ) -> RowReasons:
         """Explain encoded rows of one label."""
         used, columns = self.definition, self.compared_columns
-        drawn = self.pool.draw(label, self.compared, self.adapted.explainer.member_budget[1], self.rng)
+        drawn = self.pool.draw(label, self.compared, self.adapted.explainer.budget.members, self.rng)
         halves = [self._average(rows, half, seed) for seed, half in enumerate(drawn)]
         strata = torch.stack([values for values, _ in halves])  # (2, groups, strata, m, columns)
         first, second = strata.mean(2)

@@ -1,32 +1,35 @@
-"""Outcome fairness: how far the decisions differ between groups.
+"""Utility and outcome fairness of predictions: everything that needs no model, from sums over rows.
 
-Every function has the form ``f(y_true, y_pred, *, sensitive_features, sample_weight=None, min_cell=1)``. The
-rate of a (label, group) cell without rows is NaN, and so is a difference that needs it; a warning names the
-cell. With ``min_cell`` above 1, differences leave out the rates of cells with fewer rows.
+Every public measure of decisions has the form ``f(y_true, y_pred, *, sensitive_features, sample_weight=None,
+min_cell=1)``. The rate of a (label, group) cell without rows is NaN, and so is a difference that needs it; a
+warning names the cell. With ``min_cell`` above 1, differences leave out the rates of cells with fewer rows.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from gcig._validation import Labels, check_groups, check_labels, check_sample_weight
+from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
+from gcig.adapters import Outputs
+from gcig.metrics.ranking import Ranking, ScoreCounts
 from gcig.metrics.rates import (
     Aggregate,
     Codes,
     Confusion,
     Floats,
     base_rates,
-    combine,
-    gap,
     noise_floor,
     precisions,
-    ratio,
+    quotient,
     selection_rates,
 )
 from gcig.metrics.sample import check_binary
-from gcig.records import GroupRates
+from gcig.records import Evaluation, GroupRates
+from gcig.records.audit import SMALLEST_CELL
+from gcig.records.evaluation import has_collapsed
 
 
 def equalized_odds_gap(
@@ -61,11 +64,8 @@ def equalized_odds_gap(
     0.5
     """
     _check_agg(agg)
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names, min_cell)
-    kept = confusion.kept_cells(min_cell)
-    fpr_gap, tpr_gap = (gap(confusion.rates[y], kept[y]) for y in range(2))
-    return float(combine(agg, tpr_gap, fpr_gap))
+    measure = "eo_gap" if agg == "sum" else "eo_worst"
+    return _measure(measure, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0, 1))
 
 
 def eo_noise_floor(
@@ -112,9 +112,7 @@ def delta_tpr(
     >>> delta_tpr([1, 1, 1, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names, min_cell, labels=(1,))
-    return float(gap(confusion.rates[1], confusion.kept_cells(min_cell)[1]))
+    return _measure("delta_tpr", y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(1,))
 
 
 def delta_fpr(
@@ -132,9 +130,7 @@ def delta_fpr(
     >>> delta_fpr([0, 0, 0, 0], [1, 0, 0, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names, min_cell, labels=(0,))
-    return float(gap(confusion.rates[0], confusion.kept_cells(min_cell)[0]))
+    return _measure("delta_fpr", y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0,))
 
 
 def demographic_parity_difference(
@@ -152,8 +148,9 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, _ = _count(y_true, y_pred, sensitive_features, sample_weight)
-    return float(gap(selection_rates(confusion.counts), confusion.kept_groups(min_cell)))
+    return _measure(
+        "demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight, min_cell
+    )
 
 
 def selection_rate_ratio(
@@ -173,8 +170,7 @@ def selection_rate_ratio(
     >>> selection_rate_ratio([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    confusion, _ = _count(y_true, y_pred, sensitive_features, sample_weight)
-    return float(ratio(selection_rates(confusion.counts), confusion.kept_groups(min_cell)))
+    return _measure("selection_rate_ratio", y_true, y_pred, sensitive_features, sample_weight, min_cell)
 
 
 def group_rates(
@@ -227,6 +223,21 @@ def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
     ).codes
 
 
+def _measure(
+    name: str,
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None,
+    min_cell: int,
+    labels: Sequence[int] = (),
+) -> float:
+    """Return one of `Confusion.measures`, with a warning if it needs a missing cell of one of the labels."""
+    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
+    confusion.warn_if_undefined(names, min_cell, labels)
+    return float(confusion.measures(min_cell)[name](confusion.counts))
+
+
 def _count(
     y_true: ArrayLike, y_pred: ArrayLike, sensitive_features: Any, sample_weight: ArrayLike | None
 ) -> tuple[Confusion, tuple[str, ...]]:
@@ -242,3 +253,192 @@ def _count(
 def _check_agg(agg: str) -> None:
     if agg not in ("sum", "worst"):
         raise ValueError(f"agg must be 'sum' or 'worst', received {agg!r}.")
+
+
+_CALIBRATION_BINS = 10  # of equal width
+
+
+def evaluate_predictions(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    y_pred: ArrayLike | None = None,
+    y_expected: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    threshold: float = 0.5,
+    min_cell: int = SMALLEST_CELL,
+) -> Evaluation:
+    """Evaluate predictions without their model, such as pooled out-of-fold predictions.
+
+    The fields of GCIG stay undefined.
+
+    Parameters
+    ----------
+    y_score : array of shape (n,)
+        The probability of the second class.
+    y_pred : array of shape (n,), optional
+        Decisions, if they are not ``y_score >= threshold``; the record's threshold is then NaN.
+    y_expected : array of shape (n,), optional
+        The probability that a row is decided to be of the second class, for models that draw their
+        decisions at random; instead of ``y_pred``. Rates are then expected rates.
+    min_cell : int
+        Gaps leave out the rates of (label, group) cells with fewer rows; 1 suppresses nothing.
+
+    Examples
+    --------
+    >>> y_true, y_score = [0, 1, 0, 1, 1, 0], [0.1, 0.9, 0.6, 0.4, 0.8, 0.3]
+    >>> sex = ["f", "f", "f", "m", "m", "m"]
+    >>> result = evaluate_predictions(y_true, y_score, sensitive_features=sex, min_cell=1)
+    >>> round(result.auc, 3), result.eo_gap, result.gcig
+    (0.889, 1.0, nan)
+    """
+    labels = check_binary(y_true)
+    scores = _check_probabilities("y_score", y_score, len(labels.codes))
+    decisions: Codes | Floats = (scores >= threshold).astype(np.int64)
+    if y_pred is not None and y_expected is not None:
+        raise InputError("y_pred and y_expected are two ways to give the decisions. Pass one of them.")
+    if y_pred is not None:
+        decisions = check_decisions(y_pred, labels)
+    elif y_expected is not None:
+        decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
+    weights = check_sample_weight(sample_weight, len(labels.codes))
+    return evaluate_arrays(
+        labels.codes,
+        scores,
+        decisions,
+        groups,
+        weights,
+        threshold=threshold if y_pred is None and y_expected is None else math.nan,
+        min_cell=min_cell,
+    )
+
+
+def evaluate_arrays(
+    labels: Codes,
+    scores: NDArray[np.floating[Any]],
+    predictions: Codes | Floats,
+    groups: Groups,
+    weights: Floats | None,
+    *,
+    threshold: float,
+    probabilistic: bool = True,
+    min_cell: int = SMALLEST_CELL,
+    favourable: int = 1,
+) -> Evaluation:
+    """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
+
+    ``predictions`` are 0 and 1, or probabilities of a decision for 1, whose rates are expected rates.
+    """
+    sums = OutcomeSums(len(groups.names), probabilistic=probabilistic)
+    sums.add(labels, Outputs(scores, np.asarray(predictions, np.float64)), groups.codes, weights)
+    confusion = sums.confusion
+    confusion.warn_if_undefined(groups.names, min_cell)
+    auc, measures = sums.ranking().area, confusion.measures(min_cell, favourable)
+    measured: dict[str, Any] = {name: float(each(confusion.counts)) for name, each in measures.items()}
+    return Evaluation(
+        n_rows=len(labels),
+        threshold=float(threshold),
+        auc=auc,
+        log_loss=sums.log_loss,
+        selection_rate=float(confusion.pooled[:, 1].sum() / confusion.pooled.sum()),
+        eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
+        eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
+        collapsed=has_collapsed(auc),
+        groups=rates_by_group(
+            confusion,
+            groups.names,
+            mean_scores=sums.mean_scores if probabilistic else None,
+            calibration_errors=sums.calibration_errors if probabilistic else None,
+        ),
+        min_cell=min_cell,
+        suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
+        **measured,
+    )
+
+
+def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[np.floating[Any]]:
+    given = np.asarray(values)
+    if given.shape != (n_rows,):
+        raise InputError(
+            f"{name} has shape {given.shape}, but ({n_rows},) is needed: one probability of the second "
+            "class per row, such as predict_proba(X)[:, 1]."
+        )
+    if given.dtype not in (np.float32, np.float64):
+        given = given.astype(np.float64)
+    outside = int(np.count_nonzero(~((given >= 0) & (given <= 1))))
+    if outside:
+        raise InputError(
+            f"{name} must hold probabilities: {outside} of {n_rows} values are missing or outside [0, 1]."
+        )
+    return given
+
+
+class OutcomeSums:
+    """Sums over all rows, in memory that does not grow with their number.
+
+    Log loss and calibration are NaN unless scores are probabilities (``probabilistic``).
+    """
+
+    def __init__(self, n_groups: int, *, probabilistic: bool) -> None:
+        self.n_groups, self.probabilistic = n_groups, probabilistic
+        nothing = np.empty(0, dtype=np.int64)
+        self.confusion = Confusion.count(nothing, nothing, nothing, n_groups)
+        self.squared_errors: Floats = np.zeros(n_groups)  # weighted sums of (score - label)^2
+        self._scores = ScoreCounts(n_groups, probabilistic=probabilistic)
+        self._bins: Floats = np.zeros((3, n_groups, _CALIBRATION_BINS))  # of scores, labels and weights
+        self._loss = 0.0
+
+    def add(self, labels: Codes, outputs: Outputs, groups: Codes, weights: Floats | None = None) -> None:
+        """Add the rows of a batch, with the model's scores and decisions."""
+        self.confusion += Confusion.count(labels, outputs.decisions, groups, self.n_groups, weights)
+        self._scores.add(outputs.scores, labels, groups, weights)
+        if not self.probabilistic:
+            return
+        scores, losses = outputs.scores, log_losses(labels, outputs.scores)
+        self._loss += float(losses.sum() if weights is None else losses @ weights)
+        weight = np.ones(len(labels)) if weights is None else weights
+        bins = np.minimum((scores * _CALIBRATION_BINS).astype(np.int64), _CALIBRATION_BINS - 1)
+        index = groups * _CALIBRATION_BINS + bins
+        for i, values in enumerate((weight * scores, weight * labels, weight)):
+            summed = np.bincount(index, values, minlength=self.n_groups * _CALIBRATION_BINS)
+            self._bins[i] += summed.reshape(self.n_groups, _CALIBRATION_BINS)
+        self.squared_errors += np.bincount(groups, weight * (scores - labels) ** 2, minlength=self.n_groups)
+
+    def ranking(self, group: int | None = None) -> Ranking:
+        """Return the weight of both labels at each score, of one group or of all."""
+        return self._scores.ranking(group)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean negative log likelihood; NaN without probabilities."""
+        weight = float(self.confusion.counts.sum())
+        return self._loss / weight if self.probabilistic and weight > 0 else math.nan
+
+    @property
+    def mean_scores(self) -> Floats:
+        """Mean predicted probability of each group, (groups,)."""
+        scores, _, weights = self._bins
+        return quotient(scores.sum(axis=1), weights.sum(axis=1))
+
+    @property
+    def calibration(self) -> Floats:
+        """Mean score minus base rate of each group, (groups,)."""
+        return np.asarray(self.mean_scores - base_rates(self.confusion.counts))
+
+    @property
+    def calibration_errors(self) -> Floats:
+        """Expected calibration error of each group, (groups,).
+
+        It is the weighted mean over ten bins of ``|mean score - share with label 1|``.
+        """
+        scores, labels, weights = self._bins
+        return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
+
+
+def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
+    """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
+    eps = np.finfo(probabilities.dtype).eps
+    of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
+    return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))

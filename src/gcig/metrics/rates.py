@@ -7,7 +7,7 @@ by a number (F1 without any positive, balanced accuracy without one of the class
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -97,11 +97,6 @@ def _kept(rates: Floats, kept: Mask | None) -> Floats:
     return np.asarray(rates[..., kept])
 
 
-def combine(agg: Aggregate, first: Floats, second: Floats) -> Floats:
-    """Return the sum or the larger one of two gaps; NaN if one of them is NaN."""
-    return np.asarray(first + second if agg == "sum" else np.maximum(first, second))
-
-
 @dataclass(frozen=True)
 class Confusion:
     """Counts of rows by group, label and prediction; those of several batches are added with ``+``."""
@@ -110,8 +105,8 @@ class Confusion:
     # under both predictions by their probabilities: the counts are then expected counts.
     counts: Floats
     squares: Floats  # (groups, 2) sum of the squared weights per group and label
-    n_rows: NDArray[np.int64]  # (groups, 2) rows per group and label, whatever their weight
-    n_selected: Floats  # (groups,) rows predicted 1, whatever their weight
+    n_rows: NDArray[np.int64]  # (groups, 2) rows per group and label, regardless of weight
+    n_selected: Floats  # (groups,) rows predicted 1, regardless of weight
 
     @classmethod
     def count(
@@ -184,6 +179,28 @@ class Confusion:
     def kept_groups(self, min_cell: int) -> Mask:
         """Return which groups enter gaps of selection rates, (groups,)."""
         return np.asarray((self.n_rows.sum(axis=1) >= min_cell) | (min_cell <= 1))
+
+    def measures(self, min_cell: int = 1, favourable: int = 1) -> dict[str, Callable[[Floats], Floats]]:
+        """Return the measures of decisions, as functions of counts (..., groups, 2, 2).
+
+        Gaps leave out cells and groups that have fewer than ``min_cell`` rows here.
+        """
+        cells, large = self.kept_cells(min_cell), self.kept_groups(min_cell)
+
+        def label_gap(counts: Floats, label: int) -> Floats:
+            return gap(label_rates(counts)[..., label, :], cells[label])
+
+        return {
+            "accuracy": lambda counts: accuracy(counts.sum(axis=-3)),
+            "balanced_accuracy": lambda counts: balanced_accuracy(counts.sum(axis=-3)),
+            "f1": lambda counts: f1(counts.sum(axis=-3)),
+            "eo_gap": lambda counts: label_gap(counts, 1) + label_gap(counts, 0),
+            "eo_worst": lambda counts: np.maximum(label_gap(counts, 1), label_gap(counts, 0)),
+            "delta_tpr": lambda counts: label_gap(counts, 1),
+            "delta_fpr": lambda counts: label_gap(counts, 0),
+            "demographic_parity_difference": lambda counts: gap(selection_rates(counts), large),
+            "selection_rate_ratio": lambda counts: ratio(favourable_rates(counts, favourable), large),
+        }
 
     def suppressed_cells(self, names: Sequence[str], min_cell: int) -> tuple[str, ...]:
         """Return the names of the cells that gaps leave out."""

@@ -104,19 +104,21 @@ class Comparison:
         baselines: Rows,
         definition: Definition,
         sample: EncodedRows,
-        n_probe: int,
+        n_probe: int | None = None,
         *,
         compared: tuple[int, ...],
     ) -> "Comparison":
         """Resolve "auto", one-hot blocks, and what counts as a vanishing attribution.
 
-        ``sample`` are rows in random order; attributions are computed of the first ``n_probe``.
+        ``sample`` are rows in random order. Attributions are computed of the first ``n_probe``, by default as
+        many as the explainer's budget allows.
         """
         columns = ComparedColumns.find(adapted, sample, baselines, compared)
         known = np.asarray(np.isfinite(baselines).all(axis=(1, 2)))
-        probe = sample[:n_probe]
+        explainer = adapted.explainer
+        probe = sample[: explainer.budget.probe_rows if n_probe is None else n_probe]
         probe = probe[known[probe.labels]]
-        explainer, few = adapted.explainer, probe[:_ROWS_TO_RESOLVE]
+        few = probe[:_ROWS_TO_RESOLVE]
         nothing = dict.fromkeys(KINDS, 0.0)
         if not len(few):
             return cls(adapted, baselines, definition, nothing, columns, compared)
@@ -281,6 +283,16 @@ class ReasonSums:
         self.clipped = 0.0  # share of the probabilities that were clipped, times rows
         self.undefined_rows = self.n_explained = 0
 
+    @classmethod
+    def of(
+        cls, comparison: Comparison, rows: EncodedRows, *, n_groups: int, rng: np.random.Generator
+    ) -> "ReasonSums":
+        """Explain rows, and sum their disparities."""
+        sums = cls(comparison, n_rows=len(rows), n_groups=n_groups, rng=rng)
+        for part in comparison.explain_all(rows):
+            sums.add(*part)
+        return sums
+
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
         """Add explained rows of one label; None for rows that cannot be explained, whose figures are NaN."""
         weights = rows.known_weights
@@ -360,6 +372,17 @@ class ReasonSums:
         if np.isnan(self.total).any() or (columns, norm) not in self._variants:
             return math.nan
         return float(self.combine(self._variants[columns, norm]))
+
+    def figures(self) -> dict[str, Any]:
+        """Return the fields that evaluations and audits have in common."""
+        return {
+            "undefined_rows": self.undefined_rows,
+            "completeness": self.completeness,
+            "effective_columns": self.effective_columns,
+            "gcig_l2": self.variant(self.comparison.definition.columns, "l2"),
+            "gcig_encoded": self.variant("encoded", "l1"),
+            "gcig_raw": self.variant("raw", "l1"),
+        }
 
     @property
     def noise(self) -> float:

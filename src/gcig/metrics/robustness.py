@@ -8,14 +8,13 @@ the same random rows.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gcig.adapters import AdaptedModel, block_shapley_values
-from gcig.core.definition import Definition
+from gcig.adapters import block_shapley_values
 from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
 from gcig.core.references import medoid, modal_member
@@ -37,38 +36,28 @@ _OTHER_SCALE = ("mean, l2",)  # values that cannot be compared with MATERIAL
 class PanelFigure:
     """GCIG of one model relative to one kind of reference."""
 
-    interval: Interval  # the value and its 95 % interval
-    draws: Floats  # (draws,) the value in bootstrap draws of the rows
+    interval: Interval = UNDEFINED  # the value and its 95 % interval
+    draws: Floats = field(default_factory=lambda: np.empty(0))  # (draws,) the value in draws of the rows
     error: float = 0.0  # standard error that is not due to the choice of rows
     noise: float = 0.0  # the value for two halves of the same group; 0 if the value is free of noise
 
 
 def measure_panel(
-    adapted: AdaptedModel,
-    baselines: Rows,
-    definition: Definition,
-    sample: EncodedRows,
-    pool: MemberPool,
-    streams: RandomStreams,
-    *,
-    compared: tuple[int, ...],
-    n_bootstrap: int,
+    comparison: Comparison, sample: EncodedRows, pool: MemberPool, streams: RandomStreams, n_bootstrap: int
 ) -> dict[str, PanelFigure]:
-    """Measure GCIG of a model relative to every kind of reference; ``baselines`` are the means of the cells.
+    """Measure GCIG of a model relative to every kind of reference; those of ``comparison`` are cell means.
 
     The first rows of ``sample``, which is in random order, are explained. Models that are compared share the
     sample and the seed of ``streams``, from which only ``pool``, the members of the cells, was drawn.
     """
-    explainer, definition = adapted.explainer, replace(definition, reference="mean")
-    n_probe = min(explainer.budget.probe_rows, len(sample))
-    comparison = Comparison.prepare(adapted, baselines, definition, sample, n_probe, compared=compared)
+    budget = comparison.adapted.explainer.budget
     of_members = sum_members(comparison, sample, pool, streams)
     members = members_interval(of_members, n_bootstrap, streams.members)
-    rows = sample[: explainer.member_budget[0]]
+    rows = sample[: budget.member_rows]
     draws = Draws(len(rows), max(2, n_bootstrap), np.random.default_rng(0))
     resampled = of_members.combine(draws.resample(of_members.total))
     error = of_members.standard_error
-    comparison = replace(comparison, definition=explainer.budget.coarsen(comparison.definition))
+    comparison = replace(comparison, definition=budget.coarsen(comparison.definition))
     norm_l2 = replace(comparison, definition=replace(comparison.definition, norm="l2"))
     found = {
         kind: _relative_to(comparison, rows, draws, references, halves)
@@ -133,7 +122,7 @@ def _relative_to(
         if not len(own):
             continue
         if not all(np.isfinite(each).all() for each in sets):
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
         values = kinds[kind].unflatten(0, (len(sets), -1))
         sums[own, label] = _sum_rows(comparison, values[0], kind, weights[own])
@@ -172,7 +161,7 @@ def _common(comparison: Comparison, rows: EncodedRows, pool: MemberPool, draws: 
         if not len(own):
             continue
         if not np.isfinite(reference).all():
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         _, kinds = comparison.attribute(rows.inputs[own], reference[None], (kind,))
         units = normalise(kinds[kind], norm=used.norm, eps=used.eps)[0].numpy()
         place = np.searchsorted(compared, rows.groups[own])
@@ -206,7 +195,7 @@ def _by_shapley_values(
     if adapted.explainer.name == "Shapley values":
         return mean
     if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
-        return PanelFigure(UNDEFINED, np.empty(0))
+        return PanelFigure()
     few = rows[:_SHAPLEY_ROWS]
     sums = np.zeros((len(few), 2, 2))
     for label in range(2):
@@ -214,7 +203,7 @@ def _by_shapley_values(
         if not len(own):
             continue
         if not np.isfinite(comparison.baselines[label]).all():
-            return PanelFigure(UNDEFINED, np.empty(0))
+            return PanelFigure()
         values = block_shapley_values(
             adapted.logits,
             few.inputs[own],

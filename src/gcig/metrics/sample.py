@@ -1,6 +1,7 @@
 """Checked and encoded rows, random samples of them, and the references that they are compared with."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
-from gcig.adapters import AdaptedModel
+from gcig.adapters import AdaptedModel, within_budget
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
@@ -28,7 +29,7 @@ class EncodedRows:
     labels: Codes
     groups: Codes
     positions: NDArray[np.int64]
-    weights: Floats | None
+    weights: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -39,10 +40,17 @@ class EncodedRows:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def __getitem__(self, rows: Any) -> "EncodedRows":
-        weights = None if self.weights is None else self.weights[rows]
-        return EncodedRows(
-            self.inputs[rows], self.labels[rows], self.groups[rows], self.positions[rows], weights
-        )
+        fields: list[Any] = [None if each is None else each[rows] for each in vars(self).values()]
+        return EncodedRows(*fields)
+
+    @staticmethod
+    def join(parts: "Sequence[EncodedRows]") -> "EncodedRows":
+        """Return the rows of several parts; weights are kept only if all of them have weights."""
+        fields = zip(*(vars(part).values() for part in parts), strict=True)
+        joined: list[Any] = [
+            None if any(one is None for one in each) else np.concatenate(each) for each in fields
+        ]
+        return EncodedRows(*joined)
 
 
 class RandomStreams(NamedTuple):
@@ -54,6 +62,7 @@ class RandomStreams(NamedTuple):
     outcome: np.random.Generator
     shuffles: np.random.Generator
     members: np.random.Generator
+    importance: np.random.Generator
 
     @classmethod
     def spawn(cls, random_state: int | np.random.Generator | None) -> "RandomStreams":
@@ -78,13 +87,13 @@ class Reservoir:
         self.n_seen = 0
 
     def add(self, offered: EncodedRows, keys: Floats | None = None) -> None:
-        """Offer the rows of a batch; random keys may be given."""
+        """Offer the rows of a batch; ``keys`` take the place of new random keys."""
         self.n_seen += len(offered)
         keys = self.rng.random(len(offered)) if keys is None else keys
         if len(offered) > self.size:
             few = np.argpartition(keys, self.size - 1)[: self.size]
             keys, offered = keys[few], offered[few]
-        rows = offered if self._rows is None else _join(self._rows, offered)
+        rows = offered if self._rows is None else EncodedRows.join([self._rows, offered])
         keys = np.concatenate([self._keys, keys])
         kept = np.argsort(keys)[: self.size]
         self._keys, self._rows = keys[kept], rows[kept]
@@ -97,19 +106,6 @@ class Reservoir:
         return self._rows
 
 
-def _join(first: EncodedRows, second: EncodedRows) -> EncodedRows:
-    weights = None
-    if first.weights is not None and second.weights is not None:
-        weights = np.concatenate([first.weights, second.weights])
-    return EncodedRows(
-        np.concatenate([first.inputs, second.inputs]),
-        np.concatenate([first.labels, second.labels]),
-        np.concatenate([first.groups, second.groups]),
-        np.concatenate([first.positions, second.positions]),
-        weights,
-    )
-
-
 def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
     """Return an empty sample with room for the rows to explain (None for all) and for probes."""
     return Reservoir(max(_SAMPLE_ROWS, limit or 0), rng)
@@ -119,6 +115,7 @@ def draw_sample(limit: int | None, rng: np.random.Generator) -> Reservoir:
 class Sample:
     """Checked rows in memory, and the references of the groups that are compared."""
 
+    adapted: AdaptedModel
     labels: Labels
     groups: Groups
     rows: EncodedRows
@@ -143,19 +140,31 @@ class Sample:
         sums, names, own, given = None, None, None, None
         if reference is not None:
             given, names = _reference_rows(adapted, reference, labels.classes)
-            sums = sum_cells(given.inputs, given.labels, given.groups, len(names))
+            sums = sum_cells(given, len(names))
         elif adapted.baselines is not None:
             own, names = adapted.baselines, adapted.groups
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=names)
-        if own is None and sums is None:
-            sums = sum_cells(inputs, labels.codes, groups.codes, len(groups.names))
-        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
-        baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         weights = check_sample_weight(sample_weight, len(inputs))
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
-        sample = cls(labels, groups, rows, baselines, compared, given)
+        if own is None and sums is None:
+            sums = sum_cells(rows, len(groups.names))
+        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
+        baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
+        sample = cls(adapted, labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
         return sample
+
+    def within_budget(self, *, robustness: bool = False) -> "Sample":
+        """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
+        n_rows, n_groups = len(self.rows), len(self.groups.names)
+        adapted, _ = within_budget(self.adapted, n_rows, n_groups, audit=False, robustness=robustness)
+        return replace(self, adapted=adapted)
+
+    def draw(self, streams: RandomStreams) -> EncodedRows:
+        """Return a random sample of the rows, in random order."""
+        drawn = draw_sample(self.adapted.explainer.budget.rows, streams.sample)
+        drawn.add(self.rows)
+        return drawn.rows
 
     def _warn_if_not_comparable(self, min_cell: int) -> None:
         """Warn if GCIG will be NaN because references are missing."""
@@ -194,14 +203,10 @@ def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> 
     return tuple(np.flatnonzero(enough).tolist())
 
 
-def sum_cells(inputs: Rows, labels: Codes, groups: Codes, n_groups: int) -> CellSums:
+def sum_cells(rows: EncodedRows, n_groups: int) -> CellSums:
     """Sum encoded rows by (label, group) cell in double precision."""
-    return cell_sums(
-        torch.tensor(inputs, dtype=torch.float64),
-        torch.tensor(labels),
-        torch.tensor(groups),
-        n_groups=n_groups,
-    )
+    inputs = torch.tensor(rows.inputs, dtype=torch.float64)
+    return cell_sums(inputs, torch.tensor(rows.labels), torch.tensor(rows.groups), n_groups=n_groups)
 
 
 def cell_means(sums: CellSums) -> Floats:
@@ -266,5 +271,5 @@ def _reference_rows(
     inputs = adapted.encode(X, sensitive_features)
     labels = check_sample_labels(y, len(inputs), np.asarray(classes))
     groups = check_groups(sensitive_features, n_rows=len(inputs))
-    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), None)
+    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)))
     return rows, groups.names

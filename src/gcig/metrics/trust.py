@@ -1,7 +1,7 @@
 """Numbers that say whether GCIG can be trusted: reference offset, faithfulness and attribute effect.
 
 The effective number of columns, the fourth, is `gcig.core.disparity.effective_columns`. `measure_trust`
-applies the functions on tensors to any model, and measures GCIG relative to members as well.
+measures them for any model, with GCIG relative to members; training uses the functions on tensors as well.
 """
 
 import math
@@ -64,7 +64,7 @@ def measure_trust(
     offset = _reference_offset(comparison, pool)
     if math.isnan(offset):
         undefined["reference_offset"] = "The model's score is the same for all rows."
-    faithful = _faithfulness(sums, sample[: budget.importance_rows], streams)
+    faithful = _faithfulness(sums, sample[: budget.importance_rows], streams.importance)
     if math.isnan(faithful):
         undefined["faithfulness"] = (
             f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's "
@@ -80,13 +80,9 @@ def sum_members(
     comparison: Comparison, sample: EncodedRows, pool: MemberPool, streams: RandomStreams
 ) -> ReasonSums:
     """Explain the first rows of a random sample relative to members, and sum their disparities."""
-    rows = sample[: comparison.adapted.explainer.member_budget[0]]
+    rows = sample[: comparison.adapted.explainer.budget.member_rows]
     relative = MemberComparison.of(comparison, pool, streams.members)
-    n_groups = max(int(sample.groups.max()), *comparison.compared) + 1
-    sums = ReasonSums(relative, n_rows=len(rows), n_groups=n_groups, rng=streams.members)
-    for part in relative.explain_all(rows):
-        sums.add(*part)
-    return sums
+    return ReasonSums.of(relative, rows, n_groups=pool.counts.shape[1], rng=streams.members)
 
 
 def members_interval(sums: ReasonSums, n_bootstrap: int, rng: np.random.Generator) -> Interval:
@@ -123,7 +119,7 @@ def _reference_offset(comparison: Comparison, pool: MemberPool) -> float:
     )
 
 
-def _faithfulness(sums: ReasonSums, rows: EncodedRows, streams: RandomStreams) -> float:
+def _faithfulness(sums: ReasonSums, rows: EncodedRows, rng: np.random.Generator) -> float:
     columns, total = sums.comparison.compared_columns, sums.original_shares.sum()
     if not total > 0 or len(columns.names) > MAX_PERMUTED_COLUMNS:
         return math.nan
@@ -131,7 +127,7 @@ def _faithfulness(sums: ReasonSums, rows: EncodedRows, streams: RandomStreams) -
         lambda points: _logits(sums.comparison, points),
         torch.tensor(rows.inputs),
         torch.from_numpy(columns.input_blocks),
-        torch.from_numpy(streams.members.permutation(len(rows))),
+        torch.from_numpy(rng.permutation(len(rows))),
     )
     shares = torch.from_numpy(sums.original_shares / total)
     used = torch.from_numpy(np.isin(np.arange(len(columns.names)), columns.input_blocks))

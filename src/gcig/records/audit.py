@@ -33,13 +33,11 @@ class Subject(Record):
     sensitive: tuple[str, ...]  # names of the protected attributes; several are crossed
     positive: str  # what label 1 means (the positive class)
     favourable: str  # the class that is favourable for a person
-    threshold: (
-        float  # probability from which a row is predicted 1; NaN if the model has its own decision rule
-    )
+    threshold: float  # probability from which a row is predicted 1; NaN if decided by another rule
     definition: Mapping[str, Any]  # the choices behind GCIG
     versions: Mapping[str, str]  # software -> version
     created: str  # ISO date and time in UTC
-    rows_sent: int | None = None  # rows that a remote model was asked for; None for other models
+    rows_sent: int | None = None  # rows sent to a remote model; None for other models
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +49,16 @@ class GroupAudit(Record):
     """
 
     group: str
-    n_rows: int | None
-    base_rate: Interval
-    selection_rate: Interval
-    favourable_rate: Interval  # share of favourable decisions
-    tpr: Interval
-    fpr: Interval
-    ppv: Interval
-    calibration: Interval  # mean predicted probability minus the base rate
-    auc: Interval
-    gcig: Interval
+    n_rows: int | None = None
+    base_rate: Interval = UNDEFINED
+    selection_rate: Interval = UNDEFINED
+    favourable_rate: Interval = UNDEFINED  # share of favourable decisions
+    tpr: Interval = UNDEFINED
+    fpr: Interval = UNDEFINED
+    ppv: Interval = UNDEFINED
+    calibration: Interval = UNDEFINED  # mean predicted probability minus the base rate
+    auc: Interval = UNDEFINED
+    gcig: Interval = UNDEFINED
     roc: tuple[tuple[float, ...], ...] = ()  # at most 101 points (FPR, TPR) from (0, 0) to (1, 1)
 
 
@@ -91,8 +89,8 @@ class LabelAudit(Record):
     """GCIG over the rows of one label."""
 
     label: str
-    n_rows: int | None
-    gcig: Interval
+    n_rows: int | None = None
+    gcig: Interval = UNDEFINED
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +141,16 @@ class StabilityCheck(Record):
 class GcigAudit(Record):
     """GCIG, its uncertainty, and where it comes from; fields without a comment are those of `Evaluation`."""
 
-    gcig: Interval  # by the definition; the interval resamples rows with the references fixed
-    gcig_resampled: Interval  # the same with the references estimated again in every draw
-    noise_floor: Interval  # mean, 2.5 % and 97.5 % quantile of GCIG with groups shuffled within each label
-    excess: Interval  # GCIG minus the mean of the noise floor: the part that chance does not explain
-    p_value: float  # share of shuffles with a GCIG as large
-    evidence: str  # "disparity", "none" or "not enough"
-    undefined_rows: int
-    completeness: float
-    effective_columns: float
+    gcig: Interval = UNDEFINED  # by the definition; the interval resamples rows with the references fixed
+    gcig_resampled: Interval = UNDEFINED  # the same with the references estimated again in every draw
+    # Mean, 2.5 % and 97.5 % quantile of GCIG with groups shuffled within each label.
+    noise_floor: Interval = UNDEFINED
+    excess: Interval = UNDEFINED  # GCIG minus the mean of the noise floor: what chance does not explain
+    p_value: float = math.nan  # share of shuffles with a GCIG as large
+    evidence: str = "not enough"  # or "disparity" or "none"
+    undefined_rows: int = 0
+    completeness: float = math.nan
+    effective_columns: float = math.nan
     gcig_l2: float = math.nan
     gcig_encoded: float = math.nan
     gcig_raw: float = math.nan
@@ -246,7 +245,7 @@ class AuditRecord(Record):
     min_cell: int = SMALLEST_CELL  # gaps leave out the rates of cells with fewer rows
     suppressed_cells: tuple[str, ...] = ()  # the names of these cells
     proxy_columns: tuple[str, ...] = ()  # columns of the table that determine the group
-    robustness: Robustness | None = None  # None unless it was asked for
+    robustness: Robustness | None = None  # None unless it was requested
     change: AuditChange | None = None  # None unless an earlier audit was given
     schema: int = AUDIT_SCHEMA
 

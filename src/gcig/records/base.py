@@ -144,7 +144,7 @@ UNDEFINED = Interval(math.nan)
 def flatten(*records: Record) -> dict[str, Any]:
     """Return the single values of records; an interval gives three: its name, name_low and name_high.
 
-    >>> from gcig.records import PairAudit
+    >>> from gcig.records.audit import PairAudit
     >>> flatten(PairAudit("f", "m", Interval(0.2, 0.1, 0.3)))
     {'first': 'f', 'second': 'm', 'gcig': 0.2, 'gcig_low': 0.1, 'gcig_high': 0.3}
     """
@@ -164,15 +164,14 @@ def flatten(*records: Record) -> dict[str, Any]:
     return row
 
 
-def make_frame(rows: Iterable[dict[str, Any]], index: str | None = None) -> "pd.DataFrame":
-    """Return one row per record, by the column ``index`` if it is given."""
+def make_frame(part: str, parts: Mapping[str, Iterable[dict[str, Any]]]) -> "pd.DataFrame":
+    """Return one of several parts of a record as a table; groups and columns are its index."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(rows))
-    return frame if index is None else frame.set_index(index)
-
-
-def check_part(part: str) -> None:
-    """Raise an error for a part that no table shows."""
-    if part not in ("figures", "groups", "columns"):
-        raise ValueError(f"part must be 'figures', 'groups' or 'columns', not {part!r}.")
+    if part not in parts:
+        *others, last = map(repr, parts)
+        raise ValueError(f"part must be {', '.join(others)} or {last}, not {part!r}.")
+    index, frame = {"groups": "group", "columns": "column"}.get(part), pd.DataFrame(list(parts[part]))
+    if index is None:
+        return frame
+    return frame.set_index(index) if len(frame) else frame.rename_axis(index)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gcig.records.base import Record, check_part, flatten, make_frame
+from gcig.records.base import Record, flatten, make_frame
 from gcig.records.formatting import describe_suppression, html_table, shown, text_table
 from gcig.records.trust import Robustness, describe_trust
 
@@ -137,7 +137,7 @@ class Evaluation(Record):
     gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
     definition : the choices behind ``gcig``.
     undefined : figure -> why it is NaN.
-    robustness : GCIG under several references; None unless it was asked for.
+    robustness : GCIG under several references; None unless it was requested.
 
     Examples
     --------
@@ -200,13 +200,13 @@ class Evaluation(Record):
     def decides_alike(self) -> bool:
         """True if at least 99.5 % of the rows are decided alike at this threshold.
 
-        Rates are then equal for lack of decisions, whatever the model knows; another threshold helps.
+        Rates are then equal because nothing is decided; another threshold may show differences.
         """
         return decides_alike(self.selection_rate)
 
     @property
     def degenerate(self) -> bool:
-        """True if equal rates are no merit: the model has collapsed, or decides everyone alike."""
+        """True if equal rates say nothing: the model has collapsed, or decides everyone alike."""
         return self.collapsed or self.decides_alike
 
     def to_frame(self, part: str = "figures") -> "pd.DataFrame":
@@ -218,17 +218,13 @@ class Evaluation(Record):
             One row of all single values, a row of a results table; one row of rates and GCIG per group; or
             the contribution of each column to GCIG.
         """
-        check_part(part)
-        if part == "figures":
-            return make_frame([flatten(self)])
-        if part == "groups":
-            rows = (
-                {**flatten(each), "gcig": self.gcig_groups.get(each.group, math.nan)} for each in self.groups
-            )
-            return make_frame(rows, "group")
-        return make_frame(
-            ({"column": name, "contribution": value} for name, value in self.gcig_columns.items()), "column"
-        )
+        gcig, columns = self.gcig_groups, self.gcig_columns
+        parts = {
+            "figures": [flatten(self)],
+            "groups": [{**flatten(each), "gcig": gcig.get(each.group, math.nan)} for each in self.groups],
+            "columns": [{"column": name, "contribution": value} for name, value in columns.items()],
+        }
+        return make_frame(part, parts)
 
     def __repr__(self) -> str:
         figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
@@ -318,7 +314,5 @@ class FoldResult(Record):
     # the prediction is the probability of a decision for 1.
     predictions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # one line each
-    worker_died: bool = (
-        False  # the worker was killed, perhaps out of memory; the same command repeats the trial
-    )
+    worker_died: bool = False  # the worker was killed, perhaps out of memory; running again repeats the trial
     repeat: int = 0  # number of the fit among several on the same rows with different seeds

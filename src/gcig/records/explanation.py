@@ -18,9 +18,7 @@ class ColumnReason(Record):
 
     column: str
     value: str  # the entry of the row as text; "not shown" for a protected column
-    attributions: Mapping[
-        str, float
-    ]  # group -> how much the column moves the logit, relative to its reference
+    attributions: Mapping[str, float]  # group -> how far the column moves the logit from its reference
     difference: float  # the largest minus the smallest attribution, in logits
     share: float  # the column's share of the disparity of the row; NaN if there is none
 

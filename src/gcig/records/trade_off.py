@@ -28,7 +28,7 @@ class Bound(Record):
     limit: float = math.nan  # its upper 90 % confidence limit for new rows
     fair_limit: float = (
         math.nan
-    )  # the limit of an exactly fair model; a smaller bound can be shown by luck only
+    )  # the limit of an exactly fair model, below which a bound is met only by chance
     n_rows: int = 0  # held-out rows
 
     @property

@@ -115,7 +115,7 @@ def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) ->
 # The kinds of reference under which GCIG is compared, in the order of tables and charts.
 REFERENCES = {
     "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
-    "label-free": "The mean of all rows of a group, whatever their label.",
+    "label-free": "The mean of all rows of a group, regardless of label.",
     "medoid": "The member of a cell that is nearest to its mean.",
     "modal member": "The member of a cell that has the most common value in most columns.",
     "members": "Members of a cell, one after the other; attributions are averaged over them.",
@@ -133,9 +133,7 @@ class RobustnessFigure(Record):
     gcig: Interval
     other: Interval  # of the second model; undefined if there is none
     description: str  # the reference in one sentence
-    noise: float = (
-        math.nan
-    )  # GCIG relative to two halves of the same group; 0 if the estimate is free of noise
+    noise: float = math.nan  # GCIG relative to two halves of the same group; 0 if there is no noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,4 +146,4 @@ class Robustness(Record):
 
     figures: tuple[RobustnessFigure, ...]  # in the order of `REFERENCES`
     agrees: bool  # whether the conclusion is the same under every reference
-    verdict: str  # one sentence that says so
+    verdict: str  # the conclusion in one sentence

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from gcig.records import AuditRecord, GroupAudit, Interval
+from gcig.records import AuditRecord, Interval
+from gcig.records.audit import GroupAudit
 from gcig.records.formatting import counted, favourable_outcome, limits, number
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts

@@ -2,8 +2,8 @@
 
 import math
 
-from gcig.records import AuditRecord, ColumnAudit
-from gcig.records.audit import MATERIAL
+from gcig.records import AuditRecord
+from gcig.records.audit import MATERIAL, ColumnAudit
 from gcig.records.formatting import count, percent
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock

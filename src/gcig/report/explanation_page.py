@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from gcig.records import AuditRecord, RowAudit
+from gcig.records import AuditRecord
+from gcig.records.audit import RowAudit
 from gcig.records.explanation import ExplanationRecord, RowExplanation
 from gcig.records.formatting import favourable_outcome, number, percent, signed
 from gcig.report import charts

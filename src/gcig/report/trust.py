@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gcig.records import Evaluation, GcigAudit, Interval, Robustness
+from gcig.records import Evaluation, Interval, Robustness
+from gcig.records.audit import GcigAudit
 from gcig.records.formatting import limits, number
 from gcig.records.trust import TRUST_NUMBERS, TrustNumber
 from gcig.report import charts

@@ -21,7 +21,7 @@ from gcig.methods.fairx.selection import HeldOut, make_held_out, measure
 from gcig.methods.fairx.training import Candidate, Student
 from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
-from gcig.metrics.predictions import evaluate_predictions
+from gcig.metrics.outcome import evaluate_predictions
 from gcig.metrics.ranking import auc_difference
 from gcig.records.evaluation import decides_alike, has_collapsed
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord

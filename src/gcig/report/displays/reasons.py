@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups
-from gcig.records import AuditRecord, RowExplanation
+from gcig.records import AuditRecord
+from gcig.records.explanation import RowExplanation
 from gcig.report.displays.canvas import Display, axes_of, call_with_groups, colour, literal, mark
 
 _LINES = ("-", "--", ":", "-.")

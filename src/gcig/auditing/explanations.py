@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -14,16 +14,19 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from gcig._files import write_if_named
-from gcig._validation import Groups, InputError, check_features, check_groups
+from gcig._tables import level_name, listed
+from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
-from gcig.auditing.row_list import NEIGHBOUR_ROWS, add_neighbours
+from gcig.adapters.base import last_step
+from gcig.auditing.audits import columns_of, open_for_model
+from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, add_neighbours, protected_columns
 from gcig.auditing.sources import TableSource, check_identifiers
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.data.roles import assign_roles, check_positive
 from gcig.metrics.reasons import Comparison
-from gcig.metrics.row_reasons import RowDescriber, known_protected, revealing_columns
 from gcig.metrics.sample import (
     EncodedRows,
     Reference,
@@ -41,6 +44,7 @@ from gcig.records.formatting import html_table, shown
 if TYPE_CHECKING:
     from gcig.report.displays import WaterfallDisplay
 
+_IDENTIFIERS = ("id", "identifier", "key", "row_id")  # names of a column of identifiers, in lower case
 _PROBE_ROWS = 32  # rows that determine the scale of attributions and the steps of integration
 
 
@@ -80,12 +84,6 @@ def explain(
     reference : tuple (X, y, sensitive_features), optional
         The rows from which the groups' references are estimated and among which neighbours are found.
         Required unless the model was trained with gcig and therefore has references of its own.
-    threshold : float, optional
-        The probability from which a row is predicted 1. By default the model's own decision rule.
-    favourable : optional
-        The class that is favourable for a person; by default the second one.
-    definition : Definition, optional
-        The choices behind the disparity.
     identifiers : sequence of n names, optional
         Names of the rows; by default the index of a table, or positions.
     classes : tuple of two names, optional
@@ -97,7 +95,7 @@ def explain(
     min_cell : int
         Groups with fewer reference rows of a label are not compared, and neighbours are shown only if at
         least this many rows share their group and decision.
-    random_state, score, preprocess, name, trust_pickle
+    threshold, favourable, definition, random_state, score, preprocess, name, trust_pickle
         As in `gcig.audit`.
 
     Returns
@@ -137,27 +135,28 @@ def explain(
     groups = None
     if sensitive_features is not None:
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=known.names)
-    own = EncodedRows(inputs, codes, np.full(len(codes), -1), np.arange(len(codes)), None)
+    own = EncodedRows(inputs, codes, np.full(len(codes), -1), np.arange(len(codes)))
     sample = own if known.rows is None else known.rows
     comparison = Comparison.prepare(
         adapted,
         known.baselines,
         definition or Definition(),
         sample,
-        min(_PROBE_ROWS, len(sample)),
+        _PROBE_ROWS,
         compared=known.compared,
     )
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes
     negative, positive = map(str, named_classes)
     good = check_favourable(favourable, named_classes)
+    named_attributes = groups.attribute.split(" & ") if groups else ()
     describer = RowDescriber(
         comparison,
-        groups=tuple(known.names[g] for g in known.compared),
+        names=known.names,
         classes=(negative, positive),
         favourable=good,
         threshold=adapted.threshold if threshold is None else threshold,
-        hidden=frozenset() if include_protected else _protected(model, known, groups),
+        hidden=frozenset() if include_protected else protected_columns(model, known.source, named_attributes),
     )
     index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))
     described = describer.describe(
@@ -173,15 +172,9 @@ def explain(
     if neighbours and known.source is not None and table is not None:
         batch = known.source.batch
         few = np.sort(np.random.default_rng(random_state).permutation(len(batch))[:NEIGHBOUR_ROWS])
+        people = batch.take(few)
         described = add_neighbours(
-            described,
-            table,
-            batch.take(few),
-            describer,
-            group_names=known.names,
-            compared=known.compared,
-            threshold=threshold,
-            min_cell=min_cell,
+            described, table, people, describer, threshold=threshold, min_cell=min_cell
         )
     return ExplainResult(
         ExplanationRecord(
@@ -234,7 +227,7 @@ class _References:
             return cls(adapted.groups, (first, second), own, compared)
         source = TableSource.check(adapted, *reference)
         batch = source.batch
-        sums = sum_cells(batch.inputs, batch.labels, batch.groups, len(source.group_names))
+        sums = sum_cells(batch.rows, len(source.group_names))
         compared = comparable_groups(sums.counts.numpy(), None, min_cell)
         if len(compared) < 2:
             raise InputError(
@@ -245,15 +238,6 @@ class _References:
         order = np.random.default_rng(random_state).permutation(len(batch))
         means = cell_means(sums)[:, list(compared)]
         return cls(source.group_names, source.classes, means, compared, source, batch.rows[order])
-
-
-def _protected(model: Any, known: _References, groups: Groups | None) -> frozenset[str]:
-    """Return the columns that are or reveal the protected attribute; their entries are not shown."""
-    names = {*known_protected(model), *(groups.attribute.split(" & ") if groups else ())}
-    if known.source is not None:
-        batch = known.source.batch
-        names |= {*known.source.attributes, *revealing_columns(batch.table, batch.groups)}
-    return frozenset(names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,3 +315,123 @@ class ExplainResult:
         sentences = "".join(f"<p>{escape(line)}</p>" for line in row.describe())
         header = (f"row {row.row}", "value", *(f"compared with {group}" for group in self.record.groups))
         return sentences + html_table(header, lines)
+
+
+def explain_file(
+    model: Any,
+    path: str | Path,
+    *,
+    ids: Sequence[str] = (),
+    rows: Sequence[int] = (),
+    id_column: str | None = None,
+    target: str | None = None,
+    positive: str | None = None,
+    sensitive: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    keep_sensitive: bool = False,
+    trust_pickle: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    group_names: Mapping[str, str] | None = None,
+    **options: Any,
+) -> ExplainResult:
+    """Explain rows of a file, chosen by identifier (``ids``) or by position (``rows``).
+
+    Parameters are those of `audit_file` and `gcig.explain`. If target and sensitive are named, the file is
+    the reference, which is required for neighbours and for models without references of their own.
+    """
+    model, _, named = resolve_model(model, trust_pickle=trust_pickle)
+    file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    if (target is None) != (not sensitive):
+        raise InputError("Name both the target and the protected attribute, or neither.")
+    known = columns_of(model, file.names)
+    if target is not None:
+        roles = assign_roles(
+            file,
+            target=target,
+            positive=positive,
+            sensitive=sensitive,
+            drop=drop,
+            keep_sensitive=keep_sensitive,
+            known=known,
+            group_names=group_names,
+        )
+        inputs = roles.inputs
+    elif known is None or not hasattr(last_step(model), "baselines_"):
+        raise InputError(
+            "is needed: only models of gcig have references of their own. Name the target and the protected "
+            "attribute, so that the rows of the file become the references.",
+            argument="target",
+        )
+    else:
+        inputs = tuple(map(str, known))
+    column = _id_column(file.names, id_column, inputs) if ids or id_column else None
+    needed = [*inputs, *([target] if target else []), *sensitive, *([column] if column else [])]
+    frame = file.read(list(dict.fromkeys(needed))).frame
+    chosen = _positions(frame, ids, rows, column, Path(path))
+    names = frame.iloc[chosen][column].map(level_name).tolist() if column else [str(i) for i in chosen]
+    table = frame[list(inputs)]
+    labels = groups = reference = named_classes = None
+    if target is not None:
+        values = frame[target]
+        distinct = values.dropna().unique()
+        recorded = getattr(model, "classes_", getattr(model, "classes", None))
+        check_positive(positive, target, distinct, recorded)
+        named_classes = roles.named_classes(distinct)
+        labels = values if positive is None else (values.map(level_name) == positive).astype("int64")
+        protected = roles.protected(frame)
+        groups = protected if len(sensitive) > 1 else protected[sensitive[0]]
+        reference = (table, labels, groups)
+    return explain(
+        model,
+        table.iloc[chosen],
+        None if labels is None else labels.iloc[chosen],
+        sensitive_features=None if groups is None else groups.iloc[chosen],
+        reference=reference,
+        identifiers=names,
+        classes=named_classes,
+        name=options.pop("name", None) or named,
+        **options,
+    )
+
+
+def _id_column(names: Sequence[str], given: str | None, inputs: Sequence[str]) -> str:
+    """Return the column of identifiers: the given one, or one whose name suggests it."""
+    if given is not None:
+        if given not in names:
+            raise InputError(
+                f"is {given!r}, but the file has no such column. Its columns are {listed(names, 30)}.",
+                argument="id_column",
+            )
+        return given
+    found = [each for each in names if each.lower() in _IDENTIFIERS or each.lower().endswith("_id")]
+    found = [each for each in found if each not in inputs] or found
+    if not found:
+        raise InputError(
+            f"is needed: no column is called id. The columns are {listed(names, 30)}.", argument="id_column"
+        )
+    return found[0]
+
+
+def _positions(
+    frame: pd.DataFrame, ids: Sequence[str], rows: Sequence[int], column: str | None, path: Path
+) -> list[int]:
+    """Return the positions of the chosen rows."""
+    chosen = list(rows)
+    if any(not 0 <= place < len(frame) for place in rows):
+        raise InputError(f"{path} has rows 0 to {len(frame) - 1}. Choose positions among them.")
+    if column is not None:
+        known = frame[column].map(level_name)
+        for name in ids:
+            found = (known == name).to_numpy().nonzero()[0].tolist()
+            if not found:
+                raise InputError(
+                    f"No row of {path} has the identifier {name!r} in column {column!r}. Check it, or name "
+                    "another column of identifiers."
+                )
+            chosen += found
+    if not chosen:
+        raise InputError("No row is chosen. Name rows by identifier (--id) or by position (--row).")
+    return list(dict.fromkeys(chosen))

@@ -9,9 +9,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from gcig.adapters import Outputs, adapt
+from gcig.auditing.rows import RowDescriber, _as_text, find_neighbours, revealing_columns
 from gcig.core.definition import Definition
 from gcig.metrics.reasons import Comparison
-from gcig.metrics.row_reasons import RowDescriber, _as_text, find_neighbours, revealing_columns
 from gcig.metrics.sample import EncodedRows, Sample
 
 RNG = np.random.default_rng(0)

@@ -1,16 +1,19 @@
-r"""GCIG of an audit: its comparison with chance and other settings, and its figures with intervals.
+r"""The figures of an audit, with intervals: GCIG compared with chance and with other settings, and outcomes.
 
 Chance is measured on a fixed sample of rows, whose mean disparity is a function of the references alone. If
 the groups are exchangeable given the label, observed and shuffled references have the same distribution, so
 
 .. math:: p = \frac{1 + \#\{T_s \geq T\}}{1 + S}
 
-is a p-value of exact level, whatever the sample.
+is a p-value of exact level for any sample.
+
+Rates and accuracy have Wilson intervals, and AUC has DeLong's. Differences, ratios, balanced accuracy and F1
+have bootstrap percentile intervals: resampling the rows of a group is a multinomial draw of its counts.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,19 @@ from numpy.typing import NDArray
 from gcig.adapters import Advance
 from gcig.auditing.subject import Options
 from gcig.metrics.intervals import Draws, interval
-from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.outcome import OutcomeSums
+from gcig.metrics.rates import (
+    Codes,
+    Confusion,
+    Floats,
+    Mask,
+    base_rates,
+    favourable_rates,
+    noise_floor,
+    precisions,
+    quotient,
+    selection_rates,
+)
 from gcig.metrics.reasons import (
     KINDS,
     Comparison,
@@ -29,8 +44,18 @@ from gcig.metrics.reasons import (
     label_means,
 )
 from gcig.metrics.sample import EncodedRows
-from gcig.records.audit import MATERIAL, ColumnAudit, GcigAudit, LabelAudit, PairAudit, StabilityCheck
+from gcig.records.audit import (
+    MATERIAL,
+    ColumnAudit,
+    GcigAudit,
+    GroupAudit,
+    LabelAudit,
+    OutcomeAudit,
+    PairAudit,
+    StabilityCheck,
+)
 from gcig.records.base import UNDEFINED, Interval, Z
+from gcig.records.evaluation import decides_alike, has_collapsed
 
 ALPHA = 0.05  # level of the test against shuffled groups
 _BYTES_AT_ONCE = 64 * 2**20
@@ -40,8 +65,8 @@ _BYTES_AT_ONCE = 64 * 2**20
 class NullDistribution:
     """GCIG of a sample of rows as observed, and under shuffled groups (shuffles,)."""
 
-    observed: float
-    shuffled: Floats
+    observed: float = math.nan
+    shuffled: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def p_value(self) -> float:
@@ -52,18 +77,6 @@ class NullDistribution:
         # Ties up to rounding count as reached, so equal values are never evidence.
         reached = np.count_nonzero(valid >= self.observed * (1 - 1e-9))
         return float((1 + reached) / (1 + len(valid)))
-
-
-def compare_shuffles(
-    comparison: Comparison,
-    rows: EncodedRows,
-    observed: Floats,
-    shuffled: Floats,
-    advance: Advance | None = None,
-) -> NullDistribution:
-    """Compare references (2, groups, p) with shuffled ones (shuffles, 2, groups, p) on some rows."""
-    values = mean_disparities(comparison, rows, np.concatenate([observed[None], shuffled]), advance)
-    return NullDistribution(float(values[0]), values[1:])
 
 
 def mean_disparities(
@@ -201,7 +214,6 @@ class GcigFigures:
         excess = Interval(above, above - reach, above + reach)
         # The draws lie above the estimate, since resampled references are noisier than estimated ones.
         centred = np.maximum(both - both.mean() + value, 0) if len(both) else both
-        definition = sums.comparison.definition
         return GcigAudit(
             gcig=interval(value, of_rows),
             gcig_resampled=interval(value, centred),
@@ -209,18 +221,13 @@ class GcigFigures:
             excess=excess,
             p_value=self.null.p_value,
             evidence=judge_evidence(self.null.p_value, excess, floor),
-            undefined_rows=sums.undefined_rows,
-            completeness=sums.completeness,
-            effective_columns=sums.effective_columns,
-            gcig_l2=sums.variant(definition.columns, "l2"),
-            gcig_encoded=sums.variant("encoded", "l1"),
-            gcig_raw=sums.variant("raw", "l1"),
             standard_error=sums.standard_error,
             clipped=sums.clipped / sums.n_explained if sums.n_explained else math.nan,
             compared_groups=self.groups,
             labels=self._labels(n_of_label),
             pairs=self._pairs(),
             columns=self._columns(),
+            **sums.figures(),
         )
 
     def of_groups(self, n_rows: Codes) -> tuple[Interval, ...]:
@@ -246,7 +253,7 @@ class GcigFigures:
         return tuple(
             LabelAudit(name, n, interval(float(means[y]), drawn[:, y]))
             if n >= self.options.min_cell
-            else LabelAudit(name, None, UNDEFINED)
+            else LabelAudit(name)
             for y, (name, n) in enumerate(zip(self.classes, n_of_label.tolist(), strict=True))
         )
 
@@ -277,3 +284,102 @@ class GcigFigures:
             )
             for j in order.tolist()
         )
+
+
+def audit_outcome(
+    sums: OutcomeSums, n_draws: int, rng: np.random.Generator, *, min_cell: int, favourable: int = 1
+) -> OutcomeAudit:
+    """Measure utility over all rows, and differences over the groups that are large enough for each rate."""
+    confusion = sums.confusion
+    draws, auc = _resample(confusion, n_draws, rng), sums.ranking().auc
+    found = {
+        name: interval(float(measure(confusion.counts)), measure(draws))
+        for name, measure in confusion.measures(min_cell, favourable).items()
+    }
+    large, selected = confusion.kept_groups(min_cell), found["selection_rate_ratio"]
+    return OutcomeAudit(
+        **found
+        | {
+            "accuracy": Interval.of_rate(found["accuracy"].value, confusion.size),
+            "selection_rate_ratio": _widen(selected, confusion, large, favourable),
+        },
+        auc=auc,
+        eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
+        collapsed=has_collapsed(auc.value),
+        decides_alike=decides_alike(float(confusion.pooled[:, 1].sum() / confusion.pooled.sum())),
+    )
+
+
+def _widen(found: Interval, confusion: Confusion, kept: Mask, favourable: int) -> Interval:
+    """Widen the interval of a ratio of 0, because resampling a group with rate 0 never gives another rate."""
+    if found.value != 0 or math.isnan(found.high):
+        return found
+    rates = favourable_rates(confusion.counts, favourable)
+    none = np.flatnonzero(kept & (rates == 0))
+    highest = max(Interval.of_rate(0.0, float(confusion.group_sizes[g])).high for g in none)
+    return Interval(0.0, 0.0, min(1.0, max(found.high, highest / float(rates[kept].max()))))
+
+
+def audit_groups(
+    sums: OutcomeSums,
+    names: tuple[str, ...],
+    gcig: tuple[Interval, ...],
+    *,
+    min_cell: int,
+    favourable: int = 1,
+) -> tuple[GroupAudit, ...]:
+    """Measure the rates of every group; groups and cells under ``min_cell`` rows are suppressed."""
+    return tuple(_group(sums, g, name, gcig[g], min_cell, favourable) for g, name in enumerate(names))
+
+
+def _group(
+    sums: OutcomeSums, g: int, name: str, gcig: Interval, min_cell: int, favourable: int
+) -> GroupAudit:
+    confusion = sums.confusion
+    n = int(confusion.n_rows[g].sum())
+    if n < min_cell:
+        return GroupAudit(name)
+    size = float(confusion.group_sizes[g])
+
+    def rate(values: Floats, rows: float, effective: float) -> Interval:
+        return Interval.of_rate(float(values[g]), effective) if rows >= min_cell else UNDEFINED
+
+    both = bool((confusion.n_rows[g] >= min_cell).all())
+    ranking = sums.ranking(g)
+    selected = float(confusion.n_selected[g])
+    return GroupAudit(
+        group=name,
+        n_rows=n,
+        base_rate=rate(base_rates(confusion.counts), n, size),
+        selection_rate=rate(selection_rates(confusion.counts), n, size),
+        favourable_rate=rate(favourable_rates(confusion.counts, favourable), n, size),
+        tpr=rate(confusion.rates[1], int(confusion.n_rows[g, 1]), float(confusion.sizes[1, g])),
+        fpr=rate(confusion.rates[0], int(confusion.n_rows[g, 0]), float(confusion.sizes[0, g])),
+        ppv=rate(precisions(confusion.counts), selected, selected * size / max(n, 1)),
+        calibration=_calibration(sums, g, size),
+        auc=ranking.auc if both else UNDEFINED,
+        gcig=gcig,
+        roc=ranking.roc if both else (),
+    )
+
+
+def _calibration(sums: OutcomeSums, g: int, size: float) -> Interval:
+    """Return mean score minus base rate, with the interval of a mean."""
+    weight = float(sums.confusion.counts[g].sum())
+    if not sums.probabilistic or weight == 0:
+        return UNDEFINED
+    mean, square = float(sums.calibration[g]), float(sums.squared_errors[g]) / weight
+    reach = Z * math.sqrt(max(square - mean**2, 0.0) / max(size - 1, 1))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _resample(confusion: Confusion, n_draws: int, rng: np.random.Generator) -> Floats:
+    """Resample the rows of each group, keeping its total weight; return counts (draws, groups, 2, 2)."""
+    out = np.zeros((n_draws, *confusion.counts.shape))
+    for g, counts in enumerate(confusion.counts):
+        total = counts.sum()
+        size = round(float(confusion.group_sizes[g]))
+        if size:
+            drawn = rng.multinomial(size, counts.ravel() / total, size=n_draws)
+            out[:, g] = drawn.reshape(-1, 2, 2) * (total / size)
+    return out

@@ -10,8 +10,8 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
-from gcig.auditing.file_explanation import explain_file
-from gcig.metrics.row_reasons import find_neighbours
+from gcig.auditing.explanations import explain_file
+from gcig.auditing.rows import find_neighbours
 from gcig.records import ExplanationRecord
 from tables import make_numeric_loans
 

@@ -1,0 +1,422 @@
+"""Single rows: descriptions, the most affected rows of an audit, and the nearest people of each group."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from pandas.api import types as pt
+
+from gcig._tables import level_name
+from gcig._validation import check_features
+from gcig.adapters import Outputs
+from gcig.adapters.base import last_step
+from gcig.auditing.sources import Batch, Source, take_rows
+from gcig.auditing.subject import Options
+from gcig.core.columns import protected_attributes
+from gcig.metrics.rates import Codes, Floats
+from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
+from gcig.metrics.sample import EncodedRows
+from gcig.metrics.trust import threshold_logit
+from gcig.records.audit import RowAudit
+from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
+
+NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
+_N_BINS = 24
+_TOP_ROWS = 20
+_DESCRIBED_ROWS = 50  # with include_rows
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+# Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
+_EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
+
+
+@dataclass(frozen=True, eq=False)
+class RowDescriber:
+    """Descriptions of explained rows in words and numbers."""
+
+    comparison: Comparison
+    names: tuple[str, ...]  # names of all groups
+    classes: tuple[str, str]  # names of the labels 0 and 1
+    favourable: int = 1  # the label that is favourable for a person
+    threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
+    hidden: frozenset[str] = frozenset()  # columns whose entries are not shown
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the compared groups."""
+        return tuple(self.names[g] for g in self.comparison.compared)
+
+    def describe(
+        self,
+        rows: EncodedRows,
+        outputs: Outputs,
+        *,
+        names: Sequence[str],
+        table: pd.DataFrame | None,
+        label_source: str,
+        group_names: Sequence[str | None],
+        roles: Sequence[str] = (),
+        values: Floats | None = None,
+    ) -> tuple[RowExplanation, ...]:
+        """Explain rows and describe each.
+
+        ``names`` identify the rows. ``table`` holds them as the user knows them; None if they are no table.
+        ``group_names`` are None for rows whose group is not shown, ``roles`` describe neighbours in words,
+        and ``values`` are attributions (groups, n, columns), if they are known.
+        """
+        n, columns, groups = len(rows), self.comparison.columns, self.groups
+        values = self._explain(rows) if values is None else values
+        used = self.comparison.definition
+        found = compare_attributions(torch.from_numpy(values), used, self.comparison.scale[used.columns])
+        disparity = np.where(found.defined.numpy(), found.disparity.numpy(), np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = found.contributions.numpy() / disparity[:, None]
+        logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
+        cut = threshold_logit(self.comparison, self.threshold)
+        decisions = (outputs.decisions >= 0.5).astype(np.int64)
+        entries = _entries(table, columns, n, self.hidden)
+        return tuple(
+            RowExplanation(
+                row=names[i],
+                position=int(rows.positions[i]) if not roles else -1,
+                score=float(outputs.scores[i]),
+                logit=float(logits[i]),
+                decision=self.classes[decisions[i]],
+                favourable=bool(decisions[i] == self.favourable),
+                margin=float(logits[i]) - cut,
+                label=self.classes[int(rows.labels[i])],
+                label_source=label_source,
+                group=group_names[i],
+                references={g: float(logits[i] - values[k, i].sum()) for k, g in enumerate(groups)},
+                disparity=float(disparity[i]),
+                columns=self._reasons(values[:, i], shares[i], entries[i]),
+                role=roles[i] if roles else "",
+            )
+            for i in range(n)
+        )
+
+    def _explain(self, rows: EncodedRows) -> Floats:
+        """Return attributions (groups, n, columns); NaN for rows of a label without references."""
+        values = np.full((len(self.groups), len(rows), len(self.comparison.columns)), np.nan)
+        for label in np.unique(rows.labels).tolist():
+            own = np.flatnonzero(rows.labels == label)
+            if self.comparison.has_references(label):
+                values[:, own] = self.comparison.explain(rows.inputs[own], label).values
+        return values
+
+    def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
+        """Return the reasons of one row from values (groups, columns), by decreasing difference."""
+        spread = np.ptp(values, axis=0)
+        order = np.lexsort((-np.abs(values).max(axis=0), -np.nan_to_num(spread)))
+        return tuple(
+            ColumnReason(
+                column=self.comparison.columns[j],
+                value=entries[j],
+                attributions=dict(zip(self.groups, values[:, j].tolist(), strict=True)),
+                difference=float(spread[j]),
+                share=float(shares[j]),
+            )
+            for j in order.tolist()
+        )
+
+
+def _entries(
+    table: pd.DataFrame | None, columns: Sequence[str], n: int, hidden: frozenset[str]
+) -> list[list[str]]:
+    """Return the entries of the rows as text, (n, columns); empty for a column that the table lacks.
+
+    A block of dummy columns has the name of the category as its column, and no single entry.
+    """
+    of_column = [
+        [HIDDEN] * n
+        if column in hidden
+        else [""] * n
+        if table is None or column not in table
+        else [_as_text(value) for value in table[column].tolist()]
+        for column in columns
+    ]
+    return [list(row) for row in zip(*of_column, strict=True)] if of_column else [[] for _ in range(n)]
+
+
+def _as_text(value: object) -> str:
+    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return level_name(value)
+
+
+def find_neighbours(
+    table: pd.DataFrame, others: pd.DataFrame, groups: Codes, accepted: Codes, compared: Sequence[int]
+) -> list[dict[tuple[int, int], tuple[int, float]]]:
+    """Return, per row, (group, accepted or not) -> position and distance of the nearest of the other rows.
+
+    The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
+    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns. Rows that
+    are the same in every column are left out: one of them may be the row itself.
+    """
+    total = np.zeros((len(table), len(others)))
+    for name in others.columns:
+        mine, theirs = table[name], others[name]
+        if pt.is_numeric_dtype(theirs.dtype) and not pt.is_bool_dtype(theirs.dtype):
+            own, other = (np.asarray(each, dtype=np.float64) for each in (mine, theirs))
+            low, high = np.nanquantile(other, [0.05, 0.95]) if np.isfinite(other).any() else (0.0, 1.0)
+            apart = np.abs(own[:, None] - other[None]) / (high - low or 1.0)
+            absent = np.isnan(own)[:, None], np.isnan(other)[None]
+            part = np.where(absent[0] & absent[1], 0.0, np.where(absent[0] | absent[1], 1.0, apart))
+        else:
+            first = mine.astype(object).where(mine.notna(), None).to_numpy()
+            second = theirs.astype(object).where(theirs.notna(), None).to_numpy()
+            part = (first[:, None] != second[None]).astype(np.float64)
+        total += np.minimum(part, 1.0)
+    total /= max(1, others.shape[1])
+    total[total == 0] = np.inf
+    found: list[dict[tuple[int, int], tuple[int, float]]] = [{} for _ in range(len(table))]
+    for group in compared:
+        for decision in (1, 0):
+            chosen = np.flatnonzero((groups == group) & (accepted == decision))
+            if not len(chosen):
+                continue
+            nearest = chosen[total[:, chosen].argmin(axis=1)]
+            for i, place in enumerate(nearest.tolist()):
+                if np.isfinite(total[i, place]):
+                    found[i][group, decision] = int(place), float(total[i, place])
+    return found
+
+
+def revealing_columns(table: Any, groups: Codes) -> set[str]:
+    """Return the columns of a table that are the protected attribute, or one of several, or reveal it."""
+    if getattr(table, "ndim", 2) != 2:
+        return set()
+    frame = check_features(table)
+    codes = np.stack([pd.factorize(frame[name])[0] for name in frame], axis=1).astype(np.float64)
+    found = protected_attributes(
+        torch.from_numpy(codes), torch.from_numpy(groups.astype(np.int64)), torch.arange(codes.shape[1])
+    )
+    return {str(frame.columns[j]) for each in found for j in each.columns.tolist()}
+
+
+def protected_columns(model: Any, source: Source | None, named: Iterable[str] = ()) -> frozenset[str]:
+    """Return the columns that are or reveal the protected attribute; their entries are not shown.
+
+    These are ``named`` ones, those that a gcig model found in training, and those of the rows of ``source``.
+    """
+    found = {*named, *getattr(last_step(model), "protected_columns_", ())}
+    if source is not None:
+        first = next(source.batches())
+        found |= {*source.attributes, *revealing_columns(first.table, first.rows.groups)}
+    return frozenset(found)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedRow:
+    """A row and its attributions, ``values`` (groups, columns)."""
+
+    position: int
+    disparity: float
+    label: int
+    group: int
+    values: Floats
+
+
+class RowList:
+    """Histograms of the disparity per group and of the differences per column, and the most affected rows.
+
+    The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
+    of normalised attributions.
+    """
+
+    def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
+        self.comparison, self.options = comparison, options
+        spread = [found.disparity for _, found, _ in comparison.explain_all(probe) if found is not None]
+        top = float(np.quantile(np.concatenate(spread), 0.995)) if spread else 0.0
+        self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
+        self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
+        self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
+        self._n_top = _DESCRIBED_ROWS if options.include_rows else _TOP_ROWS
+        self._top: list[ListedRow] = []
+
+    def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
+        """Add explained rows of one label."""
+        if found is None:
+            return
+        bins = np.searchsorted(self.edges, np.where(found.defined, found.disparity, 0.0), side="right") - 1
+        flat = rows.groups * _N_BINS + np.clip(bins, 0, _N_BINS - 1)
+        counted = np.bincount(flat[found.defined], minlength=self.histogram.size)
+        self.histogram += counted.reshape(self.histogram.shape)
+        self._add_differences(found.normalised[:, found.defined])
+        few = np.flatnonzero(found.defined)
+        if len(few) > self._n_top:
+            few = few[np.argpartition(-found.disparity[few], self._n_top - 1)[: self._n_top]]
+        self._top = _sorted([*self._top, *_listed(rows, found, label, few)])[: self._n_top]
+
+    def _add_differences(self, normalised: Floats) -> None:
+        """Count differences between the groups, from normalised attributions (groups, m, columns)."""
+        if len(normalised) == 2:
+            apart = (1 if self.options.favourable else -1) * (normalised[1] - normalised[0])
+        else:
+            apart = np.ptp(normalised, axis=0)
+        bins = np.clip(np.searchsorted(_EDGES, apart, side="right") - 1, 0, len(_EDGES) - 2)
+        size = self.differences.shape[1]
+        flat = np.arange(apart.shape[1]) * size + bins
+        self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
+
+    def quantiles(self) -> list[tuple[float, ...]]:
+        """Return quantiles of each column's difference over the rows; none for fewer than ``min_cell`` rows.
+
+        A quantile between two rows is their mean, so changing the sign mirrors all quantiles.
+        """
+        total = self.differences.sum(axis=1, keepdims=True)
+        if not len(total) or int(total[0, 0]) < self.options.min_cell:
+            return [()] * len(total)
+        reached = np.cumsum(self.differences, axis=1) / total
+        middles = (_EDGES[:-1] + _EDGES[1:]) / 2
+        below, above = (
+            np.stack([(reached < share + slack).sum(axis=1) for share in _QUANTILES], axis=1)
+            for slack in (-1e-12, 1e-12)
+        )
+        both = (middles[below] + middles[np.minimum(above, len(middles) - 1)]) / 2
+        return [tuple(of_column) for of_column in both.tolist()]
+
+    def counts(self, names: tuple[str, ...], n_rows: Codes) -> dict[str, tuple[int, ...]]:
+        """Return the histogram of each group; bins and groups with fewer than ``min_cell`` rows are empty."""
+        min_cell = self.options.min_cell
+        return {
+            name: tuple(np.where(self.histogram[g] >= min_cell, self.histogram[g], 0).tolist())
+            for g, name in enumerate(names)
+            if n_rows[g] >= min_cell
+        }
+
+    def listed(self, others: EncodedRows) -> list[ListedRow]:
+        """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
+        if not self.options.include_rows:
+            return self._top
+        explained = self.comparison.explain_all(
+            others[: self.comparison.adapted.explainer.budget.described_rows]
+        )
+        more = [
+            row
+            for part, found, label in explained
+            if found is not None
+            for row in _listed(part, found, label, np.flatnonzero(found.defined))
+        ]
+        return _sorted(list({row.position: row for row in [*more, *self._top]}.values()))
+
+
+def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
+    """Return some of the explained rows as separate objects."""
+    return [
+        ListedRow(
+            int(rows.positions[i]),
+            float(found.disparity[i]),
+            label,
+            int(rows.groups[i]),
+            found.values[:, i],
+        )
+        for i in few.tolist()
+    ]
+
+
+def _sorted(rows: list[ListedRow]) -> list[ListedRow]:
+    """Sort rows by decreasing disparity; ties stay in the order of the table."""
+    return sorted(rows, key=lambda row: (-row.disparity, row.position))
+
+
+def describe_rows(
+    listed: list[ListedRow],
+    source: Source,
+    comparison: Comparison,
+    options: Options,
+    *,
+    cell_sizes: Codes,
+    people: Sequence[int],
+) -> tuple[RowAudit, ...]:
+    """Describe rows by decreasing disparity; rows of suppressed cells are left out.
+
+    ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
+    positions ``people``.
+    """
+    shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
+    if not shown:
+        return ()
+    by_position = {row.position: row for row in shown}
+    adapted, places, shows_group = comparison.adapted, sorted(by_position), options.include_protected
+    describer = RowDescriber(
+        comparison,
+        names=source.group_names,
+        classes=(str(source.classes[0]), str(source.classes[1])),
+        favourable=options.favourable,
+        threshold=options.cut(adapted),
+        hidden=frozenset() if shows_group else protected_columns(adapted.model, source),
+    )
+    rows, part = [by_position[place] for place in places], take_rows(source, places)
+    table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
+    described = describer.describe(
+        part.rows,
+        part.predict(adapted, options.threshold),
+        names=part.identifiers or [str(place) for place in places],
+        table=table,
+        label_source="given",
+        group_names=[source.group_names[row.group] if shows_group else None for row in rows],
+        values=np.stack([row.values for row in rows], axis=1),
+    )
+    if table is not None and len(people):
+        others = take_rows(source, people)
+        described = add_neighbours(
+            described, table, others, describer, threshold=options.threshold, min_cell=options.min_cell
+        )
+    found = dict(zip(places, described, strict=True))
+    return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
+
+
+def add_neighbours(
+    described: tuple[RowExplanation, ...],
+    table: pd.DataFrame,
+    people: Batch,
+    describer: RowDescriber,
+    *,
+    threshold: float | None,
+    min_cell: int,
+) -> tuple[RowExplanation, ...]:
+    """Return the rows with the people nearest to each, one per compared group and decision.
+
+    Neighbours are shown only if at least ``min_cell`` people share their group and decision.
+    """
+    comparison, groups, others = describer.comparison, people.rows.groups, check_features(people.table)
+    outputs = people.predict(comparison.adapted, threshold)
+    accepted = ((outputs.decisions >= 0.5) == describer.favourable).astype(np.int64)
+    large = {
+        (group, decision)
+        for group in comparison.compared
+        for decision in (0, 1)
+        if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
+    }
+    found = find_neighbours(table[list(others.columns)], others, groups, accepted, comparison.compared)
+    nearest = [
+        [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
+    ]
+    places = np.unique([place for of_row in nearest for place, _ in of_row]).astype(np.int64)
+    if not len(places):
+        return described
+    names = [describer.names[group] for group in groups[places].tolist()]
+    words = ("unfavourable", "favourable")
+    near = describer.describe(
+        people.rows[places],
+        Outputs(outputs.scores[places], outputs.decisions[places]),
+        names=[""] * len(places),
+        table=others.iloc[places],
+        label_source="given",
+        group_names=names,
+        roles=[
+            f"nearest {words[decision]} decision in group {name!r}"
+            for name, decision in zip(names, accepted[places].tolist(), strict=True)
+        ],
+    )
+    by_place = dict(zip(places.tolist(), near, strict=True))
+    return tuple(
+        replace(row, neighbours=tuple(replace(by_place[place], distance=d) for place, d in of_row))
+        for row, of_row in zip(described, nearest, strict=True)
+    )
