@@ -63,4 +63,4 @@ def registered(key, estimator):
     try:
         yield key
     finally:
-        del METHODS._methods[key]
+        del METHODS._entries[key]
