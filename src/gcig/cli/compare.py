@@ -13,7 +13,7 @@ import click
 
 from gcig._version import __version__
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, echo, say
+from gcig.cli.frame import ExitCode, command, echo, say
 
 if TYPE_CHECKING:
     from gcig.benchmark.comparison import ComparisonResult
@@ -28,21 +28,20 @@ _TUNING = {
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 
 
-@click.command(
-    cls=Command,
-    short_help="Compare methods on a table by cross-validation.",
-    example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
+@command(
+    "Compare methods on a table by cross-validation.",
+    "gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
     "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
 @opt.keep_sensitive_option
-@click.option(
+@opt.option(
     "--out",
+    "FOLDER",
+    "The folder of the run; named after the file by default. Repeat the command to resume a run.",
     type=opt.PATH,
-    metavar="FOLDER",
-    help="The folder of the run; named after the file by default. Repeat the command to resume a run.",
 )
 @opt.shard_option
 @opt.run_options

@@ -144,6 +144,11 @@ class Command(click.Command):
                 formatter.write("".join(f"  {line}\n" for line in self.example.splitlines()))
 
 
+def command(short_help: str, example: str) -> Callable[[Callable[..., Any]], Command]:
+    """Turn a function into a command."""
+    return click.command(cls=Command, short_help=short_help, example=example)
+
+
 class Shell(click.Group):
     """A group that lists its commands in the order they were added, and suggests names for misspelt ones."""
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, check_absent, check_writable, did_you_mean, say
+from gcig.cli.frame import check_absent, check_writable, command, did_you_mean, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,37 +27,26 @@ _RESULTS = ("probability", "decision")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
-@click.command(
-    cls=Command,
-    short_help="Predict a probability and a decision for every row.",
-    example="gcig predict model/ new.csv --id id --out decisions.csv",
+@command(
+    "Predict a probability and a decision for every row.",
+    "gcig predict model/ new.csv --id id --out decisions.csv",
 )
-@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.model_argument
 @opt.file_argument
-@click.option(
-    "--out",
-    type=opt.PATH,
-    metavar="FILE",
-    help="Output file, .csv or .parquet. CSV on standard output by default.",
+@opt.option(
+    "--out", "FILE", "Output file, .csv or .parquet. CSV on standard output by default.", type=opt.PATH
 )
 @opt.overwrite_option
-@click.option("--id", "ids", multiple=True, metavar="COLUMN", help="A column of the input to write as well.")
-@click.option("--keep", is_flag=True, help="Write all columns of the input as well.")
-@click.option(
+@opt.option("--id ids", "COLUMN", "A column of the input to write as well. May be repeated.", multiple=True)
+@opt.flag("--keep", "Write all columns of the input as well.")
+@opt.option(
     "--sensitive",
+    "COLUMN",
+    "The protected attribute, for the methods that need it to predict (dir, hardt); several in the order of "
+    "training.",
     multiple=True,
-    metavar="COLUMN",
-    help="The protected attribute, for the methods that need it to predict (dir, hardt); several in the "
-    "order of training.",
 )
-@click.option(
-    "--rows-at-once",
-    default=50_000,
-    show_default=True,
-    type=opt.IntRange(min=1),
-    metavar="N",
-    help="Rows in memory at a time.",
-)
+@opt.option("--rows-at-once", "N", "Rows in memory at a time.", default=50_000, type=opt.COUNT)
 @opt.reading_options
 @opt.output_options
 def predict(

@@ -10,17 +10,12 @@ from typing import Any, NamedTuple
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, echo
+from gcig.cli.frame import command, echo
 
 
-@click.command(cls=Command, short_help="Redraw the page of a run.", example="gcig report run/")
+@command("Redraw the page of a run.", "gcig report run/")
 @click.argument("path", metavar="PATH", type=opt.PATH)
-@click.option(
-    "--out",
-    type=opt.PATH,
-    metavar="FILE.html",
-    help="Write the page to this file instead of into the folder.",
-)
+@opt.option("--out", "FILE.html", "Write the page to this file instead of into the folder.", type=opt.PATH)
 @opt.json_option
 def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.

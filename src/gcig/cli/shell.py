@@ -16,7 +16,7 @@ from gcig.cli.compare import compare
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.explain import explain
-from gcig.cli.frame import Command, ExitCode, Settings, Shell, describe, say, warnings_in_one_line
+from gcig.cli.frame import ExitCode, Settings, Shell, command, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
@@ -24,10 +24,9 @@ from gcig.cli.tradeoff import tradeoff
 from gcig.cli.train import train
 
 
-@click.command(
-    cls=Command,
-    short_help="Print the script for tab completion.",
-    example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
+@command(
+    "Print the script for tab completion.",
+    'eval "$(gcig completion bash)"              in ~/.bashrc\n'
     'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
     "gcig completion fish > ~/.config/fish/completions/gcig.fish",
 )
@@ -61,10 +60,10 @@ def shell(ctx: click.Context, debug: bool) -> None:
 
 
 _COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, reproduce, report, completion
-for command in _COMMANDS:
-    shell.add_command(command)
+for each in _COMMANDS:
+    shell.add_command(each)
 
-_OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)
+_OPTIONS = frozenset(str(option.name) for each in _COMMANDS for option in each.params)
 
 
 @contextmanager

@@ -10,18 +10,17 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, check_absent, say
+from gcig.cli.frame import ExitCode, check_absent, command, say
 
 
-@click.command(
-    cls=Command,
-    short_help="Train a family of models, and choose among them.",
-    example="gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
+@command(
+    "Train a family of models, and choose among them.",
+    "gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
-@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The folder of the family.")
+@opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
 @opt.limit_options

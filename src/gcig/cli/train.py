@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, check_absent, check_writable, say
+from gcig.cli.frame import ExitCode, check_absent, check_writable, command, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,33 +25,32 @@ _PLAIN = "unconstrained"
 _WEIGHT = opt.FloatRange(min=0)
 
 
-@click.command(
-    cls=Command,
-    short_help="Train a fair classifier on a table, with a report.",
-    example="gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
+@command(
+    "Train a fair classifier on a table, with a report.",
+    "gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
-@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The model's folder.")
+@opt.option("--out", "FOLDER", "The model's folder.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@click.option("--save-test", type=opt.PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
-@click.option("--method", default="fairx", show_default=True, type=opt.METHOD, help="Training method.")
+@opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
+@opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
 @opt.limit_options
 @opt.min_cell_option
 @opt.favourable_option
-@click.option(
+@opt.option(
     "--references",
+    None,
+    "FairX: references of the reasons: the mean of each group, its members, or both (default).",
     type=click.Choice(["mean", "members", "both"]),
-    help="FairX: references of the reasons: the mean of each group, its members, or both (default).",
 )
-@click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
-@click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
-@click.option(
+@opt.option("--lambda-ig", "X", "FairX: weight of the reasons term.", type=_WEIGHT)
+@opt.option("--lambda-fair", "X", "FairX: weight of the outcome term.", type=_WEIGHT)
+@opt.flag(
     "--robustness",
-    is_flag=True,
-    help="Also measure GCIG under several references, and report whether the comparison depends on them.",
+    "Also measure GCIG under several references, and report whether the comparison depends on them.",
 )
 @opt.training_options
 @opt.reading_options
