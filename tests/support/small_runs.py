@@ -59,7 +59,7 @@ class KilledOnceClassifier(UnconstrainedClassifier):
 
 @contextlib.contextmanager
 def registered(key, estimator):
-    METHODS.add(Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
+    METHODS.add(key, Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
     try:
         yield key
     finally:

@@ -282,13 +282,13 @@ class _Kinds(click.Option):
     """An option that sets the kind of columns; all such options are collected in the parameter ``kinds``."""
 
     def __init__(self, *args: Any, kind: str, **kwargs: Any) -> None:
-        super().__init__(*args, multiple=True, expose_value=False, callback=self._collect, **kwargs)
+        super().__init__(*args, **{**kwargs, "multiple": True, "callback": self._collect})
         self.kind = kind
 
     @classmethod
     def option(cls, name: str, kind: str, text: str) -> Callable[[F], F]:
         """Return the option for one kind."""
-        return option(name, "COLUMNS", text, cls=cls, kind=kind)
+        return option(name, "COLUMNS", text, cls=cls, kind=kind, expose_value=False)
 
     def _collect(self, ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
         kinds: dict[str, str] = ctx.params.setdefault("kinds", {})

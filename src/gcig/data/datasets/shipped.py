@@ -42,7 +42,9 @@ def _read_spec(name: str) -> DatasetSpec:
     declared["inputs"] += declared.pop("additional_inputs", [])
     load = partial(read_shipped, table, declared.pop("codebook", {}))
     protected = tuple(map(_attribute, declared.pop("protected")))
-    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in declared.items()}
+    plain: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in declared.items()
+    }
     return DatasetSpec(name=name, load=load, protected=protected, **plain)
 
 
@@ -65,7 +67,7 @@ def _name_groups(
     return two_groups(_CONDITIONS[kind](frame[column], value), inside, outside)
 
 
-def read_shipped(name: str, codebook: Mapping[str, Mapping[str, str]] | None = None) -> pd.DataFrame:
+def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None) -> pd.DataFrame:
     """Read a shipped table: numbers as integers, text as categories in words, nothing missing."""
     import pandas as pd
 
