@@ -12,44 +12,26 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._names import find_alike
+from gcig._tables import InputError as InputError
+from gcig._tables import InputTypeError as InputTypeError
+from gcig._tables import InputWarning as InputWarning
 from gcig._tables import (
-    InputError,
-    InputTypeError,
-    InputWarning,
     Subject,
-    check_lengths,
     check_name_lengths,
     checked_column,
     factorise,
+    find_alike,
     float_block,
     has_infinity,
-    level_codes,
     level_name,
     listed,
     numbered,
     to_array,
     to_frame,
 )
+from gcig._tables import check_lengths as check_lengths
+from gcig._tables import level_codes as level_codes
 from gcig._warnings import warn_caller
-
-__all__ = [
-    "Groups",
-    "InputError",
-    "InputTypeError",
-    "InputWarning",
-    "Labels",
-    "check_cells",
-    "check_features",
-    "check_groups",
-    "check_labels",
-    "check_lengths",
-    "check_sample_weight",
-    "find_proxy_columns",
-    "level_codes",
-    "match_columns",
-    "warn_if_sensitive_in",
-]
 
 MAX_GROUPS = 50  # a protected attribute with more is probably an identifier or a measurement
 
@@ -203,15 +185,13 @@ def check_groups(
     sensitive_features: Any,
     *,
     n_rows: int,
-    min_cell: int | None = None,
     names: Sequence[str] | None = None,
     paired_with: str = "X",
 ) -> Groups:
     """Encode protected groups; several columns are crossed into groups such as "sex=Female & race=Black".
 
     Groups are sorted. With ``names`` (the groups of training) the codes point into them, one group alone is
-    fine, and a group outside them is an error. ``min_cell`` is the minimum number of rows per group;
-    ``paired_with`` is the argument that has ``n_rows``, for messages.
+    fine, and a group outside them is an error. Messages call the argument with ``n_rows`` ``paired_with``.
 
     >>> groups = check_groups(["Male", "Female", "Male"], n_rows=3)
     >>> groups.codes.tolist(), groups.names
@@ -251,13 +231,6 @@ def check_groups(
             )
     if names is None and len(found) == 1:
         raise InputError(f"has one group only ({found[0]!r}): fairness compares at least two.", argument=what)
-    sizes = np.bincount(codes, minlength=len(found))
-    if small := [f"{g!r} ({n} rows)" for g, n in zip(found, sizes, strict=True) if n < (min_cell or 0)]:
-        raise InputError(
-            f"has {len(small)} groups with fewer than {min_cell} rows: {', '.join(small[:10])}. Merge them "
-            "into larger groups, cross fewer columns, or lower the minimum.",
-            argument=what,
-        )
     known = found if names is None else list(names)
     if unseen := [group for group in found if group not in known]:
         raise InputError(

@@ -8,7 +8,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
@@ -35,13 +34,6 @@ class ExitCode(IntEnum):
     INTERNAL_ERROR = 4
     INTERRUPTED = 130
     BROKEN_PIPE = 141
-
-
-@dataclass
-class Settings:
-    """Options that every command takes."""
-
-    debug: bool = False
 
 
 def say(text: str = "") -> None:
@@ -117,7 +109,7 @@ def wrap_for_terminal(line: str) -> str:
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value:
-        ctx.ensure_object(Settings).debug = True
+        ctx.ensure_object(dict)["debug"] = True
 
 
 class Command(click.Command):

@@ -58,23 +58,21 @@ def read_labelled(
     sensitive: Sequence[str],
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
     kinds: Mapping[str, str] | None = None,
     group_names: Mapping[str, str] | None = None,
     text_drop: bool = False,
     sample_seed: int | None = None,
+    **notation: str | None,
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
     Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_seed`` is
     the seed of the sample that is read if a Parquet or Feather file is too large for memory; None reads all
-    rows.
+    rows. ``notation`` is how a CSV file is written, as in `open_table`.
     """
     drop = list(drop)
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
-    file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    file = open_table(path, kinds=kinds, **notation)
     numbers = None if sample_seed is None else _sample_rows(file, sample_seed)
     reading = file.read(rows=numbers)
     if numbers is not None:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from gcig._names import find_alike
-from gcig._tables import is_date_column
+from gcig._tables import find_alike, is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
 from gcig._warnings import warn_caller
 from gcig.data.entries import are_ambiguous_dates, are_dates, count_days

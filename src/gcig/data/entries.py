@@ -113,40 +113,28 @@ def find_mark(entries: Sequence[str]) -> str | None:
     return "either" if len(marks) == 2 else next(iter(marks), None)
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Columns of a file by the decimal mark that their numbers show, as `find_mark` returns it."""
+def decide_mark(marks: Mapping[str, str | None], path: Path) -> str | None:
+    """Return the decimal mark of a file, given that of each column; None if no number shows one.
 
-    points: tuple[str, ...] = ()
-    commas: tuple[str, ...] = ()
-    either: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, found: Iterable[tuple[str, str | None]]) -> Marks:
-        """Group columns by their marks."""
-        columns: dict[str | None, list[str]] = {}
-        for name, mark in found:
-            columns.setdefault(mark, []).append(name)
-        return cls(*(tuple(columns.get(mark, ())) for mark in (".", ",", "either")))
-
-    def decide(self, path: Path) -> str | None:
-        """Return the decimal mark of the file, or None if no number shows one; raise if it is ambiguous."""
-        if self.points and self.commas:
-            raise InputError(
-                f"must be set: {path} has decimal commas in column {self.commas[0]!r}, but decimal points in "
-                f"column {self.points[0]!r}. Use ',' or '.', or write all numbers with the same mark.",
-                argument="decimal",
-            )
-        if self.points or self.commas:
-            return "." if self.points else ","
-        if self.either:
-            raise InputError(
-                f"must be set: every mark in the numbers of {path}, such as in column {self.either[0]!r}, "
-                "stands before three digits, which may be thousands or a fraction. Use the mark that starts "
-                "a fraction: '.' or ','.",
-                argument="decimal",
-            )
-        return None
+    A file that can be read in two ways is an error.
+    """
+    columns: dict[str | None, str] = {}  # the first column with each mark
+    for name, mark in marks.items():
+        columns.setdefault(mark, name)
+    if "." in columns and "," in columns:
+        raise InputError(
+            f"must be set: {path} has decimal commas in column {columns[',']!r}, but decimal points in "
+            f"column {columns['.']!r}. Use ',' or '.', or write all numbers with the same mark.",
+            argument="decimal",
+        )
+    if "either" in columns and not columns.keys() & {".", ","}:
+        raise InputError(
+            f"must be set: every mark in the numbers of {path}, such as in column {columns['either']!r}, "
+            "stands before three digits, which may be thousands or a fraction. Use the mark that starts "
+            "a fraction: '.' or ','.",
+            argument="decimal",
+        )
+    return next((mark for mark in ".," if mark in columns), None)
 
 
 # Dates as numbers -------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ from gcig._tables import InputError, InputWarning
 from gcig._warnings import warn_caller
 from gcig.data.entries import (
     Decisions,
-    Marks,
     check_requests,
     convert_entries,
     convert_requested,
+    decide_mark,
     find_mark,
     infer_entries,
     levels,
@@ -131,7 +131,7 @@ class TableFile:
                     shown[name] = mark
             if self._commas_separate or set(shown.values()) & {".", ","}:
                 break  # an entry of a later row that contradicts it is text, which a model rejects
-        return Marks.of(shown.items()).decide(self.path) or "."
+        return decide_mark(shown, self.path) or "."
 
     def batches(
         self, columns: Sequence[str], *, texts: Collection[str] = (), decimal: str, rows: int
@@ -232,7 +232,7 @@ class TableFile:
                 shown[name] = mark or shown.get(name)
             if "." in shown.values():
                 break
-        return Marks.of(shown.items()).decide(self.path) or ("." if self._commas_separate else None)
+        return decide_mark(shown, self.path) or ("." if self._commas_separate else None)
 
     def _find_mark(self, column: pd.Series[Any]) -> str | None:
         """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""

@@ -121,12 +121,13 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
-    # Metadata routing passes groups to `fit` without a request, and to the others if the method needs them.
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict: ClassVar = {"sensitive_features": False}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": False}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": False}
-    __metadata_request__score: ClassVar = {"sensitive_features": False}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # Metadata routing passes groups to `fit` without a request, and to these if the method needs them.
+        for method in ("predict", "predict_proba", "decision_function", "score"):
+            setattr(cls, f"__metadata_request__{method}", {"sensitive_features": cls.needs_groups_to_predict})
+        super().__init_subclass__(**options)
 
     @abstractmethod
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:

@@ -129,10 +129,6 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
 
     method_key: ClassVar[str] = "hardt"
     needs_groups_to_predict: ClassVar[bool] = True
-    __metadata_request__predict: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
-    __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     fitted_attributes: ClassVar[tuple[str, ...]] = ("rules_",)
     fitted_records: ClassVar[tuple[type, ...]] = (ThresholdRule,)

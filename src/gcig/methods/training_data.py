@@ -88,12 +88,7 @@ class TrainingData:
 
 
 def check_table(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    sample_weight: Any,
-    class_weight: Any,
-    min_cell: int | None = None,
+    X: Any, y: Any, sensitive_features: Any, sample_weight: Any, class_weight: Any
 ) -> CheckedTable:
     """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
     if sensitive_features is None:
@@ -104,7 +99,7 @@ def check_table(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
     labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning)
-    groups = check_groups(sensitive_features, n_rows=len(frame), min_cell=min_cell)
+    groups = check_groups(sensitive_features, n_rows=len(frame))
     weights = check_sample_weight(sample_weight, len(frame), labels=labels)
     if weights is not None and not weights.all():
         counted = np.flatnonzero(weights)
