@@ -53,6 +53,11 @@ class Groups:
     attribute: str
 
 
+def warn_input(message: str, *, argument: str | None = None, column: str | None = None) -> None:
+    """Issue an `InputWarning` that points at the caller's line."""
+    warn_caller(InputWarning(message, argument=argument, column=column))
+
+
 def check_features(X: Any) -> pd.DataFrame:
     """Convert a table into a DataFrame of numbers, booleans, text, categoricals and dates, with text names.
 
@@ -105,10 +110,9 @@ def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "th
         if len(given) != len(expected):
             sizes = f"X has {len(given)} features, but {model} is expecting {len(expected)} features as input"
             raise InputError(f"{sizes}: pass the columns that it was trained with.")
-        warn_caller(
+        warn_input(
             f"X does not have valid feature names, but {model} was fitted with feature names: the columns "
-            "are matched by position. Pass a table with the names of training to have them checked.",
-            InputWarning,
+            "are matched by position. Pass a table with the names of training to have them checked."
         )
         return frame.set_axis(expected, axis=1)
     unseen, missing = sorted(set(given) - set(expected)), sorted(set(expected) - set(given))
@@ -262,10 +266,9 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
             "or add data."
         )
     if (counts == 1).any():
-        warn_caller(
+        warn_input(
             f"One row only in {named(counts == 1)}: the baseline of such a cell is one person's record, and "
-            "is stored in the model. Merge small groups or drop them.",
-            InputWarning,
+            "is stored in the model. Merge small groups or drop them."
         )
     return counts.astype(np.int64)
 
@@ -302,12 +305,10 @@ def find_proxy_columns(frame: pd.DataFrame, groups: Groups) -> tuple[str, ...]:
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn if a column of a checked table is the protected attribute, or determines it."""
     if same := find_proxy_columns(frame, groups):
-        warn_caller(
-            InputWarning(
-                f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
-                "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
-                argument="X",
-            )
+        warn_input(
+            f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
+            "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
+            argument="X",
         )
 
 
@@ -363,10 +364,8 @@ def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
         raise InputError(f"holds both {shown}, which differ only by {difference}. {remedy}.", **subject)
     if alike := find_alike(texts, ignore_case=True):
         pairs = ", ".join(f"{first!r} and {second!r}" for first, second in alike[:5])
-        warn_caller(
-            InputWarning(
-                f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
-                "them alike if they are the same group.",
-                **subject,
-            )
+        warn_input(
+            f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
+            "them alike if they are the same group.",
+            **subject,
         )

@@ -6,7 +6,7 @@ import errno
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
@@ -74,6 +74,15 @@ def check_absent(*paths: Path | None, overwrite: bool) -> None:
         raise click.ClickException(
             f"{path} exists already: choose another name, or replace it with --overwrite."
         )
+
+
+def check_columns(path: Path, columns: Collection[str], named: Mapping[str, Sequence[str]]) -> None:
+    """Raise an error for a column that an option names and the file does not have."""
+    for option, names in named.items():
+        for name in names:
+            if name not in columns:
+                hint = did_you_mean(name, columns, introduction="It has")
+                raise click.ClickException(f"{path} has no column '{name}' ({option}). {hint}")
 
 
 def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There are") -> str:

@@ -15,7 +15,7 @@ from pandas.api import types as pt
 
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
 from gcig._validation import MAX_GROUPS
-from gcig.cli.frame import did_you_mean
+from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
 from gcig.data.entries import are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
@@ -128,11 +128,7 @@ def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
 
 
 def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], path: Path) -> None:
-    for option, names in roles.items():
-        for name in names:
-            if name not in columns:
-                guess = did_you_mean(name, columns, introduction="It has")
-                raise click.ClickException(f"{path} has no column '{name}' ({option}). {guess}")
+    check_columns(path, columns, roles)
     for name, count in Counter(name for names in roles.values() for name in names).items():
         if count > 1:
             options = " and ".join(option for option, names in roles.items() if name in names)

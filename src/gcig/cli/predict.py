@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import check_absent, check_writable, command, did_you_mean, say
+from gcig.cli.frame import check_absent, check_columns, check_writable, command, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,11 +119,7 @@ def _check_request(
             f"{table.path} lacks {len(absent)} of the {len(inputs)} columns that the model was trained "
             f"with: {listed(absent)}. It has: {listed(table.names, 20)}."
         )
-    for option, names in (("--id", ids), ("--sensitive", sensitive)):
-        for name in names:
-            if name not in table.names:
-                hint = did_you_mean(name, table.names, introduction="It has")
-                raise click.ClickException(f"{table.path} has no column '{name}' ({option}). {hint}")
+    check_columns(table.path, table.names, {"--id": ids, "--sensitive": sensitive})
     if estimator.needs_groups_to_predict and not sensitive:
         raise click.ClickException(
             f"This model ({estimator.method_key}) needs the group of every row to predict: name its "
@@ -178,18 +174,15 @@ def _predict_parts(
 
 def warn_of_formulas(counts: Mapping[str, int]) -> None:
     """Warn about columns with entries that were written unchanged and that a spreadsheet would evaluate."""
-    from gcig._tables import InputWarning
-    from gcig._warnings import warn_caller
+    from gcig._validation import warn_input
 
     for name, count in counts.items():
         if count:
-            warn_caller(
-                InputWarning(
-                    f"has {count} entries that a spreadsheet would evaluate as formulas (they begin with =, "
-                    "+, - or @). They were passed through unchanged: do not open the result in a spreadsheet "
-                    "unless you trust them.",
-                    column=name,
-                )
+            warn_input(
+                f"has {count} entries that a spreadsheet would evaluate as formulas (they begin with =, +, - "
+                "or @). They were passed through unchanged: do not open the result in a spreadsheet unless "
+                "you trust them.",
+                column=name,
             )
 
 

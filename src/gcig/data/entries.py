@@ -18,8 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning, is_date_column, level_name, listed
-from gcig._warnings import warn_caller
+from gcig._tables import MAX_EXACT_INTEGER, InputError, is_date_column, level_name, listed
+from gcig._validation import warn_input
 
 # Numbers as text --------------------------------------------------------------------------------------
 
@@ -266,12 +266,10 @@ def infer_entries(
         return column
     decisions.notes.append(f"column {column.name!r}: spaces around {spaced} entries removed")
     if len(set(stripped)) < len(stripped):
-        warn_caller(
-            InputWarning(
-                f"has the same values with and without spaces around them: {spaced} entries were stripped "
-                "and now count as the same value.",
-                column=str(column.name),
-            )
+        warn_input(
+            f"has the same values with and without spaces around them: {spaced} entries were stripped "
+            "and now count as the same value.",
+            column=str(column.name),
         )
     texts = np.array([*(bare or None for bare in stripped), None], dtype=object)
     return pd.Series(texts[codes], name=column.name, dtype=column.dtype)

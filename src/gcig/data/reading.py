@@ -18,8 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import InputError, InputWarning
-from gcig._warnings import warn_caller
+from gcig._validation import InputError, warn_input
 from gcig.data.entries import (
     Decisions,
     check_requests,
@@ -400,5 +399,5 @@ def _drop_row_numbers(frame: pd.DataFrame, path: Path, notes: list[str]) -> pd.D
     if not pt.is_integer_dtype(frame[""].dtype) or not frame[""].is_unique:
         raise InputError(f"{path}: the first column has no name. Add its name to the header line.")
     notes.append("the first column, row numbers without a name, was dropped")
-    warn_caller(f"{path}: {notes[-1]}.", InputWarning)
+    warn_input(f"{path}: {notes[-1]}.")
     return frame.drop(columns="")

@@ -13,7 +13,6 @@ from torch import Tensor
 from gcig._validation import (
     Groups,
     InputError,
-    InputWarning,
     Labels,
     check_cells,
     check_features,
@@ -22,8 +21,8 @@ from gcig._validation import (
     check_lengths,
     check_sample_weight,
     warn_if_sensitive_in,
+    warn_input,
 )
-from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
@@ -161,11 +160,10 @@ def training_data(
             strict=False,
         )
         if len(np.unique(table.labels.codes[held_out])) < 2:
-            warn_caller(
+            warn_input(
                 f"{len(rows)} rows are too few to hold out rows of both labels "
                 f"(validation_fraction={validation_fraction}): the network is trained on all rows to the "
-                "last epoch, and is not validated. Provide more rows or a larger validation_fraction.",
-                InputWarning,
+                "last epoch, and is not validated. Provide more rows or a larger validation_fraction."
             )
             kept, held_out = np.arange(len(rows)), np.arange(0)
     weights = None
