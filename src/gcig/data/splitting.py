@@ -52,7 +52,8 @@ def split_table(
         cut = exact - counts  # only a share that was rounded down may be rounded up
         most_owed = np.argsort(-np.where(cut > 1e-9, cut + owed, -np.inf), kind="stable")
         counts[most_owed[: len(rows) - counts.sum()]] += 1
-        counts = _none_empty(counts, wanted) if len(rows) >= wanted.sum() else _all_first(counts)
+        small = len(rows) < wanted.sum()
+        counts = np.append(len(rows), 0 * counts[1:]) if small else _none_empty(counts, wanted)
         owed += exact - counts
         for part, own in zip(parts, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
             part.append(own)
@@ -135,12 +136,6 @@ def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
         counts[np.argmax(counts)] -= 1
         counts[part] += 1
     return counts
-
-
-def _all_first(counts: Rows) -> Rows:
-    whole = np.zeros_like(counts)
-    whole[0] = counts.sum()
-    return whole
 
 
 def _reject_small(cells: dict[str, Rows], minimum: int, what: str) -> None:
