@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig._progress import progress as report_progress
-from gcig._tables import level_name, listed
+from gcig._tables import level_name
 from gcig._validation import (
     Groups,
     InputError,
@@ -36,10 +36,10 @@ from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.references import CellSums, cell_sums
 from gcig.data.encoder_sums import EncoderSums
 from gcig.data.encoding import TableEncoder
-from gcig.data.entries import column_kind
+from gcig.data.entries import column_kind, unify_types
 from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile
-from gcig.data.roles import Roles, target_codes
+from gcig.data.roles import Roles, check_positive, target_codes
 from gcig.methods.training_data import TrainingData, class_factors
 
 BLOCK_BYTES = 32 * 2**20
@@ -74,7 +74,8 @@ class TrainingFile:
                 first, last = np.searchsorted(self.skipped, [start, stop])
                 kept = np.ones(len(frame), dtype=bool)
                 kept[self.skipped[first:last] - start] = False
-                yield _with_missing_booleans_as_numbers(frame if kept.all() else frame[kept])
+                part = frame if kept.all() else frame[kept]
+                yield unify_types(part, {name: column_kind(part[name]) for name in part.columns})
                 advance(len(frame))
                 start = stop
 
@@ -270,13 +271,10 @@ class _RowsOfCells:
 
     def add(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> None:
         """Keep the rows of every cell that have the smallest random keys so far."""
-        first = self._smallest(rows, keys)
-        rows, keys = rows[torch.from_numpy(first)], keys[first]
         if self.rows is not None:
             rows, keys = _joined([self.rows, rows]), np.append(self.keys, keys)
-            first = self._smallest(rows, keys)
-            rows, keys = rows[torch.from_numpy(first)], keys[first]
-        self.rows, self.keys = rows, keys
+        first = self._smallest(rows, keys)
+        self.rows, self.keys = rows[torch.from_numpy(first)], keys[first]
 
     def completing(self, sample: GroupedBatch) -> GroupedBatch:
         """Return the kept rows of the cells of which a sample has too few."""
@@ -312,13 +310,8 @@ def find_classes(values: "pd.Series[Any]", positive: str | None) -> tuple[Any, A
     classes = check_labels(values).classes
     if positive is None:
         return classes
-    names = [level_name(each) for each in classes]
-    if positive not in names:
-        raise InputError(
-            f"is {positive!r}, but column {values.name!r} has the values {listed(names)}. Name one of them.",
-            argument="positive",
-        )
-    return classes if names[1] == positive else (classes[1], classes[0])
+    check_positive(positive, str(values.name), classes, None)
+    return classes if level_name(classes[1]) == positive else (classes[1], classes[0])
 
 
 def _check_complete(part: pd.DataFrame, columns: list[str]) -> None:
@@ -346,9 +339,3 @@ def _check_space(folder: Path, needed: int) -> None:
             f"temporary files, {str(folder.parent)!r}, has {free / 1e9:.1f} GB free. Free some space, or "
             "name a folder on a larger disk in the environment variable TMPDIR."
         )
-
-
-def _with_missing_booleans_as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert booleans with missing entries, which pandas reads as objects, into numbers."""
-    flags = [name for name in frame.columns if column_kind(frame[name]) == "flag"]
-    return frame.astype(dict.fromkeys(flags, np.float64)) if flags else frame
