@@ -55,7 +55,6 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
     stored there, and a run that was interrupted resumes with the next fold.
     """
-    from gcig._validation import Labels, check_cells, check_groups
     from gcig.benchmark.clusters import make_backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
@@ -65,8 +64,7 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     request = {name: options.pop(name) for name in run}
     backend = make_backend(options.pop("backend"), jobs=options.pop("jobs"), address=options.pop("address"))
     table = read_labelled(file, **options)
-    groups = check_groups(table.sensitive, n_rows=len(table.labels))
-    check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=request["folds"])
+    table.check_cells(request["folds"])
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
