@@ -85,7 +85,7 @@ def read_labelled(
     group_names: Mapping[str, str] | None = None,
     text_drop: bool = False,
     sample_seed: int | None = None,
-    **notation: str | None,
+    **notation: Any,
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 

@@ -303,10 +303,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             device=resolve_device(self.device),
             seed=seed,
         )
-        self.classes_, self.groups_ = np.asarray(summary.classes), summary.groups
-        self.n_features_in_ = len(rows.roles.inputs)
-        self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
-        self.baselines_ = sums.means.float().numpy()
+        self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
         return self._train(self.train_network, network, data, seed)
 
     def _fit_checked(
@@ -327,15 +324,19 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             validation_fraction=self.validation_fraction if self.holds_out else None,
             seed=seed,
         )
-        self.classes_ = np.asarray(table.labels.classes)
-        self.groups_ = table.groups.names
-        self.n_features_in_ = table.frame.shape[1]
-        if named:
-            self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
-        self.baselines_ = means.values.cpu().numpy()
+        self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
         return self._train(train, network, data, seed)
+
+    def describe_data(
+        self, classes: Sequence[Any], groups: tuple[str, ...], baselines: torch.Tensor, *, named: bool
+    ) -> None:
+        """Set the attributes that describe the training data."""
+        self.classes_, self.groups_, self.baselines_ = np.asarray(classes), groups, baselines.cpu().numpy()
+        self.n_features_in_ = len(self.encoder_.feature_names_in_)
+        if named:
+            self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
 
     def _train(
         self, train: TrainNetwork, network: nn.Module | None, data: TrainingData, seed: int

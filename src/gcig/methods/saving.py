@@ -183,14 +183,9 @@ def _from_document(
     records = [Definition, *_listed(cls, "fitted_records")]
     model = cls(**{name: decode(value, tensors, records) for name, value in document["parameters"].items()})
     model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
-    model.classes_ = np.asarray(document["classes"])
-    model.groups_ = tuple(document["groups"])
-    model.baselines_ = tensors["baselines"].numpy()
-    model.threshold_ = float(decode(document["threshold"], tensors))
-    model.diverged_ = False
-    model.n_features_in_ = len(model.encoder_.feature_names_in_)
-    if document["named_columns"]:
-        model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
+    groups, named = tuple(document["groups"]), bool(document["named_columns"])
+    model.describe_data(document["classes"], groups, tensors["baselines"], named=named)
+    model.threshold_, model.diverged_ = float(decode(document["threshold"], tensors)), False
     learned = document["learned"]
     for name in _listed(cls, "fitted_attributes"):
         if name in learned:
