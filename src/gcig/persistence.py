@@ -213,7 +213,7 @@ def parse_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_listed_file(folder: Path, name: str, listed: Any) -> bytes:
-    """Return the bytes of a file; refuse others than the manifest lists."""
+    """Return the bytes of a file; refuse any that differ from the manifest."""
     data = _read_file(folder / name)
     if listed != _listed(data):
         raise PersistenceError(

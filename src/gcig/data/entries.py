@@ -70,10 +70,10 @@ def parse_numbers(
     return values
 
 
-def count_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
+def are_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
     """Return per entry whether its digits are in groups of three.
 
-    >>> count_grouped(["1.000", "12", "1.000.000,5"], ",")
+    >>> are_grouped(["1.000", "12", "1.000.000,5"], ",")
     [True, False, True]
     """
     return [_GROUPED[decimal].fullmatch(entry) is not None for entry in entries]
@@ -94,7 +94,7 @@ def shows_point(entries: Iterable[str], *, commas_separate: bool = False) -> str
     marked = [entry for entry in known if "." in entry]
     if not marked:
         return None
-    if not all(count_grouped(marked, ",")):
+    if not all(are_grouped(marked, ",")):
         return "."
     whole = [entry.lstrip("+-") for entry in known if "." not in entry]
     suggested = bool(whole) and max(map(len, whole)) <= len("999")
@@ -152,7 +152,7 @@ _SECONDS_PER_DAY = 86_400.0
 
 
 def parse_date(text: str, order: str | None = None) -> float | None:
-    """Return a date in days since 1970-01-01, or None if the text is no date; times without a zone are UTC.
+    """Return a date in days since 1970-01-01, or None for other text; times without a zone are UTC.
 
     `order`, "dmy" or "mdy", is the order of day and month in dates such as 01/03/2024.
 
@@ -250,7 +250,7 @@ def infer_entries(
 
     numbers = parse_numbers(stripped, decimal, thousands=thousands, inexact=inexact)
     if numbers is not None:
-        if grouped := count(count_grouped(stripped, decimal)):
+        if grouped := count(are_grouped(stripped, decimal)):
             decisions.grouped.append(str(column.name))
             decisions.notes.append(
                 f"column {column.name!r}: {grouped} entries with digits in groups of three, separated by "

@@ -46,7 +46,7 @@ def _method_of(key: str, found: Any) -> Method:
     """Return the entry of a method that another package offers: a `Method`, or the class of an estimator."""
     own = found.key if isinstance(found, Method) else getattr(found, "method_key", None)
     if own != key:
-        raise TypeError(f"it is no Method or estimator with the key {key!r}")
+        raise TypeError(f"it is not a Method or estimator with the key {key!r}")
     if isinstance(found, Method):
         return found
     return Method(key, key, f"{found.__module__}:{found.__qualname__}")

@@ -106,7 +106,7 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
             return {key: decode(item, tensors, records) for key, item in content}
         case "frame":
             return pd.DataFrame({name: decode(column, tensors) for name, column in content})
-    raise ValueError(f"{kind_of!r} is no kind of value")
+    raise ValueError(f"{kind_of!r} is not a kind of value")
 
 
 def save_model(model: "NetworkClassifier", path: str | Path) -> None:
@@ -223,7 +223,7 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
     # Methods without the parameter have other decision rules, and their threshold is NaN.
     decides = "threshold" in model.get_params(deep=False)
     if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):
-        raise ValueError(f"the threshold {model.threshold_} is no probability")
+        raise ValueError(f"the threshold {model.threshold_} is not a probability")
     if not all(bool(torch.isfinite(each).all()) for each in model.module_.state_dict().values()):
         raise ValueError("weights of the network are not finite")
     try:

@@ -42,7 +42,7 @@ class ThresholdRule:
     threshold1: float
 
     def __post_init__(self) -> None:
-        """Raise a `ValueError` for values that are no probabilities, or thresholds that are NaN."""
+        """Raise a `ValueError` unless shares are probabilities and thresholds are numbers."""
         shares = (self.p_ignore, self.constant, self.p0, self.p1)
         slack = 1e-6  # Fairlearn's probabilities sum to one up to rounding
         if not all(-slack <= share <= 1 + slack for share in (*shares, self.p0 + self.p1)):

@@ -277,7 +277,7 @@ class _RowsOfCells:
         self.rows, self.keys = rows[torch.from_numpy(first)], keys[first]
 
     def completing(self, sample: GroupedBatch) -> GroupedBatch:
-        """Return the kept rows of the cells of which a sample has too few."""
+        """Return the kept rows of cells that have too few rows in a sample."""
         assert self.rows is not None
         counts = torch.bincount(self._cells(sample).cpu(), minlength=2 * self.n_groups)
         return self.rows[counts[self._cells(self.rows)] < _KEPT_PER_CELL]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _spec_of(name: str, found: object) -> DatasetSpec:
     """Return the declaration of a dataset that another package offers."""
     if not isinstance(found, DatasetSpec) or found.name != name:
-        raise TypeError(f"it is no DatasetSpec with the name {name!r}")
+        raise TypeError(f"it is not a DatasetSpec called {name!r}")
     return found
 
 
