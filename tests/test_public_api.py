@@ -97,7 +97,7 @@ USED_ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def _registry_as_it_was(monkeypatch):
-    monkeypatch.setattr(gcig.methods.METHODS, "_methods", dict(gcig.methods.METHODS._methods))
+    monkeypatch.setattr(gcig.methods.METHODS, "_entries", dict(gcig.methods.METHODS._entries))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # one epoch is not enough to learn anything

@@ -291,10 +291,6 @@ def test_several_columns_are_crossed():
     assert groups.codes.tolist() == [0, 2, 1, 2]
     assert groups.attribute == "sex & race"
     assert check_groups(frame.to_numpy(), n_rows=4).names[0] == "group0=F & group1=x"
-    with pytest.raises(
-        InputError, match=r"2 groups .* fewer than 2 rows: 'sex=F & race=x' \(1 rows\), 'sex=F & race=y'"
-    ):
-        check_groups(frame, n_rows=4, min_cell=2)
 
 
 def test_numbers_are_sorted_as_numbers_and_named_alike_as_integers_and_floats():

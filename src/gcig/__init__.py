@@ -9,44 +9,35 @@ from typing import TYPE_CHECKING
 
 from gcig._version import __version__
 
-_HOME = {
-    "AuditResult": "gcig.auditing.result",
-    "BoundWarning": "gcig.methods.fairx.guards",
-    "CheckResult": "gcig.auditing.result",
-    "CollapseWarning": "gcig.methods.fairx.guards",
-    "ComparisonResult": "gcig.benchmark.comparison",
-    "Dataset": "gcig.data.datasets.dataset",
-    "DatasetSpec": "gcig.data.datasets.spec",
-    "Definition": "gcig.core.definition",
-    "DivergenceError": "gcig.training.loop",
-    "EqualizedOddsLoss": "gcig.losses.outcome",
-    "Evaluation": "gcig.records",
-    "Explanation": "gcig.methods.explanation",
-    "FairXClassifier": "gcig.methods.fairx.estimator",
-    "GCIGPenalty": "gcig.losses.gcig",
-    "GroupBaselines": "gcig.core.references",
-    "InputError": "gcig._validation",
-    "InputWarning": "gcig._validation",
-    "PersistenceError": "gcig.persistence",
-    "ProtectedAttribute": "gcig.data.datasets.spec",
-    "ReasonsWarning": "gcig.methods.fairx.guards",
-    "RemoteModel": "gcig.adapters",
-    "ThresholdWarning": "gcig.methods.fairx.guards",
-    "TradeOff": "gcig.methods.fairx.tradeoff",
-    "adapt": "gcig.adapters",
-    "audit": "gcig.auditing.audits",
-    "compare": "gcig.benchmark.comparison",
-    "evaluate": "gcig.metrics.evaluation",
-    "explain": "gcig.auditing.explanations",
-    "list_datasets": "gcig.data.datasets.registry",
-    "load": "gcig.methods.saving",
-    "load_dataset": "gcig.data.datasets.registry",
-    "register_dataset": "gcig.data.datasets.registry",
-    "register_method": "gcig.methods.registry",
+_NAMES = {  # by the module that defines them
+    "_validation": "InputError InputWarning",
+    "adapters": "RemoteModel adapt",
+    "auditing.audits": "audit",
+    "auditing.explanations": "explain",
+    "auditing.result": "AuditResult CheckResult",
+    "benchmark.comparison": "ComparisonResult compare",
+    "core.definition": "Definition",
+    "core.references": "GroupBaselines",
+    "data.datasets.dataset": "Dataset",
+    "data.datasets.registry": "list_datasets load_dataset register_dataset",
+    "data.datasets.spec": "DatasetSpec ProtectedAttribute",
+    "losses.gcig": "GCIGPenalty",
+    "losses.outcome": "EqualizedOddsLoss",
+    "methods.explanation": "Explanation",
+    "methods.fairx.estimator": "FairXClassifier",
+    "methods.fairx.guards": "BoundWarning CollapseWarning ReasonsWarning ThresholdWarning",
+    "methods.fairx.tradeoff": "TradeOff",
+    "methods.registry": "register_method",
+    "methods.saving": "load",
+    "metrics.evaluation": "evaluate",
+    "persistence": "PersistenceError",
+    "records": "Evaluation",
+    "training.loop": "DivergenceError",
 }
+_HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
 _SUBPACKAGES = ("core", "data", "losses", "methods", "metrics", "models", "report")
 
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
     from gcig._validation import InputError as InputError

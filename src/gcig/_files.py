@@ -107,7 +107,7 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = _MAX_JSON_BYTES) ->
         raise ValueError(f"{path} has more than {max_bytes} bytes, so gcig did not write it.")
     try:
         return json.loads(data)
-    except (ValueError, RecursionError):  # also bytes that are no text, and nesting without end
+    except (ValueError, RecursionError):  # also bytes that are not text, and endless nesting
         raise ValueError(f"{path} is not JSON: it is damaged, or a different kind of file.") from None
 
 

@@ -1,7 +1,7 @@
-"""Methods and datasets that installed packages offer through entry points."""
+"""Registries of methods and datasets: of this package, of installed packages, and added by the user."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -21,19 +21,51 @@ class PluginWarning(UserWarning):
         return type(self), (self.group, self.name, self.reason)
 
 
-def load_plugins(group: str, taken: set[str], convert: Callable[[str, Any], T]) -> Iterator[tuple[str, T]]:
-    """Yield the name of every entry point of a group, and the result of ``convert`` for its name and object.
+class Registry(Mapping[str, T]):
+    """Entries of one ``kind`` by name, read-only except for `add`.
 
-    A name that is ``taken``, and an object that cannot be imported or converted, are left out with a
-    `PluginWarning`: a broken package must not prevent the use of the others.
+    Installed packages offer entries through the entry points ``gcig.<kind>s``, whose name and object
+    ``convert`` turns into an entry. They are added when an unknown name is looked up, or all are listed.
     """
-    for entry in sorted(entry_points(group=group), key=lambda each: each.name):
-        try:
-            if entry.name in taken:
-                raise ValueError("the name is already taken")
-            found = convert(entry.name, entry.load())
-        except Exception as error:  # whatever another package raises
-            reason = f"{entry.value} cannot be used ({type(error).__name__}: {error})"
-            warnings.warn(PluginWarning(group, entry.name, reason), stacklevel=2)
-        else:
-            yield entry.name, found
+
+    def __init__(self, kind: str, entries: Mapping[str, T], convert: Callable[[str, Any], T]) -> None:
+        self._kind, self._entries, self._convert = kind, dict(entries), convert
+        self._complete = False
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries and name not in self._all():
+            raise KeyError(f"no {self._kind} {name!r}; choose from {', '.join(self._entries)}")
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._all()))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def add(self, name: str, entry: T, *, overwrite: bool) -> None:
+        """Add an entry, or replace one."""
+        if name in self._entries and not overwrite:
+            raise ValueError(
+                f"A {self._kind} called {name!r} is already registered. Choose another name, or replace it "
+                "with overwrite=True."
+            )
+        self._entries[name] = entry
+
+    def _all(self) -> dict[str, T]:
+        if not self._complete:
+            self._complete = True  # first: a package may look up entries while it is imported
+            self._load_plugins(f"gcig.{self._kind}s")
+        return self._entries
+
+    def _load_plugins(self, group: str) -> None:
+        """Add all entry points of a group; a broken package must not prevent the use of the others."""
+        taken = set(self._entries)
+        for point in sorted(entry_points(group=group), key=lambda each: each.name):
+            try:
+                if point.name in taken:
+                    raise ValueError("the name is already taken")
+                self._entries.setdefault(point.name, self._convert(point.name, point.load()))
+            except Exception as error:  # whatever another package raises
+                reason = f"{point.value} cannot be used ({type(error).__name__}: {error})"
+                warnings.warn(PluginWarning(group, point.name, reason), stacklevel=2)

@@ -59,7 +59,7 @@ def _terminal_bar(total: float, task: str, unit: str) -> Any:
         from tqdm import tqdm
     except ImportError:
         return None
-    # A bar of a task that stops early would stay below 100 % for ever, so no bar is left on the screen.
+    # The bar of a task that stops early would stay below 100 %, so no bar is left on the screen.
     return tqdm(
         total=total,
         desc=task,

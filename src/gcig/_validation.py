@@ -12,44 +12,26 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._names import find_alike
+from gcig._tables import InputError as InputError
+from gcig._tables import InputTypeError as InputTypeError
+from gcig._tables import InputWarning as InputWarning
 from gcig._tables import (
-    InputError,
-    InputTypeError,
-    InputWarning,
     Subject,
-    check_lengths,
     check_name_lengths,
     checked_column,
     factorise,
+    find_alike,
     float_block,
     has_infinity,
-    level_codes,
     level_name,
     listed,
     numbered,
     to_array,
     to_frame,
 )
+from gcig._tables import check_lengths as check_lengths
+from gcig._tables import level_codes as level_codes
 from gcig._warnings import warn_caller
-
-__all__ = [
-    "Groups",
-    "InputError",
-    "InputTypeError",
-    "InputWarning",
-    "Labels",
-    "check_cells",
-    "check_features",
-    "check_groups",
-    "check_labels",
-    "check_lengths",
-    "check_sample_weight",
-    "find_proxy_columns",
-    "level_codes",
-    "match_columns",
-    "warn_if_sensitive_in",
-]
 
 MAX_GROUPS = 50  # a protected attribute with more is probably an identifier or a measurement
 
@@ -69,6 +51,11 @@ class Groups:
     codes: NDArray[np.int64]
     names: tuple[str, ...]
     attribute: str
+
+
+def warn_input(message: str, *, argument: str | None = None, column: str | None = None) -> None:
+    """Issue an `InputWarning` that points at the caller's line."""
+    warn_caller(InputWarning(message, argument=argument, column=column))
 
 
 def check_features(X: Any) -> pd.DataFrame:
@@ -123,10 +110,9 @@ def match_columns(frame: pd.DataFrame, names: Sequence[str], *, model: str = "th
         if len(given) != len(expected):
             sizes = f"X has {len(given)} features, but {model} is expecting {len(expected)} features as input"
             raise InputError(f"{sizes}: pass the columns that it was trained with.")
-        warn_caller(
+        warn_input(
             f"X does not have valid feature names, but {model} was fitted with feature names: the columns "
-            "are matched by position. Pass a table with the names of training to have them checked.",
-            InputWarning,
+            "are matched by position. Pass a table with the names of training to have them checked."
         )
         return frame.set_axis(expected, axis=1)
     unseen, missing = sorted(set(given) - set(expected)), sorted(set(expected) - set(given))
@@ -203,15 +189,13 @@ def check_groups(
     sensitive_features: Any,
     *,
     n_rows: int,
-    min_cell: int | None = None,
     names: Sequence[str] | None = None,
     paired_with: str = "X",
 ) -> Groups:
     """Encode protected groups; several columns are crossed into groups such as "sex=Female & race=Black".
 
     Groups are sorted. With ``names`` (the groups of training) the codes point into them, one group alone is
-    fine, and a group outside them is an error. ``min_cell`` is the minimum number of rows per group;
-    ``paired_with`` is the argument that has ``n_rows``, for messages.
+    fine, and a group outside them is an error. Messages call the argument with ``n_rows`` ``paired_with``.
 
     >>> groups = check_groups(["Male", "Female", "Male"], n_rows=3)
     >>> groups.codes.tolist(), groups.names
@@ -251,13 +235,6 @@ def check_groups(
             )
     if names is None and len(found) == 1:
         raise InputError(f"has one group only ({found[0]!r}): fairness compares at least two.", argument=what)
-    sizes = np.bincount(codes, minlength=len(found))
-    if small := [f"{g!r} ({n} rows)" for g, n in zip(found, sizes, strict=True) if n < (min_cell or 0)]:
-        raise InputError(
-            f"has {len(small)} groups with fewer than {min_cell} rows: {', '.join(small[:10])}. Merge them "
-            "into larger groups, cross fewer columns, or lower the minimum.",
-            argument=what,
-        )
     known = found if names is None else list(names)
     if unseen := [group for group in found if group not in known]:
         raise InputError(
@@ -289,10 +266,9 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
             "or add data."
         )
     if (counts == 1).any():
-        warn_caller(
+        warn_input(
             f"One row only in {named(counts == 1)}: the baseline of such a cell is one person's record, and "
-            "is stored in the model. Merge small groups or drop them.",
-            InputWarning,
+            "is stored in the model. Merge small groups or drop them."
         )
     return counts.astype(np.int64)
 
@@ -329,12 +305,10 @@ def find_proxy_columns(frame: pd.DataFrame, groups: Groups) -> tuple[str, ...]:
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn if a column of a checked table is the protected attribute, or determines it."""
     if same := find_proxy_columns(frame, groups):
-        warn_caller(
-            InputWarning(
-                f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
-                "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
-                argument="X",
-            )
+        warn_input(
+            f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
+            "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
+            argument="X",
         )
 
 
@@ -390,10 +364,8 @@ def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
         raise InputError(f"holds both {shown}, which differ only by {difference}. {remedy}.", **subject)
     if alike := find_alike(texts, ignore_case=True):
         pairs = ", ".join(f"{first!r} and {second!r}" for first, second in alike[:5])
-        warn_caller(
-            InputWarning(
-                f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
-                "them alike if they are the same group.",
-                **subject,
-            )
+        warn_input(
+            f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
+            "them alike if they are the same group.",
+            **subject,
         )

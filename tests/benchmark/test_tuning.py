@@ -82,7 +82,7 @@ def searched(monkeypatch):
     """A method whose grid has two candidates, one of which cannot be fitted."""
     space = {"max_epochs": (0, 30)}
     with registered("searched", METHODS["unconstrained"].estimator) as key:
-        METHODS.add(type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
+        METHODS.add(key, type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
         yield key
 
 

@@ -27,6 +27,14 @@ def test_a_probability_and_a_decision_for_each_row_in_order(shell, model, loans_
     assert found["decision"].tolist() == fitted.predict(loans[INPUTS]).tolist()
 
 
+def test_every_column_that_id_names_is_written(shell, model, loans_csv, loans):
+    _, out, _ = shell("predict", model, loans_csv, "--id", "race", "--id", "id", "--id", "race")
+    found = as_frame(out)
+    assert found.columns.tolist() == ["race", "id", "probability", "decision"]
+    assert found["id"].tolist() == loans["id"].tolist()
+    assert found["race"].tolist() == loans["race"].tolist()
+
+
 @pytest.mark.parametrize("rows", [7, 239, 240])
 def test_parts_give_the_same_as_the_whole(shell, model, loans_csv, rows):
     whole = as_frame(shell("predict", model, loans_csv)[1])

@@ -57,10 +57,10 @@ CHEAP_BY_METHOD = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _outside_is_registered():
-    before = dict(METHODS._methods)
+    before = dict(METHODS._entries)
     gcig.register_method("outside", OutsideClassifier, search_space={"shift": (0.0, 0.1)})
     yield
-    METHODS._methods = before
+    METHODS._entries = before
 
 
 @pytest.fixture(params=KEYS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.splitting import hold_out, k_folds, train_validation_test
+from gcig.data.splitting import hold_out, k_folds, split_table
 
 
 def cell_counts(codes, rows, n_cells):
@@ -41,8 +41,7 @@ def test_folds_split_every_cell_evenly(table, n_splits, seed):
 )
 def test_parts_have_their_share_of_every_cell(table, fractions):
     y, groups, cells, sizes = table
-    split = train_validation_test(y, groups, fractions=fractions)
-    parts = [split.train, split.validation, split.test]
+    parts = split_table(y, groups, fractions=fractions)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
     for part, fraction in zip(parts, fractions, strict=True):
         assert part.dtype == np.int64
@@ -55,16 +54,15 @@ def test_parts_have_their_share_of_every_cell(table, fractions):
 
 def test_exact_fractions_are_exact():
     y, groups = np.repeat([0, 1], 100), np.tile([0, 1], 100)
-    split = train_validation_test(y, groups)
-    for part, size in ((split.train, 30), (split.validation, 10), (split.test, 10)):
+    for part, size in zip(split_table(y, groups), (30, 10, 10), strict=True):
         assert np.bincount(2 * y[part] + groups[part]).tolist() == [size] * 4
 
 
 def test_rounding_errors_do_not_accumulate():
     y, groups = np.zeros(900, dtype=int), np.repeat(np.arange(100), 9)  # 0.2 x 9 is 1.8 in each of 100 cells
-    split = train_validation_test(y, groups)
-    assert abs(len(split.train) - 540) <= 2
-    assert abs(len(split.test) - 180) <= 2
+    train, _, test = split_table(y, groups)
+    assert abs(len(train) - 540) <= 2
+    assert abs(len(test) - 180) <= 2
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -110,9 +108,9 @@ def test_a_lone_row_stays_in_the_rest_unless_strict():
             r"5 folds, .*\(label 0, group f\): 1, \(label 1, group m\): 2",
         ),
         (lambda: k_folds([0] * 9, n_splits=1), "n_splits must be at least 2"),
-        (lambda: train_validation_test([0, 1], [0, 1]), "3 parts"),
-        (lambda: train_validation_test([0] * 9, fractions=(0.5, 0.2, 0.2)), "add up to 1"),
-        (lambda: train_validation_test([0] * 9, fractions=(0.0, 0.5, 0.5)), "first above 0"),
+        (lambda: split_table([0, 1], [0, 1]), "3 parts"),
+        (lambda: split_table([0] * 9, fractions=(0.5, 0.2, 0.2)), "add up to 1"),
+        (lambda: split_table([0] * 9, fractions=(0.0, 0.5, 0.5)), "first above 0"),
         (lambda: hold_out([0] * 9, fraction=1.0), "fraction must be between 0 and 1"),
         (lambda: hold_out([], fraction=0.5), "at least one row"),
         (lambda: hold_out([0.0, np.nan], fraction=0.5), "no NaN or None"),

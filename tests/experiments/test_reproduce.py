@@ -46,7 +46,7 @@ def dataset():
     yield
     from gcig.data.datasets import registry
 
-    registry._SPECS.pop(NAME)
+    registry._SPECS._entries.pop(NAME)
     registry._LOADED.pop(NAME, None)
 
 

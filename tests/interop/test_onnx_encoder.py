@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from gcig._validation import InputWarning
 from gcig.data.encoding import TableEncoder
-from gcig.methods.onnx_operators import ROWS, GraphBuilder, encode_rows, table_inputs
+from gcig.methods.onnx_export import ROWS, GraphBuilder, encode_rows, table_inputs
 
 N_TRAINING, N_NEW = 6, 5
 # Of numbers next to zero the squares vanish, and so do the deviations that others are divided by.

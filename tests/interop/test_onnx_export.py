@@ -18,8 +18,7 @@ from gcig._validation import InputError
 from gcig.auditing import audit, open_model
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.lagrangian import LagrangianClassifier
-from gcig.methods.onnx_export import export_onnx
-from gcig.methods.onnx_operators import LAYERS
+from gcig.methods.onnx_export import LAYERS, export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 from tables import QUICK_CREDIT, fitted_credit, load_credit
@@ -383,6 +382,7 @@ def test_other_refusals(model, tmp_path):
 
 def test_without_the_extra_the_error_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "gcig.methods.onnx_export")  # as if it was never imported
     with pytest.raises(ImportError, match=r"pip install 'gcig\[onnx\]'"):
         model.to_onnx(tmp_path / "model.onnx")
 

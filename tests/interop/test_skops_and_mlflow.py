@@ -56,7 +56,7 @@ def test_skops_refuses_what_is_not_trusted_and_what_was_edited(model):
     assert set(state) == {"gcig_document", "gcig_tensors"}
     document = json.loads(state["gcig_document"]) | {"threshold": 7}
     edited = gcig.FairXClassifier.__new__(gcig.FairXClassifier)
-    with pytest.raises(ValueError, match="is no probability"):
+    with pytest.raises(ValueError, match="is not a probability"):
         edited.__setstate__(state | {"gcig_document": json.dumps(document)})
 
 

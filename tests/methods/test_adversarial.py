@@ -14,7 +14,6 @@ from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
 from gcig.engine.optimizer import FlatAdamW
 from gcig.methods.adversarial import (
-    Adversarial,
     AdversarialClassifier,
     AdversarialStep,
     Adversary,
@@ -115,19 +114,16 @@ def test_a_learned_sharpness_is_one_at_least():
     assert adversary(z, y)[0, 1].item() == pytest.approx(torch.sigmoid(2.5 * z).item())
 
 
-def settings(**parameters):
-    loop = Loop(max_epochs=4, batch_size=100)
-    return Adversarial(**{"loop": loop, "clip_norm": math.inf, **parameters})
-
-
-def make_step(rows, network, chosen, weights=None, n_groups=2):
+def make_step(rows, network, weights=None, n_groups=2, learning_rate=2e-3, **parameters):
+    chosen = AdversarialClassifier(**parameters)
     adversary = Adversary(n_groups, chosen.sharpness, chosen.cut)
     optimizers = (
-        FlatAdamW(list(network.parameters()), learning_rate=chosen.learning_rate),
+        FlatAdamW(list(network.parameters()), learning_rate=learning_rate),
         FlatAdamW(list(adversary.parameters()), learning_rate=chosen.adversary_learning_rate),
     )
     members = cell_members(rows, n_groups, weights)
-    return AdversarialStep(network, adversary, optimizers, rows, members, chosen, weights)
+    loop = Loop(max_epochs=4, batch_size=100)
+    return AdversarialStep(network, adversary, optimizers, rows, members, weights, loop, chosen, math.inf)
 
 
 def test_an_adversary_against_a_fixed_predictor_is_the_best_logistic_regression():
@@ -135,7 +131,7 @@ def test_an_adversary_against_a_fixed_predictor_is_the_best_logistic_regression(
     network = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
     with torch.no_grad():
         network[0].weight.copy_(torch.tensor([[1.0, 0.5, 0.0]]))
-    step = make_step(rows, network, settings(sharpness=2.0, learning_rate=0.0, adversary_steps=5))
+    step = make_step(rows, network, sharpness=2.0, learning_rate=0.0, adversary_steps=5)
     everyone = torch.arange(2000)
     for _ in range(200):
         terms = step(everyone)
@@ -155,8 +151,8 @@ def test_the_predictor_moves_as_the_paper_says(weighted, n_groups):
     rows = make_rows(n_groups=n_groups)
     weights = torch.rand(400, generator=torch.Generator().manual_seed(1)) + 0.5 if weighted else None
     network = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1), nn.Flatten(0))
-    chosen = settings(alpha=2.0, warm_up=0.0, learning_rate=0.0, adversary_learning_rate=0.0)
-    step = make_step(rows, network, chosen, weights, n_groups)
+    fixed = {"alpha": 2.0, "warm_up": 0.0, "learning_rate": 0.0, "adversary_learning_rate": 0.0}
+    step = make_step(rows, network, weights, n_groups, **fixed)
     with torch.no_grad():
         step.adversary.weight.normal_(generator=torch.Generator().manual_seed(2))
     step.load()
@@ -181,7 +177,7 @@ def test_the_predictor_moves_as_the_paper_says(weighted, n_groups):
 
 def test_alpha_is_raised_in_even_steps():
     rows = make_rows()
-    step = make_step(rows, nn.Linear(3, 1), settings(alpha=3.0, warm_up=0.5))
+    step = make_step(rows, nn.Linear(3, 1), alpha=3.0, warm_up=0.5)
     seen = []
     for _ in range(16):  # four epochs of four mini-batches
         step.load()
@@ -201,7 +197,7 @@ def test_parameters_that_play_no_part_do_not_move():
 
     rows, network = make_rows(), Partly()
     before = network.used.weight.clone()
-    make_step(rows, network, settings())(torch.arange(100))
+    make_step(rows, network)(torch.arange(100))
     assert network.unused.tolist() == network.frozen.tolist() == [1.0, 1.0]
     assert not torch.equal(network.used.weight, before)
 

@@ -14,7 +14,6 @@ from gcig.core.batch import GroupedBatch
 from gcig.methods.lagrangian import (
     LagrangianClassifier,
     Multipliers,
-    PrimalDual,
     PrimalDualStep,
     ascend,
     pulls,
@@ -22,7 +21,6 @@ from gcig.methods.lagrangian import (
 )
 from gcig.methods.outcome_bounded import cell_members
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training.loop import Loop
 from tables import gaps, make_biased
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
@@ -63,8 +61,7 @@ def test_pulls_are_the_derivative_of_the_lagrangian():
 
 
 def settings(**parameters):
-    loop = Loop(max_epochs=1, batch_size=64)
-    return PrimalDual(**{"loop": loop, "damping": 0.0, "max_gap": 0.1, "clip_norm": math.inf, **parameters})
+    return LagrangianClassifier(**{"damping": 0.0, "max_gap": 0.1, **parameters})
 
 
 def make_rows(n=64, n_groups=2, seed=0):
@@ -150,8 +147,8 @@ def test_the_network_descends_the_lagrangian_of_proxy_rates(n_groups, weighted, 
     members = cell_members(rows, n_groups, weight)
     network = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
     parameters = list(network.parameters())
-    chosen = settings(memory=1, sharpness=3.0, cut=cut)
-    multipliers = Multipliers(members, chosen, steps=1)
+    threshold = 1 / (1 + math.exp(-cut))
+    multipliers = Multipliers(members, settings(memory=1, sharpness=3.0, threshold=threshold), steps=1)
     multipliers.values.uniform_(generator=torch.Generator().manual_seed(2))
     before = multipliers.values.clone()
 
@@ -167,9 +164,8 @@ def test_the_network_descends_the_lagrangian_of_proxy_rates(n_groups, weighted, 
     expected = torch.autograd.grad(lagrangian, parameters)
 
     optimizer = torch.optim.SGD(parameters, lr=0.0)
-    step = PrimalDualStep(
-        network, multipliers, optimizer, parameters, rows, members, chosen, weight if weighted else None
-    )
+    weights = weight if weighted else None
+    step = PrimalDualStep(network, multipliers, optimizer, rows, members, weights, clip_norm=math.inf)
     terms = step(torch.arange(64))
     for parameter, gradient in zip(parameters, expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)

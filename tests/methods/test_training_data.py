@@ -12,8 +12,8 @@ LOANS = make_loans(200)
 CPU = torch.device("cpu")
 
 
-def checked(sample_weight=None, class_weight=None, *, y=LOANS.y, groups=LOANS.sex, **options):
-    return check_table(LOANS.X, y, groups, sample_weight, class_weight, **options)
+def checked(sample_weight=None, class_weight=None, *, y=LOANS.y, groups=LOANS.sex):
+    return check_table(LOANS.X, y, groups, sample_weight, class_weight)
 
 
 def prepared(table, fraction=0.2, seed=0):
@@ -40,11 +40,6 @@ def test_lengths_and_indexes_must_agree():
         checked(y=LOANS.y[:-1])
     with pytest.raises(InputError, match="indexes of X and sensitive_features disagree"):
         checked(groups=LOANS.sex.sample(frac=1, random_state=0))
-
-
-def test_small_groups_are_refused_if_a_minimum_is_set():
-    with pytest.raises(InputError, match="fewer than 150 rows"):
-        checked(min_cell=150)
 
 
 def test_the_group_among_the_columns_is_warned_of():

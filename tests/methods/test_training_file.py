@@ -6,9 +6,8 @@ from sklearn.metrics import roc_auc_score
 
 import gcig
 from gcig.methods import METHODS, training_file
+from gcig.methods.training_file import RowBlocks
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training import row_blocks
-from gcig.training.row_blocks import RowBlocks
 
 ROLES = {"target": "approved", "sensitive": "sex"}
 
@@ -30,7 +29,7 @@ def people(n=3000, seed=0):
 def small_parts(monkeypatch):
     """Read a few hundred rows at once, and train from blocks of about 300 rows."""
     monkeypatch.setattr(training_file, "_ROWS_AT_ONCE", 256)
-    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 4 * 300 * 7)
+    monkeypatch.setattr(training_file, "BLOCK_BYTES", 4 * 300 * 7)
 
 
 def write(frame, path, **how):
@@ -83,7 +82,7 @@ def test_fairx_in_blocks_is_as_fair_as_in_memory(tmp_path, monkeypatch):
     frame = data.X.drop(columns="sex").assign(sex=data.sensitive_features, approved=data.y)
     train, test = frame.iloc[:36_000], frame.iloc[36_000:]
     path = write(train.sort_values(["approved", "sex"]), tmp_path / "adult.parquet")
-    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 4 * 100 * 4_000)  # about nine blocks
+    monkeypatch.setattr(training_file, "BLOCK_BYTES", 4 * 100 * 4_000)  # about nine blocks
     X = test.drop(columns=["approved", "sex"])
     measured = {}
     for how in ("blocks", "memory"):
@@ -206,7 +205,7 @@ def test_blocks_are_random_samples_and_hold_every_row_once(tmp_path):
 
 
 def test_an_epoch_of_a_large_table_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_blocks, "EPOCH_ROWS", 350)
+    monkeypatch.setattr(training_file, "EPOCH_ROWS", 350)
     blocks = RowBlocks(tmp_path, n_rows=1000, n_columns=1, n_groups=2, block_bytes=4 * 100)
     with blocks:
         blocks.add(np.arange(1000, dtype=np.float32)[:, None], np.zeros(1000, int), np.zeros(1000, int))

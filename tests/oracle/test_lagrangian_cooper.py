@@ -10,9 +10,8 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
-from gcig.methods.lagrangian import Multipliers, PrimalDual, PrimalDualStep, violations
+from gcig.methods.lagrangian import LagrangianClassifier, Multipliers, PrimalDualStep, violations
 from gcig.methods.outcome_bounded import cell_members, cell_rates
-from gcig.training.loop import Loop
 
 cooper = pytest.importorskip("cooper")
 
@@ -20,9 +19,9 @@ cooper = pytest.importorskip("cooper")
 class Problem(cooper.ConstrainedMinimizationProblem):
     """Cross-entropy under the same constraints, in Cooper's words."""
 
-    def __init__(self, network, rows, settings, n_groups):
+    def __init__(self, network, rows, settings, n_groups, soft_rates):
         super().__init__()
-        self.network, self.rows, self.settings = network, rows, settings
+        self.network, self.rows, self.settings, self.soft_rates = network, rows, settings, soft_rates
         self.members = cell_members(rows, n_groups)
         self.pairs = [(y, g, h) for y in range(2) for g in range(n_groups) for h in range(n_groups) if g != h]
         self.gaps = cooper.Constraint(
@@ -34,7 +33,7 @@ class Problem(cooper.ConstrainedMinimizationProblem):
     def compute_cmp_state(self):
         scores = self.network(self.rows.inputs)
         proxy = torch.sigmoid(self.settings.sharpness * scores)
-        outcomes = proxy if self.settings.dual_rates == "proxy" else (scores >= 0).float()
+        outcomes = proxy if self.soft_rates else (scores >= 0).float()
         state = cooper.ConstraintState(
             violation=self.of_pairs(proxy), strict_violation=self.of_pairs(outcomes.detach())
         )
@@ -46,8 +45,8 @@ class Problem(cooper.ConstrainedMinimizationProblem):
         return torch.stack([found[pair] for pair in self.pairs])
 
 
-def run_cooper(network, rows, settings, n_groups, n_steps):
-    problem = Problem(network, rows, settings, n_groups)
+def run_cooper(network, rows, settings, n_groups, n_steps, *, soft_rates):
+    problem = Problem(network, rows, settings, n_groups, soft_rates)
     optimizer = cooper.optim.SimultaneousOptimizer(
         cmp=problem,
         primal_optimizers=torch.optim.SGD(network.parameters(), lr=settings.learning_rate),
@@ -63,20 +62,21 @@ def run_cooper(network, rows, settings, n_groups, n_steps):
     return values
 
 
-def run_ours(network, rows, settings, n_groups, n_steps):
+def run_ours(network, rows, settings, n_groups, n_steps, *, soft_rates):
     members = cell_members(rows, n_groups)
     multipliers = Multipliers(members, settings, steps=1)
     parameters = list(network.parameters())
     optimizer = torch.optim.SGD(parameters, lr=settings.learning_rate)
-    step = PrimalDualStep(network, multipliers, optimizer, parameters, rows, members, settings)
+    step = PrimalDualStep(
+        network, multipliers, optimizer, rows, members, clip_norm=math.inf, soft_rates=soft_rates
+    )
     for _ in range(n_steps):
         step(torch.arange(len(rows)))
     return multipliers.values
 
 
 def make_settings(**parameters):
-    plain = {"damping": 0.0, "memory": 1, "max_multiplier": 1e3, "clip_norm": math.inf}
-    return PrimalDual(**{"loop": Loop(max_epochs=1, batch_size=10**6), **plain, **parameters})
+    return LagrangianClassifier(**{"damping": 0.0, "memory": 1, "max_multiplier": 1e3, **parameters})
 
 
 def make_rows(n=500, seed=0):
@@ -96,16 +96,14 @@ def make_network(n_inputs, seed=0):
     return network
 
 
-@pytest.mark.parametrize("dual_rates", ["true", "proxy"])
-def test_every_step_is_coopers(dual_rates):
+@pytest.mark.parametrize("soft_rates", [False, True])
+def test_every_step_is_coopers(soft_rates):
     rows = make_rows()
-    settings = make_settings(
-        learning_rate=0.5, dual_learning_rate=0.2, max_gap=0.05, sharpness=3.0, dual_rates=dual_rates
-    )
+    settings = make_settings(learning_rate=0.5, dual_learning_rate=0.2, max_gap=0.05, sharpness=3.0)
     for n_steps in (1, 5, 40):
         ours, theirs = make_network(3), make_network(3)
-        values = run_ours(ours, rows, settings, 2, n_steps)
-        expected = run_cooper(theirs, rows, settings, 2, n_steps)
+        values = run_ours(ours, rows, settings, 2, n_steps, soft_rates=soft_rates)
+        expected = run_cooper(theirs, rows, settings, 2, n_steps, soft_rates=soft_rates)
         torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-5)
         for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(parameter, other, rtol=1e-4, atol=1e-5)
@@ -136,9 +134,9 @@ def optimum(max_gap):
 
 
 def solve(run, max_gap, n_steps, **parameters):
-    settings = make_settings(max_gap=max_gap, sharpness=1.0, dual_rates="proxy", **parameters)
+    settings = make_settings(max_gap=max_gap, sharpness=1.0, **parameters)
     network = make_network(2)
-    multipliers = run(network, two_numbers(), settings, 2, n_steps)
+    multipliers = run(network, two_numbers(), settings, 2, n_steps, soft_rates=True)
     return torch.sigmoid(network(torch.eye(2))).tolist(), multipliers
 
 

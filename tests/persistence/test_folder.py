@@ -19,15 +19,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gcig.persistence as folders
 from gcig.persistence import (
+    MAX_BYTES,
     REPORT_FILES,
     PersistenceError,
     check_replaceable,
     load_folder,
     save_folder,
 )
-from gcig.persistence import folder as folders
-from gcig.persistence.folder import MAX_BYTES
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
 TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}

@@ -59,8 +59,8 @@ class KilledOnceClassifier(UnconstrainedClassifier):
 
 @contextlib.contextmanager
 def registered(key, estimator):
-    METHODS.add(Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
+    METHODS.add(key, Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
     try:
         yield key
     finally:
-        del METHODS._methods[key]
+        del METHODS._entries[key]

@@ -101,7 +101,7 @@ def device_parameters(device: str, backend: Backend) -> dict[str, str]:
 def work_in_worker(work: Work, trial: Trial, method: Method | None, table: Table) -> FoldResult | None:
     """Apply ``work`` in a process that may not have the driver's method among its own."""
     if method is not None and trial.method not in METHODS:
-        METHODS.add(method, overwrite=True)
+        METHODS.add(method.key, method, overwrite=True)
     return work(trial, table)
 
 

@@ -16,7 +16,7 @@ from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import TUNING_ROWS, Table, Trial
 from gcig.core.definition import Definition
-from gcig.data.splitting import hold_out, k_folds, train_validation_test
+from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
@@ -54,8 +54,8 @@ def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
     """
     y, groups = table.y.to_numpy(), table.groups.codes
     if trial.n_folds == 0:
-        split = train_validation_test(y, groups, random_state=trial.seed)
-        return _thin_out(split.train, y, groups, trial.seed), split.validation
+        train, validation, _ = split_table(y, groups, random_state=trial.seed)
+        return _thin_out(train, y, groups, trial.seed), validation
     train, test = k_folds(y, groups, n_splits=trial.n_folds, random_state=trial.seed)[trial.fold]
     if trial.role == "test":
         return train, test

@@ -9,73 +9,56 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, command, echo, say, wrap_for_terminal
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
 
-@click.command(
-    cls=Command,
-    short_help="Measure any model, and check it against limits.",
-    example="gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
+@command(
+    "Measure any model, and check it against limits.",
+    "gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
-@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.model_argument
 @opt.file_argument
 @opt.target_options
 @opt.model_columns_options
 @opt.limit_options
 @opt.min_cell_option
-@click.option(
-    "--conservative", is_flag=True, help="Compare the upper end of the 95 % interval with the limits."
-)
+@opt.flag("--conservative", "Compare the upper end of the 95 % interval with the limits.")
 @opt.threshold_option
-@click.option(
+@opt.option(
     "--columns",
-    default="original",
-    show_default=True,
-    type=click.Choice(["original", "encoded", "raw"]),
-    help="Columns that GCIG compares: those of the file, or one per category, centred (encoded) or as in the "
+    None,
+    "Columns that GCIG compares: those of the file, or one per category, centred (encoded) or as in the "
     "paper (raw).",
+    default="original",
+    type=click.Choice(["original", "encoded", "raw"]),
 )
-@click.option(
+@opt.flag(
     "--robustness",
-    is_flag=True,
-    help="Measure GCIG under several references, and report whether the conclusion depends on them.",
+    "Measure GCIG under several references, and report whether the conclusion depends on them.",
 )
-@click.option(
+@opt.option(
     "--other",
+    "MODEL",
+    "A second model to compare with under every reference; implies --robustness.",
     type=opt.PATH,
-    metavar="MODEL",
-    help="A second model to compare with under every reference; implies --robustness.",
 )
 @opt.favourable_option
-@click.option(
+@opt.option(
     "--against",
+    "FILE",
+    "The JSON of an earlier audit: report what changed, and whether chance explains it.",
     type=opt.PATH,
-    metavar="FILE",
-    help="The JSON of an earlier audit: report what changed, and whether chance explains it.",
 )
-@click.option("--html", type=opt.PATH, metavar="FILE", help="Write the report as an HTML page.")
-@click.option("--markdown", type=opt.PATH, metavar="FILE", help="Write a section for a model card.")
-@click.option(
-    "--include-rows",
-    is_flag=True,
-    help="Include the reasons of single rows in the report: this is personal data.",
-)
-@click.option("--id-column", metavar="COLUMN", help="The column of identifiers, to find rows on the page.")
-@click.option(
-    "--include-protected",
-    is_flag=True,
-    help="With --include-rows: show groups, and entries of columns that reveal them.",
-)
+@opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
+@opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
+@opt.flag("--include-rows", "Include the reasons of single rows in the report: this is personal data.")
+@opt.option("--id-column", "COLUMN", "The column of identifiers, to find rows on the page.")
+@opt.flag("--include-protected", "With --include-rows: show groups, and entries of columns that reveal them.")
 @opt.trust_option
-@click.option(
-    "--max-rows-explained",
-    type=opt.IntRange(min=1),
-    metavar="N",
-    help="Explain only a random sample of this many rows.",
-)
+@opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
 @opt.seed_option
 @opt.reading_options
 @opt.config_option

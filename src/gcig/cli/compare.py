@@ -13,7 +13,7 @@ import click
 
 from gcig._version import __version__
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, echo, say
+from gcig.cli.frame import ExitCode, command, echo, say
 
 if TYPE_CHECKING:
     from gcig.benchmark.comparison import ComparisonResult
@@ -28,21 +28,20 @@ _TUNING = {
 _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 
 
-@click.command(
-    cls=Command,
-    short_help="Compare methods on a table by cross-validation.",
-    example="gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
+@command(
+    "Compare methods on a table by cross-validation.",
+    "gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
     "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
 @opt.keep_sensitive_option
-@click.option(
+@opt.option(
     "--out",
+    "FOLDER",
+    "The folder of the run; named after the file by default. Repeat the command to resume a run.",
     type=opt.PATH,
-    metavar="FOLDER",
-    help="The folder of the run; named after the file by default. Repeat the command to resume a run.",
 )
 @opt.shard_option
 @opt.run_options
@@ -50,52 +49,31 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 @opt.reading_options
 @opt.config_option
 @opt.output_options
-def compare(
-    file: Path,
-    out: Path | None,
-    shard: tuple[int, int] | None,
-    methods: list[str] | None,
-    folds: int,
-    seeds: list[int],
-    jobs: int,
-    backend: str,
-    address: str | None,
-    device: str,
-    tuning: str,
-    retry_failed: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> ExitCode:
+def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options: Any) -> ExitCode:
     """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.
 
     Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
     stored there, and a run that was interrupted resumes with the next fold.
     """
-    from gcig._validation import Labels, check_cells, check_groups
     from gcig.benchmark.clusters import make_backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
 
+    run = ("methods", "folds", "seeds", "tuning", "device", "shard", "retry_failed")
+    request = {name: options.pop(name) for name in run}
+    backend = make_backend(options.pop("backend"), jobs=options.pop("jobs"), address=options.pop("address"))
     table = read_labelled(file, **options)
-    groups = check_groups(table.sensitive, n_rows=len(table.labels))
-    check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=folds)
+    table.check_cells(request["folds"])
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
     found = compare_tables(
         [Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))],
-        methods=methods,
-        folds=folds,
-        seeds=seeds,
-        tuning=tuning,
-        backend=make_backend(backend, jobs=jobs, address=address),
-        device=device,
+        backend=backend,
         out=out,
         progress=not quiet,
-        shard=shard,
-        retry_failed=retry_failed,
+        **request,
     )
     page = write_page(out, found)
     code = report_failures(found.results)
@@ -167,25 +145,15 @@ def report_failures(results: Sequence[FoldResult], remedy: str = opt.REPEAT_FAIL
 
 def comparison_document(found: ComparisonResult, page: Path) -> dict[str, Any]:
     """Return the summary as plain values for JSON."""
+    summary = found.summary().astype(object)
     return {
         "schema": 1,
         "kind": "comparison",
-        "summary": _records(found.summary()),
+        "summary": summary.where(summary.notna(), None).to_dict("records"),
         "pareto": found.pareto()["method"].tolist(),
         "failures": describe_failures(found.results),
         "page": str(page),
     }
-
-
-def _records(frame: Any) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = frame.to_dict("records")
-    return [
-        {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in row.items()
-        }
-        for row in records
-    ]
 
 
 def _extent(found: ComparisonResult) -> str:

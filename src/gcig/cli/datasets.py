@@ -7,12 +7,10 @@ import json
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command
+from gcig.cli.frame import command
 
 
-@click.command(
-    cls=Command, short_help="List the datasets, or show the card of one.", example="gcig datasets adult"
-)
+@command("List the datasets, or show the card of one.", "gcig datasets adult")
 @click.argument("name", required=False, type=opt.DATASET)
 @opt.json_option
 def datasets(name: str | None, as_json: bool) -> None:

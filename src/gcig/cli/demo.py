@@ -10,39 +10,18 @@ import click
 from gcig._files import check_creatable
 from gcig.cli import options as opt
 from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
-from gcig.cli.frame import Command, ExitCode, echo, say
+from gcig.cli.frame import ExitCode, command, echo, say
 
 
-@click.command(
-    cls=Command,
-    short_help="Compare all methods on shipped data, in two minutes.",
-    example="gcig demo --out gcig-demo/",
-)
-@click.option(
-    "--dataset",
-    default="german",
-    show_default=True,
-    type=opt.DATASET,
-    help="A dataset that `gcig datasets` lists.",
-)
-@click.option("--sensitive", metavar="NAME", help="Protected attribute; the dataset's default if not given.")
-@click.option(
-    "--methods", metavar="NAMES", callback=opt.parse_names(opt.METHOD), help="Methods; all by default."
-)
-@click.option(
-    "--folds", default=3, show_default=True, type=opt.IntRange(2, 20), metavar="N", help="Number of folds."
-)
-@click.option("--epochs", type=opt.IntRange(min=1), metavar="N", help="Maximum number of epochs.")
+@command("Compare all methods on shipped data, in two minutes.", "gcig demo --out gcig-demo/")
+@opt.option("--dataset", None, "A dataset that `gcig datasets` lists.", default="german", type=opt.DATASET)
+@opt.option("--sensitive", "NAME", "Protected attribute; the dataset's default if not given.")
+@opt.names_option("--methods", opt.METHOD, "Methods; all by default.")
+@opt.option("--folds", "N", "Number of folds.", default=3, type=opt.IntRange(2, 20))
+@opt.epochs_option
 @opt.seed_option
 @opt.jobs_option
-@click.option(
-    "--out",
-    default=Path("gcig-demo"),
-    show_default=True,
-    type=opt.PATH,
-    metavar="FOLDER",
-    help="Folder for the page.",
-)
+@opt.option("--out", "FOLDER", "Folder for the page.", default=Path("gcig-demo"), type=opt.PATH)
 @opt.output_options
 def demo(
     dataset: str,

@@ -8,53 +8,37 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 
 
-@click.command(
-    cls=Command,
-    short_help="Explain single decisions, relative to every group.",
-    example="gcig explain model/ loans.csv --id 1017 --target approved --sensitive sex --html page.html",
+@command(
+    "Explain single decisions, relative to every group.",
+    "gcig explain model/ loans.csv --id 1017 --target approved --sensitive sex --html page.html",
 )
-@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.model_argument
 @opt.file_argument
-@click.option("--id", "ids", multiple=True, metavar="VALUE", help="Identifier of a row. May be repeated.")
-@click.option("--id-column", metavar="COLUMN", help="The column of identifiers; by default one called id.")
-@click.option(
-    "--row", "rows", multiple=True, type=opt.IntRange(min=0), metavar="N", help="Position of a row, from 0."
-)
-@click.option(
+@opt.option("--id ids", "VALUE", "Identifier of a row. May be repeated.", multiple=True)
+@opt.option("--id-column", "COLUMN", "The column of identifiers; by default one called id.")
+@opt.option("--row rows", "N", "Position of a row, from 0.", multiple=True, type=opt.IntRange(min=0))
+@opt.option(
     "--target",
-    metavar="COLUMN",
-    help="The column with the outcome. With --sensitive, the file is the reference; needed for models "
-    "that were not trained with gcig.",
+    "COLUMN",
+    "The column with the outcome. With --sensitive, the file is the reference; needed for models that were "
+    "not trained with gcig.",
 )
-@click.option("--positive", metavar="VALUE", help="The value of the target that counts as 1.")
-@click.option(
-    "--sensitive", multiple=True, metavar="COLUMN", help="The protected attribute; repeat to cross several."
-)
+@opt.option("--positive", "VALUE", "The value of the target that counts as 1.")
+@opt.option("--sensitive", "COLUMN", "The protected attribute; repeat to cross several.", multiple=True)
 @opt.model_columns_options
 @opt.threshold_option
 @opt.favourable_option
 @opt.min_cell_option
-@click.option(
-    "--include-protected",
-    is_flag=True,
-    help="Show the group of the row, and the entries of columns that reveal it.",
-)
-@click.option("--html", type=opt.PATH, metavar="FILE", help="Write an HTML page: this is personal data.")
+@opt.flag("--include-protected", "Show the group of the row, and the entries of columns that reveal it.")
+@opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
 @opt.trust_option
 @opt.reading_options
 @opt.config_option
 @opt.output_options
-def explain(
-    model: Path,
-    file: Path,
-    html: Path | None,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def explain(model: Path, file: Path, html: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Explain the decisions for single rows: entries, score and reasons, compared with every group.
 
     MODEL is any model that `gcig audit` takes. Reasons are the amounts by which each column moves the score,

@@ -6,9 +6,8 @@ import errno
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
@@ -35,13 +34,6 @@ class ExitCode(IntEnum):
     INTERNAL_ERROR = 4
     INTERRUPTED = 130
     BROKEN_PIPE = 141
-
-
-@dataclass
-class Settings:
-    """Options that every command takes."""
-
-    debug: bool = False
 
 
 def say(text: str = "") -> None:
@@ -84,6 +76,15 @@ def check_absent(*paths: Path | None, overwrite: bool) -> None:
         )
 
 
+def check_columns(path: Path, columns: Collection[str], named: Mapping[str, Sequence[str]]) -> None:
+    """Raise an error for a column that an option names and the file does not have."""
+    for option, names in named.items():
+        for name in names:
+            if name not in columns:
+                hint = did_you_mean(name, columns, introduction="It has")
+                raise click.ClickException(f"{path} has no column '{name}' ({option}). {hint}")
+
+
 def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There are") -> str:
     """Suggest the known name closest to an unknown one, or list the known names.
 
@@ -117,7 +118,7 @@ def wrap_for_terminal(line: str) -> str:
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value:
-        ctx.ensure_object(Settings).debug = True
+        ctx.ensure_object(dict)["debug"] = True
 
 
 class Command(click.Command):
@@ -142,6 +143,11 @@ class Command(click.Command):
         if self.example:
             with formatter.section("Example"):
                 formatter.write("".join(f"  {line}\n" for line in self.example.splitlines()))
+
+
+def command(short_help: str, example: str) -> Callable[[Callable[..., Any]], Command]:
+    """Turn a function into a command."""
+    return click.command(cls=Command, short_help=short_help, example=example)
 
 
 class Shell(click.Group):

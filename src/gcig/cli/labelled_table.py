@@ -14,8 +14,8 @@ import pandas as pd
 from pandas.api import types as pt
 
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
-from gcig._validation import MAX_GROUPS
-from gcig.cli.frame import did_you_mean
+from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
+from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
 from gcig.data.entries import are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
@@ -42,12 +42,35 @@ class LabelledTable:
     dropped: tuple[str, ...]
     keep_sensitive: bool  # whether the protected columns are among the inputs
     n_rows: int  # of the whole file
+    kinds: Mapping[str, str]  # requested kinds of columns
+    group_names: Mapping[str, str]  # requested names for values of the protected columns
     numbers: np.ndarray[Any, Any] | None = None  # sorted positions in the file, if the rows are a sample
+
+    @property
+    def protected(self) -> str:
+        """The protected attribute in words."""
+        return " x ".join(self.sensitive.columns)
 
     @property
     def class_names(self) -> pd.Series[Any]:
         """The value of the target in each row, for messages about (label, group) cells."""
         return self.labels.map({0: str(self.classes[0]), 1: str(self.classes[1])})
+
+    def part(self, rows: np.ndarray[Any, Any]) -> tuple[pd.DataFrame, pd.Series[Any], pd.DataFrame]:
+        """Return the inputs, labels and protected columns of some rows."""
+        return self.inputs.iloc[rows], self.labels.iloc[rows], self.sensitive.iloc[rows]
+
+    def check_cells(self, minimum: int) -> Groups:
+        """Return the groups; raise an error if a (label, group) cell has fewer rows than the minimum."""
+        groups = check_groups(self.sensitive, n_rows=len(self.labels))
+        check_cells(Labels(self.labels.to_numpy(), self.classes), groups, minimum=minimum)
+        return groups
+
+    def complete(self, model: Any) -> None:
+        """Give a model trained on 0 and 1 the values of the target, and the notation of the file."""
+        model.classes_ = np.asarray(self.classes)
+        if self.reading.written is not None:
+            model.csv_format_ = self.reading.written
 
 
 def read_labelled(
@@ -58,23 +81,21 @@ def read_labelled(
     sensitive: Sequence[str],
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
     kinds: Mapping[str, str] | None = None,
     group_names: Mapping[str, str] | None = None,
     text_drop: bool = False,
     sample_seed: int | None = None,
+    **notation: Any,
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
     Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_seed`` is
     the seed of the sample that is read if a Parquet or Feather file is too large for memory; None reads all
-    rows.
+    rows. ``notation`` is how a CSV file is written, as in `open_table`.
     """
     drop = list(drop)
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
-    file = open_table(path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    file = open_table(path, kinds=kinds, **notation)
     numbers = None if sample_seed is None else _sample_rows(file, sample_seed)
     reading = file.read(rows=numbers)
     if numbers is not None:
@@ -114,6 +135,8 @@ def read_labelled(
         dropped=tuple(drop),
         keep_sensitive=keep_sensitive,
         n_rows=file.n_rows,
+        kinds=kinds or {},
+        group_names=group_names or {},
         numbers=numbers,
     )
 
@@ -130,11 +153,7 @@ def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
 
 
 def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], path: Path) -> None:
-    for option, names in roles.items():
-        for name in names:
-            if name not in columns:
-                guess = did_you_mean(name, columns, introduction="It has")
-                raise click.ClickException(f"{path} has no column '{name}' ({option}). {guess}")
+    check_columns(path, columns, roles)
     for name, count in Counter(name for names in roles.values() for name in names).items():
         if count > 1:
             options = " and ".join(option for option, names in roles.items() if name in names)

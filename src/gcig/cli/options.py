@@ -102,20 +102,6 @@ def parse_columns(ctx: click.Context, param: click.Parameter, texts: tuple[str, 
     return [name for text in texts for name in split_names(text)]
 
 
-def parse_names(kind: Name) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
-    """Return a callback for an option with several names, such as ``--methods fairx,dir``."""
-
-    def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
-        if text is None:
-            return None
-        parts = split_names(text)
-        if not parts:
-            kind.fail(f"no {kind.name} is named. There are: {', '.join(kind.known())}.", param, ctx)
-        return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
-
-    return callback
-
-
 def parse_numbers(ctx: click.Context, param: click.Parameter, text: str) -> list[int]:
     """Parse an option with several whole numbers, such as ``--seeds 0,1,2``."""
     parts = split_names(str(text))
@@ -136,8 +122,33 @@ def parse_shard(ctx: click.Context, param: click.Parameter, text: str | None) ->
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+COUNT = IntRange(min=1)
 _COMMAND_LINE_ONLY = ("trust_pickle",)
 _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
+
+
+def option(name: str, metavar: str | None, text: str, **more: Any) -> Callable[[F], F]:
+    """Return an option with a value; ``more`` is passed to click."""
+    return click.option(*name.split(), metavar=metavar, help=text, show_default=True, **more)
+
+
+def flag(name: str, text: str) -> Callable[[F], F]:
+    """Return an option without a value."""
+    return click.option(name, is_flag=True, help=text)
+
+
+def names_option(name: str, kind: Name, text: str) -> Callable[[F], F]:
+    """Return an option that takes several names, such as ``--methods fairx,dir``."""
+
+    def parse(ctx: click.Context, param: click.Parameter, given: str | None) -> list[str] | None:
+        if given is None:
+            return None
+        parts = split_names(given)
+        if not parts:
+            kind.fail(f"no {kind.name} is named. There are: {', '.join(kind.known())}.", param, ctx)
+        return list(dict.fromkeys(kind.convert(part, param, ctx) for part in parts))
+
+    return option(name, "NAMES", text, callback=parse)
 
 
 def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
@@ -197,34 +208,27 @@ def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:
     return value
 
 
-trust_option = click.option(
+trust_option = flag(
     "--trust-pickle",
-    is_flag=True,
-    help="Open a pickle, joblib file or torch program, which runs the code in it. Only use files you trust.",
+    "Open a pickle, joblib file or torch program, which runs the code in it. Only use files you trust.",
 )
-favourable_option = click.option(
+favourable_option = option(
     "--favourable",
-    metavar="VALUE",
-    help="The value of the target that is good for a person, if it is not the positive one.",
+    "VALUE",
+    "The value of the target that is good for a person, if it is not the positive one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-seed_option = click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    metavar="N",
-    type=IntRange(0, 2**32 - 1),
-    help="Seed of all random numbers.",
-)
+seed_option = option("--seed", "N", "Seed of all random numbers.", default=0, type=IntRange(0, 2**32 - 1))
+model_argument = click.argument("model", metavar="MODEL", type=PATH)
 file_argument = click.argument("file", metavar="FILE", type=PATH)
-config_option = click.option(
+config_option = option(
     "--config",
-    metavar="FILE.toml",
+    "FILE.toml",
+    "Read options from a TOML file, under the same names. The command line takes precedence.",
     type=PATH,
     is_eager=True,
     expose_value=False,
     callback=_load_config,
-    help="Read options from a TOML file, under the same names. The command line takes precedence.",
 )
 
 
@@ -236,13 +240,14 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:
     return value or cores or 1
 
 
-jobs_option = click.option(
+jobs_option = option(
     "--jobs",
-    type=IntRange(min=1),
-    metavar="N",
+    "N",
+    "Number of processes; one per core by default. Results do not depend on it.",
+    type=COUNT,
     callback=_jobs,
-    help="Number of processes; one per core by default. Results do not depend on it.",
 )
+epochs_option = option("--epochs", "N", "Maximum number of epochs.", type=COUNT)
 
 
 def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -263,7 +268,7 @@ output_options = _stack(
 def parse_group_names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """Parse ``--group-names 1=male,2=female``."""
     names: dict[str, str] = {}
-    for pair in (part for text in values for part in split_names(text)):
+    for pair in parse_columns(ctx, param, values):
         value, equals, name = (part.strip() for part in pair.partition("="))
         if not (value and equals and name) or value in names:
             raise click.BadParameter(
@@ -277,13 +282,17 @@ class _Kinds(click.Option):
     """An option that sets the kind of columns; all such options are collected in the parameter ``kinds``."""
 
     def __init__(self, *args: Any, kind: str, **kwargs: Any) -> None:
-        shared = {"multiple": True, "metavar": "COLUMNS", "expose_value": False, "callback": self._collect}
-        super().__init__(*args, **{**kwargs, **shared})
+        super().__init__(*args, **{**kwargs, "multiple": True, "callback": self._collect})
         self.kind = kind
+
+    @classmethod
+    def option(cls, name: str, kind: str, text: str) -> Callable[[F], F]:
+        """Return the option for one kind."""
+        return option(name, "COLUMNS", text, cls=cls, kind=kind, expose_value=False)
 
     def _collect(self, ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
         kinds: dict[str, str] = ctx.params.setdefault("kinds", {})
-        for name in (part for text in values for part in split_names(text)):
+        for name in parse_columns(ctx, param, values):
             kind = self.kind
             if kind == "date" and name.endswith(("=dmy", "=mdy")):
                 name, kind = name[:-4], f"date {name[-3:]}"
@@ -294,110 +303,74 @@ class _Kinds(click.Option):
 
 
 reading_options = _stack(
-    click.option(
+    option(
         "--group-names",
+        "VALUE=NAME,...",
+        "Names for the values of the protected attribute, such as 1=male,2=female.",
         multiple=True,
-        metavar="VALUE=NAME,...",
         callback=parse_group_names,
-        help="Names for the values of the protected attribute, such as 1=male,2=female.",
     ),
-    click.option(
-        "--categorical",
-        cls=_Kinds,
-        kind="category",
-        help="Columns of digits that are categories, such as codes.",
+    _Kinds.option("--categorical", "category", "Columns of digits that are categories, such as codes."),
+    _Kinds.option("--numeric", "number", "Columns of numbers; other entries count as missing."),
+    _Kinds.option(
+        "--date", "date", "Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024."
     ),
-    click.option(
-        "--numeric", cls=_Kinds, kind="number", help="Columns of numbers; other entries count as missing."
-    ),
-    click.option(
-        "--date",
-        cls=_Kinds,
-        kind="date",
-        help="Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024.",
-    ),
-    click.option("--separator", metavar="CHAR", help="Separator of a CSV file; detected by default."),
-    click.option("--decimal", metavar="CHAR", help="Decimal mark of a CSV file: . or ,"),
-    click.option("--encoding", metavar="NAME", help="Encoding of a CSV file, such as utf-8 or latin-1."),
+    option("--separator", "CHAR", "Separator of a CSV file; detected by default."),
+    option("--decimal", "CHAR", "Decimal mark of a CSV file: . or ,"),
+    option("--encoding", "NAME", "Encoding of a CSV file, such as utf-8 or latin-1."),
 )
 
 
 def _drop_option(text: str) -> Callable[[F], F]:
-    return click.option("--drop", multiple=True, metavar="COLUMNS", callback=parse_columns, help=text)
+    return option("--drop", "COLUMNS", text, multiple=True, callback=parse_columns)
 
 
-keep_sensitive_option = click.option(
-    "--keep-sensitive", is_flag=True, help="Keep the protected attribute among the inputs."
-)
+keep_sensitive_option = flag("--keep-sensitive", "Keep the protected attribute among the inputs.")
 drop_options = _stack(
     _drop_option("Columns to exclude, such as identifiers."),
-    click.option(
-        "--text-drop", is_flag=True, help="Exclude all columns of free text or text identifiers as well."
-    ),
+    flag("--text-drop", "Exclude all columns of free text or text identifiers as well."),
 )
 model_columns_options = _stack(
     _drop_option("Columns that are not inputs, for models that do not record their columns."),
-    click.option(
-        "--keep-sensitive", is_flag=True, help="The protected attribute is an input; for the same models."
-    ),
+    flag("--keep-sensitive", "The protected attribute is an input; for the same models."),
 )
-threshold_option = click.option(
+threshold_option = option(
     "--threshold",
+    "P",
+    "Probability from which a decision is positive; the model's own rule by default.",
     type=_SHARE,
-    metavar="P",
-    help="Probability from which a decision is positive; the model's own rule by default.",
 )
 held_out_options = _stack(
     keep_sensitive_option,
-    click.option(
-        "--test-size",
-        default=0.25,
-        show_default=True,
-        type=_SHARE,
-        metavar="SHARE",
-        help="Share of the rows that is held out to measure on.",
+    option(
+        "--test-size", "SHARE", "Share of the rows that is held out to measure on.", default=0.25, type=_SHARE
     ),
 )
 training_options = _stack(
-    click.option(
+    option(
         "--threshold",
+        "P",
+        "Probability from which a decision is positive, or f1 for the best F1.",
         type=_Threshold(),
-        metavar="P",
-        help="Probability from which a decision is positive, or f1 for the best F1.",
     ),
-    click.option("--epochs", type=IntRange(min=1), metavar="N", help="Maximum number of epochs."),
+    epochs_option,
     seed_option,
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1."),
+    option("--device", None, "auto, cpu, cuda or cuda:1.", default="auto"),
 )
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace --out if it exists.")
+overwrite_option = flag("--overwrite", "Replace --out if it exists.")
 target_options = _stack(
-    click.option("--target", required=True, metavar="COLUMN", help="The column to predict."),
-    click.option(
+    option("--target", "COLUMN", "The column to predict.", required=True),
+    option(
         "--positive",
-        metavar="VALUE",
-        help="The value of the target that counts as 1; not needed if the values are 0 and 1, or true and "
-        "false.",
+        "VALUE",
+        "The value of the target that counts as 1; not needed if the values are 0 and 1, or true and false.",
     ),
-    click.option(
+    option(
         "--sensitive",
+        "COLUMN",
+        "The protected attribute. Repeat the option to cross several, such as sex and race.",
         required=True,
         multiple=True,
-        metavar="COLUMN",
-        help="The protected attribute. Repeat the option to cross several, such as sex and race.",
-    ),
-)
-cluster_options = _stack(
-    click.option(
-        "--backend",
-        type=click.Choice(["local", "dask", "ray"]),
-        default="local",
-        show_default=True,
-        help="Where to run: processes on this machine, or a Dask or Ray cluster.",
-    ),
-    click.option(
-        "--address",
-        metavar="ADDRESS",
-        help="A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
     ),
 )
 REPEAT_FAILED = (
@@ -405,63 +378,65 @@ REPEAT_FAILED = (
     "--jobs need less); --retry-failed repeats all of them."
 )
 run_options = _stack(
-    click.option(
-        "--methods",
-        metavar="NAMES",
-        callback=parse_names(METHOD),
-        help="Methods, such as fairx,unconstrained; all by default.",
-    ),
-    click.option(
-        "--folds", default=5, show_default=True, type=IntRange(2, 100), metavar="N", help="Number of folds."
-    ),
-    click.option(
+    names_option("--methods", METHOD, "Methods, such as fairx,unconstrained; all by default."),
+    option("--folds", "N", "Number of folds.", default=5, type=IntRange(2, 100)),
+    option(
         "--seeds",
+        "NUMBERS",
+        "Seeds, such as 0,1,2: one partition into folds per seed.",
         default="0",
-        show_default=True,
-        metavar="NUMBERS",
         callback=parse_numbers,
-        help="Seeds, such as 0,1,2: one partition into folds per seed.",
     ),
     jobs_option,
-    cluster_options,
-    click.option(
-        "--device",
-        default="cpu",
-        show_default=True,
-        help="Where networks are trained: cpu, cuda or cuda:1. The --jobs processes share a GPU; without "
-        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns.",
+    option(
+        "--backend",
+        None,
+        "Where to run: processes on this machine, or a Dask or Ray cluster.",
+        type=click.Choice(["local", "dask", "ray"]),
+        default="local",
     ),
-    click.option("--retry-failed", is_flag=True, help="Repeat the folds that failed before."),
+    option(
+        "--address",
+        "ADDRESS",
+        "A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
+    ),
+    option(
+        "--device",
+        None,
+        "Where networks are trained: cpu, cuda or cuda:1. The --jobs processes share a GPU; without "
+        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns.",
+        default="cpu",
+    ),
+    flag("--retry-failed", "Repeat the folds that failed before."),
 )
 
 
 def tuning_option(default: str) -> Callable[[F], F]:
     """Return the option for how parameters are chosen."""
-    return click.option(
+    return option(
         "--tuning",
+        None,
+        "Choose parameters by grid search inside every fold (nested), on one split of the rows as in the "
+        "paper (split), or take the defaults (none).",
         type=click.Choice(("none", "split", "nested")),
         default=default,
-        show_default=True,
-        help="Choose parameters by grid search inside every fold (nested), on one split of the rows as in "
-        "the paper (split), or take the defaults (none).",
     )
 
 
-shard_option = click.option(
+shard_option = option(
     "--shard",
-    metavar="I/N",
+    "I/N",
+    "Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
     callback=parse_shard,
-    help="Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
 )
-min_cell_option = click.option(
+min_cell_option = option(
     "--min-cell",
-    type=IntRange(min=1),
+    "N",
+    "Suppress figures of (label, group) cells with fewer rows than this.",
+    type=COUNT,
     default=11,  # SMALLEST_CELL, whose module is not imported for the help
-    show_default=True,
-    metavar="N",
-    help="Suppress figures of (label, group) cells with fewer rows than this.",
 )
 limit_options = _stack(
-    click.option("--max-gcig", type=_LIMIT, metavar="X", help="Exit with 1 if GCIG is above this."),
-    click.option("--max-eo-gap", type=_LIMIT, metavar="X", help="Exit with 1 if the EO gap is above this."),
+    option("--max-gcig", "X", "Exit with 1 if GCIG is above this.", type=_LIMIT),
+    option("--max-eo-gap", "X", "Exit with 1 if the EO gap is above this.", type=_LIMIT),
 )

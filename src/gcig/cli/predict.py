@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, check_absent, check_writable, did_you_mean, say
+from gcig.cli.frame import check_absent, check_columns, check_writable, command, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,37 +27,26 @@ _RESULTS = ("probability", "decision")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
-@click.command(
-    cls=Command,
-    short_help="Predict a probability and a decision for every row.",
-    example="gcig predict model/ new.csv --id id --out decisions.csv",
+@command(
+    "Predict a probability and a decision for every row.",
+    "gcig predict model/ new.csv --id id --out decisions.csv",
 )
-@click.argument("model", metavar="MODEL", type=opt.PATH)
+@opt.model_argument
 @opt.file_argument
-@click.option(
-    "--out",
-    type=opt.PATH,
-    metavar="FILE",
-    help="Output file, .csv or .parquet. CSV on standard output by default.",
+@opt.option(
+    "--out", "FILE", "Output file, .csv or .parquet. CSV on standard output by default.", type=opt.PATH
 )
 @opt.overwrite_option
-@click.option("--id", "ids", multiple=True, metavar="COLUMN", help="A column of the input to write as well.")
-@click.option("--keep", is_flag=True, help="Write all columns of the input as well.")
-@click.option(
+@opt.option("--id ids", "COLUMN", "A column of the input to write as well. May be repeated.", multiple=True)
+@opt.flag("--keep", "Write all columns of the input as well.")
+@opt.option(
     "--sensitive",
+    "COLUMN",
+    "The protected attribute, for the methods that need it to predict (dir, hardt); several in the order of "
+    "training.",
     multiple=True,
-    metavar="COLUMN",
-    help="The protected attribute, for the methods that need it to predict (dir, hardt); several in the "
-    "order of training.",
 )
-@click.option(
-    "--rows-at-once",
-    default=50_000,
-    show_default=True,
-    type=opt.IntRange(min=1),
-    metavar="N",
-    help="Rows in memory at a time.",
-)
+@opt.option("--rows-at-once", "N", "Rows in memory at a time.", default=50_000, type=opt.COUNT)
 @opt.reading_options
 @opt.output_options
 def predict(
@@ -130,11 +119,7 @@ def _check_request(
             f"{table.path} lacks {len(absent)} of the {len(inputs)} columns that the model was trained "
             f"with: {listed(absent)}. It has: {listed(table.names, 20)}."
         )
-    for option, names in (("--id", ids), ("--sensitive", sensitive)):
-        for name in names:
-            if name not in table.names:
-                hint = did_you_mean(name, table.names, introduction="It has")
-                raise click.ClickException(f"{table.path} has no column '{name}' ({option}). {hint}")
+    check_columns(table.path, table.names, {"--id": ids, "--sensitive": sensitive})
     if estimator.needs_groups_to_predict and not sensitive:
         raise click.ClickException(
             f"This model ({estimator.method_key}) needs the group of every row to predict: name its "
@@ -189,18 +174,15 @@ def _predict_parts(
 
 def warn_of_formulas(counts: Mapping[str, int]) -> None:
     """Warn about columns with entries that were written unchanged and that a spreadsheet would evaluate."""
-    from gcig._tables import InputWarning
-    from gcig._warnings import warn_caller
+    from gcig._validation import warn_input
 
     for name, count in counts.items():
         if count:
-            warn_caller(
-                InputWarning(
-                    f"has {count} entries that a spreadsheet would evaluate as formulas (they begin with =, "
-                    "+, - or @). They were passed through unchanged: do not open the result in a spreadsheet "
-                    "unless you trust them.",
-                    column=name,
-                )
+            warn_input(
+                f"has {count} entries that a spreadsheet would evaluate as formulas (they begin with =, +, - "
+                "or @). They were passed through unchanged: do not open the result in a spreadsheet unless "
+                "you trust them.",
+                column=name,
             )
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, echo
+from gcig.cli.frame import command, echo
+
+Drawn = tuple[Path, Mapping[str, Any]]  # a page, and the JSON of the command that it is about
 
 
-@click.command(cls=Command, short_help="Redraw the page of a run.", example="gcig report run/")
+@command("Redraw the page of a run.", "gcig report run/")
 @click.argument("path", metavar="PATH", type=opt.PATH)
-@click.option(
-    "--out",
-    type=opt.PATH,
-    metavar="FILE.html",
-    help="Write the page to this file instead of into the folder.",
-)
+@opt.option("--out", "FILE.html", "Write the page to this file instead of into the folder.", type=opt.PATH)
 @opt.json_option
 def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.
@@ -35,27 +32,20 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
             f"There is no {path}: name the folder of a run, a model, or the JSON of an audit."
         )
     if path.is_file():
-        drawn = _draw_audit(path, out)
+        page, result = _draw_audit(path, out)
     elif (path / "model.json").is_file():
-        drawn = _draw_training(path, out)
+        page, result = _draw_training(path, out)
     elif (path / "tradeoff.json").is_file():
-        drawn = _draw_trade_off(path, out)
+        page, result = _draw_trade_off(path, out)
     elif audits := _audits_in(path):
-        drawn = _draw_history(path, audits, out)
+        page, result = _draw_history(path, audits, out)
     else:
-        drawn = _draw_run(path, out)
+        page, result = _draw_run(path, out)
     if as_json:
-        described = {"schema": 1, "kind": "report", "source": str(path), "page": str(drawn.page)}
-        click.echo(json.dumps({**described, "result": drawn.result()}, indent=2))
+        described = {"schema": 1, "kind": "report", "source": str(path), "page": str(page)}
+        click.echo(json.dumps({**described, "result": result}, indent=2))
     else:
-        echo(f"Report:  {drawn.page}")
-
-
-class _Drawn(NamedTuple):
-    """A page, and a function that returns the JSON of the command that it is about."""
-
-    page: Path
-    result: Callable[[], Mapping[str, Any]]
+        echo(f"Report:  {page}")
 
 
 def _write(text: str, path: Path) -> Path:
@@ -65,7 +55,7 @@ def _write(text: str, path: Path) -> Path:
     return path
 
 
-def _draw_audit(path: Path, out: Path | None) -> _Drawn:
+def _draw_audit(path: Path, out: Path | None) -> Drawn:
     from gcig.auditing import AuditResult
     from gcig.report.audit_page import audit_page
 
@@ -73,7 +63,7 @@ def _draw_audit(path: Path, out: Path | None) -> _Drawn:
     if "verdict" not in data:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
     page = audit_page(AuditResult.from_json(path).record)
-    return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: data)
+    return _write(page, out or path.with_suffix(".html")), data
 
 
 def _audits_in(folder: Path) -> list[dict[str, Any]]:
@@ -84,7 +74,7 @@ def _audits_in(folder: Path) -> list[dict[str, Any]]:
     return [data for data in found if "verdict" in data and "procedural" in data]
 
 
-def _draw_history(folder: Path, audits: list[dict[str, Any]], out: Path | None) -> _Drawn:
+def _draw_history(folder: Path, audits: list[dict[str, Any]], out: Path | None) -> Drawn:
     from itertools import pairwise
 
     from gcig.auditing import AuditResult
@@ -96,10 +86,10 @@ def _draw_history(folder: Path, audits: list[dict[str, Any]], out: Path | None) 
     changes = [compare_audits(before, after) for before, after in pairwise(records)]
     page = history_page(records, changes)
     result = {"audits": len(records), "changes": [change.to_dict() for change in changes]}
-    return _Drawn(_write(page, out or folder / "history.html"), lambda: result)
+    return _write(page, out or folder / "history.html"), result
 
 
-def _draw_training(folder: Path, out: Path | None) -> _Drawn:
+def _draw_training(folder: Path, out: Path | None) -> Drawn:
     from gcig.cli.training_report import report_page
 
     path = folder / "report.json"
@@ -110,7 +100,7 @@ def _draw_training(folder: Path, out: Path | None) -> _Drawn:
     return _draw_stored(path, out, report_page, "`gcig train` wrote", "Train again.")
 
 
-def _draw_trade_off(folder: Path, out: Path | None) -> _Drawn:
+def _draw_trade_off(folder: Path, out: Path | None) -> Drawn:
     from gcig.records.trade_off import TradeOffRecord
     from gcig.report.trade_off_page import trade_off_page
 
@@ -125,14 +115,14 @@ def _draw_trade_off(folder: Path, out: Path | None) -> _Drawn:
 
 def _draw_stored(
     path: Path, out: Path | None, draw: Callable[[Mapping[str, Any]], str], origin: str, remedy: str
-) -> _Drawn:
+) -> Drawn:
     """Draw the page of a JSON document, which may have been edited, and write it next to it by default."""
     document = _json_object(path)
     try:
         page = draw(document)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise click.ClickException(f"{path} is not what {origin}: {error!r}. {remedy}") from error
-    return _Drawn(_write(page, out or path.with_suffix(".html")), lambda: document)
+    return _write(page, out or path.with_suffix(".html")), document
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -144,7 +134,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def _draw_run(folder: Path, out: Path | None) -> _Drawn:
+def _draw_run(folder: Path, out: Path | None) -> Drawn:
     """Redraw the page and the tables of a comparison or of a reproduction."""
     from gcig.benchmark.comparison import ComparisonResult
     from gcig.benchmark.store import RunStore
@@ -160,13 +150,13 @@ def _draw_run(folder: Path, out: Path | None) -> _Drawn:
                 raise click.ClickException(f"{folder}: no fold is finished yet: there is nothing to draw.")
             found.save(folder)
             page = _copy(write_page(folder, found), out)
-            return _Drawn(page, lambda: comparison_document(found, page))
+            return page, comparison_document(found, page)
     elif not (folder / "request.json").is_file():
         raise click.ClickException(
             f"{folder} is not a run: name a folder that `gcig compare` or `gcig reproduce` wrote."
         )
     page = _copy(draw(folder), out)
-    return _Drawn(page, lambda: reproduction_document(folder, page))
+    return page, reproduction_document(folder, page)
 
 
 def _copy(page: Path, out: Path | None) -> Path:

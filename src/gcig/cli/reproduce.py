@@ -10,32 +10,28 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, echo, say
+from gcig.cli.frame import ExitCode, command, echo, say
 
 
-@click.command(
-    cls=Command,
-    short_help="Reproduce the paper's tables and figures.",
-    example="gcig reproduce --out run/\ngcig reproduce --out quick/ --quick\n"
-    "gcig reproduce --out run/ --shard 1/4",
+@command(
+    "Reproduce the paper's tables and figures.",
+    "gcig reproduce --out run/\ngcig reproduce --out quick/ --quick\ngcig reproduce --out run/ --shard 1/4",
 )
-@click.option(
+@opt.option(
     "--out",
+    "FOLDER",
+    "The folder of the run. Repeat the command to resume a run.",
     required=True,
     type=opt.PATH,
-    metavar="FOLDER",
-    help="The folder of the run. Repeat the command to resume a run.",
 )
-@click.option(
+@opt.names_option(
     "--datasets",
-    metavar="NAMES",
-    callback=opt.parse_names(opt.DATASET),
-    help="Datasets, such as german,adult; by default the paper's, and compas without its leak.",
+    opt.DATASET,
+    "Datasets, such as german,adult; by default the paper's, and compas without its leak.",
 )
-@click.option(
+@opt.flag(
     "--quick",
-    is_flag=True,
-    help="Run the comparison and the ablation only, on two folds and without tuning: about five minutes.",
+    "Run the comparison and the ablation only, on two folds and without tuning: about five minutes.",
 )
 @opt.shard_option
 @opt.run_options

@@ -16,7 +16,7 @@ from gcig.cli.compare import compare
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.explain import explain
-from gcig.cli.frame import Command, ExitCode, Settings, Shell, describe, say, warnings_in_one_line
+from gcig.cli.frame import ExitCode, Shell, command, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
@@ -24,10 +24,9 @@ from gcig.cli.tradeoff import tradeoff
 from gcig.cli.train import train
 
 
-@click.command(
-    cls=Command,
-    short_help="Print the script for tab completion.",
-    example='eval "$(gcig completion bash)"              in ~/.bashrc\n'
+@command(
+    "Print the script for tab completion.",
+    'eval "$(gcig completion bash)"              in ~/.bashrc\n'
     'eval "$(gcig completion zsh)"               in ~/.zshrc\n'
     "gcig completion fish > ~/.config/fish/completions/gcig.fish",
 )
@@ -55,16 +54,16 @@ def shell(ctx: click.Context, debug: bool) -> None:
     Exit codes: 0 done or passed, 1 a limit is exceeded or the model collapsed, 2 bad input, 3 inconclusive,
     4 internal error.
     """
-    ctx.ensure_object(Settings).debug = debug
+    ctx.ensure_object(dict)["debug"] = debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 _COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, reproduce, report, completion
-for command in _COMMANDS:
-    shell.add_command(command)
+for each in _COMMANDS:
+    shell.add_command(each)
 
-_OPTIONS = frozenset(str(each.name) for command in shell.commands.values() for each in command.params)
+_OPTIONS = frozenset(str(option.name) for each in _COMMANDS for option in each.params)
 
 
 @contextmanager
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gcig, version ...
     0
     """
-    settings = Settings()
+    settings: dict[str, bool] = {}
     try:
         with warnings_in_one_line(_OPTIONS), _stopped_by_sigterm():
             code = shell.main(arguments, prog_name="gcig", standalone_mode=False, obj=settings)
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("gcig: stopped")
         return ExitCode.INTERRUPTED
     except Exception as error:
-        if settings.debug:
+        if settings.get("debug"):
             traceback.print_exception(error)
         code, message = describe(error, _OPTIONS)
         say(f"gcig: error: {' '.join(message.split())}")

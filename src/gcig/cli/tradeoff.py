@@ -10,18 +10,17 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, check_absent, say
+from gcig.cli.frame import ExitCode, check_absent, command, say
 
 
-@click.command(
-    cls=Command,
-    short_help="Train a family of models, and choose among them.",
-    example="gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
+@command(
+    "Train a family of models, and choose among them.",
+    "gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
-@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The folder of the family.")
+@opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
 @opt.limit_options
@@ -52,8 +51,6 @@ def tradeoff(
     With --max-gcig and --max-eo-gap, the command names the best model whose upper 90 % confidence limits are
     within these limits; the exit code is 1 if there is none.
     """
-    import numpy as np
-
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
     from gcig.cli.labelled_table import describe_reading, read_labelled
@@ -74,45 +71,35 @@ def tradeoff(
         f"{len(train):,} rows for training; the models are measured on {len(test):,} others (seed {seed})."
     )
     remark("Training the family ...")
-    estimator = FairXClassifier(
-        **parameters,
-        device=device,
-        random_state=seed,
-        verbose=not quiet and sys.stderr.isatty(),
-    )
-    family = estimator.path(
-        table.inputs.iloc[train],
-        table.labels.iloc[train],
-        sensitive_features=table.sensitive.iloc[train],
-    ).measure(
-        table.inputs.iloc[test],
-        table.labels.iloc[test],
-        sensitive_features=table.sensitive.iloc[test],
+    progress = not quiet and sys.stderr.isatty()
+    estimator = FairXClassifier(**parameters, device=device, random_state=seed, verbose=progress)
+    X, y, sensitive = table.part(train)
+    X_test, y_test, sensitive_test = table.part(test)
+    family = estimator.path(X, y, sensitive_features=sensitive).measure(
+        X_test,
+        y_test,
+        sensitive_features=sensitive_test,
         subtitle=(
             f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute: "
-            f"{' x '.join(table.sensitive.columns)}; trained on {len(train):,} rows, measured on "
-            f"{len(test):,} others"
+            f"{table.protected}; trained on {len(train):,} rows, measured on {len(test):,} others"
         ),
         data=f"{file.name}, {len(table.labels):,} rows, SHA-256 {hash_file(file)}",
-        split=f"seed {seed}, stratified by {table.target} and {' x '.join(table.sensitive.columns)}",
+        split=f"seed {seed}, stratified by {table.target} and {table.protected}",
         gcig=__version__,
     )
-    for model in family.models:  # they were trained on 0 and 1, but should predict the values of the table
-        model.classes_ = np.asarray(table.classes)
-        if table.reading.written is not None:
-            model.csv_format_ = table.reading.written
+    for model in family.models:
+        table.complete(model)
     family.save(out, title=f"Trade-off on {file.name}")
     bounds = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
-    best = None
-    if any(bound is not None for bound in bounds.values()):
-        best = family.record.best(**bounds)
+    limited = any(bound is not None for bound in bounds.values())
+    best = family.record.best(**bounds) if limited else None
     if as_json:
         chosen = None if best is None else best.number
         click.echo(json.dumps({"chosen": chosen, **family.record.to_dict()}, indent=2))
     else:
         remark("")
         _print(family.frame, out)
-    if all(bound is None for bound in bounds.values()):
+    if not limited:
         return ExitCode.OK
     if best is None:
         near = family.record.nearest(**bounds)

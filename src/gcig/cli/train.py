@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import Command, ExitCode, check_absent, check_writable, say
+from gcig.cli.frame import ExitCode, check_absent, check_writable, command, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,33 +25,32 @@ _PLAIN = "unconstrained"
 _WEIGHT = opt.FloatRange(min=0)
 
 
-@click.command(
-    cls=Command,
-    short_help="Train a fair classifier on a table, with a report.",
-    example="gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
+@command(
+    "Train a fair classifier on a table, with a report.",
+    "gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
 )
 @opt.file_argument
 @opt.target_options
 @opt.drop_options
-@click.option("--out", required=True, type=opt.PATH, metavar="FOLDER", help="The model's folder.")
+@opt.option("--out", "FOLDER", "The model's folder.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@click.option("--save-test", type=opt.PATH, metavar="FILE.csv", help="Write the held-out rows to a file.")
-@click.option("--method", default="fairx", show_default=True, type=opt.METHOD, help="Training method.")
+@opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
+@opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
 @opt.limit_options
 @opt.min_cell_option
 @opt.favourable_option
-@click.option(
+@opt.option(
     "--references",
+    None,
+    "FairX: references of the reasons: the mean of each group, its members, or both (default).",
     type=click.Choice(["mean", "members", "both"]),
-    help="FairX: references of the reasons: the mean of each group, its members, or both (default).",
 )
-@click.option("--lambda-ig", type=_WEIGHT, metavar="X", help="FairX: weight of the reasons term.")
-@click.option("--lambda-fair", type=_WEIGHT, metavar="X", help="FairX: weight of the outcome term.")
-@click.option(
+@opt.option("--lambda-ig", "X", "FairX: weight of the reasons term.", type=_WEIGHT)
+@opt.option("--lambda-fair", "X", "FairX: weight of the outcome term.", type=_WEIGHT)
+@opt.flag(
     "--robustness",
-    is_flag=True,
-    help="Also measure GCIG under several references, and report whether the comparison depends on them.",
+    "Also measure GCIG under several references, and report whether the comparison depends on them.",
 )
 @opt.training_options
 @opt.reading_options
@@ -80,8 +79,6 @@ def train(
 
     Several processes or GPUs train one model together: torchrun --nproc-per-node N -m gcig train ...
     """
-    import numpy as np
-
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.predict import count_formulas, warn_of_formulas
@@ -116,7 +113,7 @@ def train(
     rows = hold_out_rows(table, test_size, seed)
     remark(
         f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
-        f"stratified by {table.target} and {' x '.join(table.sensitive.columns)} (seed {seed})."
+        f"stratified by {table.target} and {table.protected} (seed {seed})."
     )
     if is_first:
         _warn_of_small_cells(table, rows[1], min_cell)
@@ -124,7 +121,6 @@ def train(
         table,
         rows,
         {_PLAIN: shared, method: shared | parameters},
-        how={name: options.get(name) for name in ("kinds", "group_names")},
         min_cell=min_cell,
         favourable=favourable,
         robustness=robustness,
@@ -134,10 +130,7 @@ def train(
     if not is_first:
         return ExitCode.OK
     chosen = trained[-1]
-    # The estimators were trained on 0 and 1; predictions should use the values of the table.
-    chosen.estimator.classes_ = np.asarray(table.classes)
-    if table.reading.written is not None:
-        chosen.estimator.csv_format_ = table.reading.written
+    table.complete(chosen.estimator)
     chosen.estimator.save(out)
     if save_test is not None:
         held_out = table.reading.frame.iloc[rows[1]]
@@ -145,30 +138,13 @@ def train(
             held_out.to_csv(temporary, index=False)
         warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
-    document = write_report(
-        out,
-        table,
-        len(rows[1]),
-        trained,
-        favourable=favourable,
-        seed=seed,
-        limits=limits,
-        reasons=reasons,
-    )
+    shown: dict[str, Any] = {"favourable": favourable, "limits": limits, "reasons": reasons}
+    document = write_report(out, table, len(rows[1]), trained, seed=seed, **shown)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         remark("")
-        print_summary(
-            out,
-            table,
-            trained,
-            reasons,
-            limits=limits,
-            favourable=favourable,
-            saved_test=save_test,
-            group_names=options["group_names"],
-        )
+        print_summary(out, table, trained, saved_test=save_test, **shown)
     return code
 
 
@@ -208,20 +184,16 @@ def hold_out_rows(
 
     Of a sample of a large file, at most half is held out; the rest serves as references.
     """
-    from gcig._validation import Labels, check_cells, check_groups
     from gcig.data.splitting import hold_out
 
-    groups = check_groups(table.sensitive, n_rows=len(table.labels))
-    check_cells(Labels(table.labels.to_numpy(), table.classes), groups, minimum=2)
+    groups = table.check_cells(2)
     if table.numbers is not None:
         test_size = min(0.5, test_size * table.n_rows / len(table.numbers))
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
 
 
-def _fit_from_file(
-    estimator: Any, table: LabelledTable, *, skip_rows: np.ndarray[Any, Any], **how: Any
-) -> None:
-    """Fit an estimator on all rows of the file except ``skip_rows``; ``how`` is passed to `fit_file`."""
+def _fit_from_file(estimator: Any, table: LabelledTable, skip_rows: np.ndarray[Any, Any]) -> None:
+    """Fit an estimator on all rows of the file, which is larger than memory, except ``skip_rows``."""
     import numpy as np
 
     from gcig._tables import level_name
@@ -234,8 +206,9 @@ def _fit_from_file(
         drop=table.dropped,
         keep_sensitive=table.keep_sensitive,
         skip_rows=skip_rows,
+        kinds=table.kinds,
+        group_names=table.group_names,
         in_memory_bytes=0,
-        **how,
     )
     estimator.classes_ = np.array([0, 1])  # as after `fit` on the labels of a table in memory
 
@@ -260,7 +233,6 @@ def _train_and_measure(
     rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
     methods: Mapping[str, Mapping[str, Any]],
     *,
-    how: Mapping[str, Any],
     min_cell: int,
     favourable: int,
     robustness: bool,
@@ -269,8 +241,8 @@ def _train_and_measure(
 ) -> list[TrainedModel]:
     """Fit each method with its parameters, and evaluate it on the held-out rows.
 
-    References come from the training rows. ``how`` has the options for reading a file that is larger than
-    memory again; ``robustness`` compares the last model with the first under every reference.
+    References come from the training rows. ``robustness`` compares the last model with the first under every
+    reference.
     """
     from time import perf_counter
 
@@ -278,8 +250,7 @@ def _train_and_measure(
     from gcig.cli.training_report import TrainedModel
     from gcig.methods.registry import METHODS
 
-    train, test = rows
-    reference = table.inputs.iloc[train], table.labels.iloc[train], table.sensitive.iloc[train]
+    reference, (X, y, sensitive) = map(table.part, rows)
     trained: list[TrainedModel] = []
     for key, parameters in methods.items():
         method = METHODS[key]
@@ -289,13 +260,13 @@ def _train_and_measure(
         if table.numbers is None:
             estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
         else:
-            _fit_from_file(estimator, table, skip_rows=table.numbers[test], **how)
+            _fit_from_file(estimator, table, table.numbers[rows[1]])
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(
             estimator,
-            table.inputs.iloc[test],
-            table.labels.iloc[test],
-            sensitive_features=table.sensitive.iloc[test],
+            X,
+            y,
+            sensitive_features=sensitive,
             reference=reference,
             min_cell=min_cell,
             favourable=favourable,

@@ -135,12 +135,11 @@ def print_summary(
     out: Path,
     table: LabelledTable,
     trained: Sequence[TrainedModel],
-    reasons: Sequence[str],
     *,
-    limits: Mapping[str, float | None],
     favourable: int,
-    group_names: Mapping[str, str],
-    saved_test: Path | None = None,
+    limits: Mapping[str, float | None],
+    reasons: Sequence[str],
+    saved_test: Path | None,
 ) -> None:
     """Print the evaluation on held-out rows, and the next steps."""
     first, chosen = trained[0], trained[-1]
@@ -159,8 +158,8 @@ def print_summary(
     echo(f"Report:  {out / 'report.html'}")
     echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
-    if group_names:
-        roles += ["--group-names", ",".join(f"{value}={name}" for value, name in group_names.items())]
+    if table.group_names:
+        roles += ["--group-names", ",".join(f"{value}={name}" for value, name in table.group_names.items())]
     if favourable == 0:
         roles += ["--favourable", level_name(table.classes[0])]
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")

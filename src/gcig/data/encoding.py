@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from gcig._names import find_alike
-from gcig._tables import is_date_column
-from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns
+from gcig._tables import find_alike, is_date_column
+from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
 from gcig._warnings import warn_caller
 from gcig.data.entries import are_ambiguous_dates, are_dates, count_days
 
@@ -181,15 +180,13 @@ class CategoryColumn:
             )
         if alike := find_alike(levels):
             one, other = alike[0]
-            warn_caller(
-                InputWarning(
-                    f"has {len(alike)} categories that differ from another one only by spaces, or by "
-                    f"characters that look alike or are invisible, such as {one!a} and {other!a}: "
-                    "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
-                    "alike.",
-                    argument="X",
-                    column=name,
-                )
+            warn_input(
+                f"has {len(alike)} categories that differ from another one only by spaces, or by "
+                f"characters that look alike or are invisible, such as {one!a} and {other!a}: "
+                "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
+                "alike.",
+                argument="X",
+                column=name,
             )
         missing = counts.sum() < n_rows
         if max_levels is not None and len(levels) > max_levels:
@@ -288,10 +285,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Take the encoding of every column as fitted, and warn of constant columns."""
         self._set_columns(columns)
         if self.constant_:
-            warn_caller(
+            warn_input(
                 f"{len(self.constant_)} columns have a single value in training and carry no information: "
-                f"{', '.join(map(repr, self.constant_[:10]))}.",
-                InputWarning,
+                f"{', '.join(map(repr, self.constant_[:10]))}."
             )
         return self
 
@@ -399,14 +395,12 @@ def _most_frequent(
     """Return the most frequent levels, sorted, and `OTHER`: ``size`` in all."""
     kept = np.sort(np.argsort(-counts, kind="stable")[: size - 1])
     grouped = int(counts.sum() - counts[kept].sum())
-    warn_caller(
-        InputWarning(
-            f"has {len(levels)} categories: the {size - 1} most frequent are kept, and the other "
-            f"{len(levels) - size + 1} ({grouped} rows) are encoded as one, {OTHER!r}. Group the values "
-            "yourself if others matter.",
-            argument="X",
-            column=column,
-        )
+    warn_input(
+        f"has {len(levels)} categories: the {size - 1} most frequent are kept, and the other "
+        f"{len(levels) - size + 1} ({grouped} rows) are encoded as one, {OTHER!r}. Group the values "
+        "yourself if others matter.",
+        argument="X",
+        column=column,
     )
     return (*(levels[j] for j in kept if levels[j] != OTHER), OTHER)
 
@@ -443,14 +437,12 @@ def warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> No
     _, usual = _moments(values[np.argpartition(distance, kept)[:kept]])
     if 0 < usual < scale / _OUTLIER_SCALE:
         n_extreme = np.count_nonzero(distance > scale)
-        warn_caller(
-            InputWarning(
-                f"has {n_extreme} rows so far from the others that its standard deviation is over "
-                f"{_OUTLIER_SCALE} times theirs: all other rows are encoded as nearly the same number. "
-                "Correct or cap the outliers, or take the logarithm.",
-                argument="X",
-                column=name,
-            )
+        warn_input(
+            f"has {n_extreme} rows so far from the others that its standard deviation is over "
+            f"{_OUTLIER_SCALE} times theirs: all other rows are encoded as nearly the same number. "
+            "Correct or cap the outliers, or take the logarithm.",
+            argument="X",
+            column=name,
         )
 
 

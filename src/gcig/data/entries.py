@@ -18,8 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import MAX_EXACT_INTEGER, InputError, InputWarning, is_date_column, level_name, listed
-from gcig._warnings import warn_caller
+from gcig._tables import MAX_EXACT_INTEGER, InputError, is_date_column, level_name, listed
+from gcig._validation import warn_input
 
 # Numbers as text --------------------------------------------------------------------------------------
 
@@ -70,10 +70,10 @@ def parse_numbers(
     return values
 
 
-def count_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
+def are_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
     """Return per entry whether its digits are in groups of three.
 
-    >>> count_grouped(["1.000", "12", "1.000.000,5"], ",")
+    >>> are_grouped(["1.000", "12", "1.000.000,5"], ",")
     [True, False, True]
     """
     return [_GROUPED[decimal].fullmatch(entry) is not None for entry in entries]
@@ -94,7 +94,7 @@ def shows_point(entries: Iterable[str], *, commas_separate: bool = False) -> str
     marked = [entry for entry in known if "." in entry]
     if not marked:
         return None
-    if not all(count_grouped(marked, ",")):
+    if not all(are_grouped(marked, ",")):
         return "."
     whole = [entry.lstrip("+-") for entry in known if "." not in entry]
     suggested = bool(whole) and max(map(len, whole)) <= len("999")
@@ -113,40 +113,28 @@ def find_mark(entries: Sequence[str]) -> str | None:
     return "either" if len(marks) == 2 else next(iter(marks), None)
 
 
-@dataclass(frozen=True)
-class Marks:
-    """Columns of a file by the decimal mark that their numbers show, as `find_mark` returns it."""
+def decide_mark(marks: Mapping[str, str | None], path: Path) -> str | None:
+    """Return the decimal mark of a file, given that of each column; None if no number shows one.
 
-    points: tuple[str, ...] = ()
-    commas: tuple[str, ...] = ()
-    either: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, found: Iterable[tuple[str, str | None]]) -> Marks:
-        """Group columns by their marks."""
-        columns: dict[str | None, list[str]] = {}
-        for name, mark in found:
-            columns.setdefault(mark, []).append(name)
-        return cls(*(tuple(columns.get(mark, ())) for mark in (".", ",", "either")))
-
-    def decide(self, path: Path) -> str | None:
-        """Return the decimal mark of the file, or None if no number shows one; raise if it is ambiguous."""
-        if self.points and self.commas:
-            raise InputError(
-                f"must be set: {path} has decimal commas in column {self.commas[0]!r}, but decimal points in "
-                f"column {self.points[0]!r}. Use ',' or '.', or write all numbers with the same mark.",
-                argument="decimal",
-            )
-        if self.points or self.commas:
-            return "." if self.points else ","
-        if self.either:
-            raise InputError(
-                f"must be set: every mark in the numbers of {path}, such as in column {self.either[0]!r}, "
-                "stands before three digits, which may be thousands or a fraction. Use the mark that starts "
-                "a fraction: '.' or ','.",
-                argument="decimal",
-            )
-        return None
+    A file that can be read in two ways is an error.
+    """
+    columns: dict[str | None, str] = {}  # the first column with each mark
+    for name, mark in marks.items():
+        columns.setdefault(mark, name)
+    if "." in columns and "," in columns:
+        raise InputError(
+            f"must be set: {path} has decimal commas in column {columns[',']!r}, but decimal points in "
+            f"column {columns['.']!r}. Use ',' or '.', or write all numbers with the same mark.",
+            argument="decimal",
+        )
+    if "either" in columns and not columns.keys() & {".", ","}:
+        raise InputError(
+            f"must be set: every mark in the numbers of {path}, such as in column {columns['either']!r}, "
+            "stands before three digits, which may be thousands or a fraction. Use the mark that starts "
+            "a fraction: '.' or ','.",
+            argument="decimal",
+        )
+    return next((mark for mark in ".," if mark in columns), None)
 
 
 # Dates as numbers -------------------------------------------------------------------------------------
@@ -164,7 +152,7 @@ _SECONDS_PER_DAY = 86_400.0
 
 
 def parse_date(text: str, order: str | None = None) -> float | None:
-    """Return a date in days since 1970-01-01, or None if the text is no date; times without a zone are UTC.
+    """Return a date in days since 1970-01-01, or None for other text; times without a zone are UTC.
 
     `order`, "dmy" or "mdy", is the order of day and month in dates such as 01/03/2024.
 
@@ -262,7 +250,7 @@ def infer_entries(
 
     numbers = parse_numbers(stripped, decimal, thousands=thousands, inexact=inexact)
     if numbers is not None:
-        if grouped := count(count_grouped(stripped, decimal)):
+        if grouped := count(are_grouped(stripped, decimal)):
             decisions.grouped.append(str(column.name))
             decisions.notes.append(
                 f"column {column.name!r}: {grouped} entries with digits in groups of three, separated by "
@@ -278,12 +266,10 @@ def infer_entries(
         return column
     decisions.notes.append(f"column {column.name!r}: spaces around {spaced} entries removed")
     if len(set(stripped)) < len(stripped):
-        warn_caller(
-            InputWarning(
-                f"has the same values with and without spaces around them: {spaced} entries were stripped "
-                "and now count as the same value.",
-                column=str(column.name),
-            )
+        warn_input(
+            f"has the same values with and without spaces around them: {spaced} entries were stripped "
+            "and now count as the same value.",
+            column=str(column.name),
         )
     texts = np.array([*(bare or None for bare in stripped), None], dtype=object)
     return pd.Series(texts[codes], name=column.name, dtype=column.dtype)

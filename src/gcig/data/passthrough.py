@@ -74,29 +74,20 @@ def _check_numbers(frame: pd.DataFrame) -> None:
     block = float_block(frame)
     if block is not None and max(block.max(), -block.min()) <= _FLOAT32_MAX:  # false if one is NaN
         return
-    text, missing, huge = [], [], []
-    for name, column in frame.items():
-        if column.dtype.kind not in "biuf":
-            text.append(repr(name))
-        elif column.isna().any():
-            missing.append(repr(name))
-        elif column.dtype.kind == "f" and float(column.abs().max()) > _FLOAT32_MAX:
-            huge.append(repr(name))
-    if text:
-        raise InputError(
-            "has columns that are not numbers, which preprocessing='none' does not encode: "
-            f"{', '.join(text[:10])}. Encode them first, or use preprocessing='table'.",
-            argument="X",
-        )
-    if missing:
-        raise InputError(
-            "has columns with missing values (NaN), which preprocessing='none' does not impute: "
-            f"{', '.join(missing[:10])}. Impute them first, or use preprocessing='table'.",
-            argument="X",
-        )
-    if huge:
-        raise InputError(
-            "has columns with numbers too large for float32, which preprocessing='none' does not rescale: "
-            f"{', '.join(huge[:10])}. Rescale them first, or use preprocessing='table'.",
-            argument="X",
-        )
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    text = [column for column in columns if column.dtype.kind not in "biuf"]
+    numbers = [column for column in columns if column.dtype.kind in "biuf"]
+    missing = [column for column in numbers if column.isna().any()]
+    huge = [c for c in numbers if c.dtype.kind == "f" and float(c.abs().max()) > _FLOAT32_MAX]
+    for found, what, treatment, remedy in (
+        (text, "that are not numbers", "encode", "Encode"),
+        (missing, "with missing values (NaN)", "impute", "Impute"),
+        (huge, "with numbers too large for float32", "rescale", "Rescale"),
+    ):
+        if found:
+            names = ", ".join(repr(column.name) for column in found[:10])
+            raise InputError(
+                f"has columns {what}, which preprocessing='none' does not {treatment}: {names}. {remedy} "
+                "them first, or use preprocessing='table'.",
+                argument="X",
+            )

@@ -18,14 +18,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import InputError, InputWarning
-from gcig._warnings import warn_caller
+from gcig._validation import InputError, warn_input
 from gcig.data.entries import (
     Decisions,
-    Marks,
     check_requests,
     convert_entries,
     convert_requested,
+    decide_mark,
     find_mark,
     infer_entries,
     levels,
@@ -131,7 +130,7 @@ class TableFile:
                     shown[name] = mark
             if self._commas_separate or set(shown.values()) & {".", ","}:
                 break  # an entry of a later row that contradicts it is text, which a model rejects
-        return Marks.of(shown.items()).decide(self.path) or "."
+        return decide_mark(shown, self.path) or "."
 
     def batches(
         self, columns: Sequence[str], *, texts: Collection[str] = (), decimal: str, rows: int
@@ -232,7 +231,7 @@ class TableFile:
                 shown[name] = mark or shown.get(name)
             if "." in shown.values():
                 break
-        return Marks.of(shown.items()).decide(self.path) or ("." if self._commas_separate else None)
+        return decide_mark(shown, self.path) or ("." if self._commas_separate else None)
 
     def _find_mark(self, column: pd.Series[Any]) -> str | None:
         """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""
@@ -400,5 +399,5 @@ def _drop_row_numbers(frame: pd.DataFrame, path: Path, notes: list[str]) -> pd.D
     if not pt.is_integer_dtype(frame[""].dtype) or not frame[""].is_unique:
         raise InputError(f"{path}: the first column has no name. Add its name to the header line.")
     notes.append("the first column, row numbers without a name, was dropped")
-    warn_caller(f"{path}: {notes[-1]}.", InputWarning)
+    warn_input(f"{path}: {notes[-1]}.")
     return frame.drop(columns="")

@@ -7,7 +7,6 @@ to within one row. All index arrays are sorted, and the same ``random_state`` gi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,29 +18,46 @@ from gcig._validation import InputError, check_lengths
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Row numbers of three disjoint parts that together form the whole table."""
-
-    train: Rows
-    validation: Rows
-    test: Rows
-
-
-def train_validation_test(
+def split_table(
     y: Any,
     groups: Any = None,
     *,
-    fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),
     random_state: int | np.random.Generator | None = 0,
-) -> Split:
-    """Split the rows into three parts of the given fractions; a part of fraction 0 is empty.
+    strict: bool = True,
+) -> list[Rows]:
+    """Split the rows into parts of the given fractions; a part of fraction 0 is empty.
 
-    >>> split = train_validation_test([0, 1] * 50, ["a"] * 40 + ["b"] * 60)
-    >>> len(split.train), len(split.validation), len(split.test)
-    (60, 20, 20)
+    The share of each cell is rounded up or down, and no other part is empty. A cell that is too small for
+    that is an error, or with ``strict=False`` it is in the first part.
+
+    >>> [len(part) for part in split_table([0, 1] * 50, ["a"] * 40 + ["b"] * 60)]
+    [60, 20, 20]
     """
-    return Split(*_distribute(_cells(y, groups), fractions, random_state))
+    cells = _cells(y, groups)
+    shares = np.asarray(fractions, dtype=np.float64)
+    if not np.isclose(shares.sum(), 1) or (shares < 0).any() or shares[0] <= 0:
+        raise InputError(
+            f"must be at least 0, the first above 0, and add up to 1; got {tuple(fractions)}.",
+            argument="fractions",
+        )
+    wanted = shares > 0
+    if strict:
+        _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
+    parts: list[list[Rows]] = [[] for _ in shares]
+    owed = np.zeros_like(shares)  # rows that rounding has withheld from each part; the next cells compensate
+    for rows in _shuffled(cells, random_state):
+        exact = shares * len(rows)
+        counts = np.floor(exact + 1e-9).astype(np.int64)
+        cut = exact - counts  # only a share that was rounded down may be rounded up
+        most_owed = np.argsort(-np.where(cut > 1e-9, cut + owed, -np.inf), kind="stable")
+        counts[most_owed[: len(rows) - counts.sum()]] += 1
+        small = len(rows) < wanted.sum()
+        counts = np.append(len(rows), 0 * counts[1:]) if small else _none_empty(counts, wanted)
+        owed += exact - counts
+        for part, own in zip(parts, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+            part.append(own)
+    return [np.sort(np.concatenate(part)) for part in parts]
 
 
 def hold_out(
@@ -58,7 +74,8 @@ def hold_out(
     """
     if not 0 < fraction < 1:
         raise InputError(f"must be between 0 and 1, got {fraction}.", argument="fraction")
-    rest, held_out = _distribute(_cells(y, groups), (1 - fraction, fraction), random_state, strict)
+    shares = (1 - fraction, fraction)
+    rest, held_out = split_table(y, groups, fractions=shares, random_state=random_state, strict=strict)
     return rest, held_out
 
 
@@ -112,37 +129,6 @@ def _shuffled(cells: dict[str, Rows], random_state: int | np.random.Generator | 
     return [rng.permutation(rows) for rows in cells.values()]
 
 
-def _distribute(
-    cells: dict[str, Rows],
-    fractions: Sequence[float],
-    random_state: int | np.random.Generator | None,
-    strict: bool = True,
-) -> list[Rows]:
-    """Distribute every cell in the given fractions; each share is rounded up or down, and none is empty."""
-    shares = np.asarray(fractions, dtype=np.float64)
-    if not np.isclose(shares.sum(), 1) or (shares < 0).any() or shares[0] <= 0:
-        raise InputError(
-            f"must be at least 0, the first above 0, and add up to 1; got {tuple(fractions)}.",
-            argument="fractions",
-        )
-    wanted = shares > 0
-    if strict:
-        _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
-    parts: list[list[Rows]] = [[] for _ in shares]
-    owed = np.zeros_like(shares)  # rows that rounding has withheld from each part; the next cells compensate
-    for rows in _shuffled(cells, random_state):
-        exact = shares * len(rows)
-        counts = np.floor(exact + 1e-9).astype(np.int64)
-        cut = exact - counts  # only a share that was rounded down may be rounded up
-        most_owed = np.argsort(-np.where(cut > 1e-9, cut + owed, -np.inf), kind="stable")
-        counts[most_owed[: len(rows) - counts.sum()]] += 1
-        counts = _none_empty(counts, wanted) if len(rows) >= wanted.sum() else _all_first(counts)
-        owed += exact - counts
-        for part, own in zip(parts, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
-            part.append(own)
-    return [np.sort(np.concatenate(part)) for part in parts]
-
-
 def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
     """Return counts with at least one row for each part that is wanted, taken from the largest."""
     counts = counts.copy()
@@ -150,12 +136,6 @@ def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
         counts[np.argmax(counts)] -= 1
         counts[part] += 1
     return counts
-
-
-def _all_first(counts: Rows) -> Rows:
-    whole = np.zeros_like(counts)
-    whole[0] = counts.sum()
-    return whole
 
 
 def _reject_small(cells: dict[str, Rows], minimum: int, what: str) -> None:

@@ -19,15 +19,7 @@ _HOME = {
     "skops_types": "gcig.methods.saving",
 }
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "NetworkClassifier",
-    "TrainingData",
-    "parameter",
-    "register_method",
-    "skops_types",
-]
+__all__ = ["METHODS", "Method", "register_method", *_HOME]
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,6 @@ AI, Ethics, and Society.
 """
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -24,25 +23,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
-from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
+from gcig.methods.networks import CLIP_NORM
+from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, optional, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.training.loop import Outcome, train
-from gcig.training.runtime import one_thread
-
-
-@dataclass(frozen=True, kw_only=True)
-class Adversarial(BoundedTraining):
-    """The settings of training; see `AdversarialClassifier`."""
-
-    alpha: float = 8.0
-    warm_up: float = 0.25
-    adversary_learning_rate: float = 0.05
-    adversary_steps: int = 2
-    sharpness: float | str = 5.0
-    max_gap: float = 0.02
+from gcig.training.loop import Loop, Outcome
 
 
 def debiased(predictor: Tensor, adversary: Tensor, alpha: float | Tensor) -> Tensor:
@@ -102,18 +88,19 @@ class AdversarialStep:
         optimizers: tuple[FlatAdamW, FlatAdamW],
         data: GroupedBatch,
         members: Tensor,
-        settings: Adversarial,
-        weights: Tensor | None = None,
+        weights: Tensor | None,
+        loop: Loop,
+        model: "AdversarialClassifier",
+        clip_norm: float = CLIP_NORM,
     ) -> None:
         self.network, self.adversary = network, adversary
         self.of_network, self.of_adversary = optimizers
-        self.data, self.settings, self.weights = data, settings, weights
+        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        self.data, self.weights, self.model, self.clip_norm = data, weights, model, clip_norm
         self.balanced = balanced_weights(members)
         self.targets = data.labels.to(data.inputs.dtype)
         self.parameters = [weights for weights in network.parameters() if weights.requires_grad]
-        self.n_warm = (
-            settings.warm_up * settings.loop.max_epochs * math.ceil(len(data) / settings.loop.batch_size)
-        )
+        self.n_warm = model.warm_up * loop.max_epochs * math.ceil(len(data) / loop.batch_size)
         self.n_done = 0
         # A tensor on a GPU, so that a recorded step can be repeated with another value.
         self.alpha: float | Tensor = data.inputs.new_zeros(()) if data.inputs.is_cuda else 0.0
@@ -121,7 +108,7 @@ class AdversarialStep:
     def load(self) -> None:
         """Set alpha, which rises linearly during the warm-up, and the learning rates."""
         self.n_done += 1
-        alpha = self.settings.alpha * min(1.0, self.n_done / max(self.n_warm, 1.0))
+        alpha = self.model.alpha * min(1.0, self.n_done / max(self.n_warm, 1.0))
         if isinstance(self.alpha, Tensor):
             self.alpha.fill_(alpha)
         else:
@@ -135,7 +122,7 @@ class AdversarialStep:
         scores = logits(self.network, self.data.inputs.index_select(0, rows))
         weight = None if self.weights is None else self.weights[rows]
         prediction = binary_cross_entropy_with_logits(scores, targets, weight=weight)
-        for _ in range(self.settings.adversary_steps):
+        for _ in range(self.model.adversary_steps):
             self._train_adversary(scores.detach(), targets, rows)
         adversary = self._adversary_loss(scores, targets, rows)
         direction = debiased(self._gradient(prediction), self._gradient(adversary), alpha)
@@ -163,48 +150,8 @@ class AdversarialStep:
             if weights.grad is None:
                 weights.grad = torch.empty_like(weights)
             weights.grad.copy_(part.view_as(weights))  # in place: it may be a view of a flat gradient
-        clip_norm(self.of_network.param_groups[0]["params"], self.settings.clip_norm)
+        clip_norm(self.of_network.param_groups[0]["params"], self.clip_norm)
         self.of_network.step()
-
-
-class _Rates:
-    """The learning rates of several optimizers, for one schedule."""
-
-    def __init__(self, *optimizers: FlatAdamW) -> None:
-        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-
-
-def train_adversarially(
-    network: nn.Module, data: TrainingData, settings: Adversarial, generator: torch.Generator
-) -> Outcome:
-    """Train a network in place; the learning rates of both players follow the same cosine."""
-    rows, weights = data.training, data.weights
-    device = rows.inputs.device
-    adversary = Adversary(data.n_groups, settings.sharpness, settings.cut).to(device)
-    members = cell_members(rows, data.n_groups, weights)
-    selector = settings.make_selector(network, data)
-    network.train()
-    with (
-        one_thread(device),
-        flat_parameters(network) as of_network,
-        flat_parameters(adversary) as of_adversary,
-    ):
-        optimizers = (
-            FlatAdamW(of_network, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay),
-            FlatAdamW(of_adversary, learning_rate=settings.adversary_learning_rate),
-        )
-        step = AdversarialStep(network, adversary, optimizers, rows, members, settings, weights)
-        return train(
-            make_step(step, step.load, recorded=can_be_recorded(network)),
-            nn.ModuleDict({"network": network, "adversary": adversary}),
-            _Rates(*optimizers),
-            n_rows=len(rows),
-            loop=settings.loop,
-            generator=generator,
-            device=device,
-            validate=selector,
-            progress=settings.progress,
-        )
 
 
 class AdversarialClassifier(OutcomeBoundedClassifier):
@@ -265,8 +212,15 @@ class AdversarialClassifier(OutcomeBoundedClassifier):
     )
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
-        """Train the network against the adversary."""
-        settings = self.make_settings(Adversarial, len(data.training))
-        outcome = train_adversarially(network, data, settings, generator)
-        self.record_rates(network, data)
-        return outcome
+        """Train the network against the adversary; both learning rates follow the same cosine."""
+        rows, weights = data.training, data.weights
+        members = cell_members(rows, data.n_groups, weights)
+        adversary = Adversary(data.n_groups, self.sharpness, self.cut).to(rows.inputs.device)
+        with flat_parameters(adversary) as parameters:
+            opponent = FlatAdamW(parameters, learning_rate=self.adversary_learning_rate)
+
+            def make_game(optimizer: FlatAdamW, loop: Loop) -> AdversarialStep:
+                both = (optimizer, opponent)
+                return AdversarialStep(network, adversary, both, rows, members, weights, loop, self)
+
+            return self.train_game(network, adversary, make_game, data, generator)

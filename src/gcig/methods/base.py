@@ -121,12 +121,13 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
-    # Metadata routing passes groups to `fit` without a request, and to the others if the method needs them.
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict: ClassVar = {"sensitive_features": False}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": False}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": False}
-    __metadata_request__score: ClassVar = {"sensitive_features": False}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # Metadata routing passes groups to `fit` without a request, and to these if the method needs them.
+        for method in ("predict", "predict_proba", "decision_function", "score"):
+            setattr(cls, f"__metadata_request__{method}", {"sensitive_features": cls.needs_groups_to_predict})
+        super().__init_subclass__(**options)
 
     @abstractmethod
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
@@ -302,10 +303,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             device=resolve_device(self.device),
             seed=seed,
         )
-        self.classes_, self.groups_ = np.asarray(summary.classes), summary.groups
-        self.n_features_in_ = len(rows.roles.inputs)
-        self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
-        self.baselines_ = sums.means.float().numpy()
+        self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
         return self._train(self.train_network, network, data, seed)
 
     def _fit_checked(
@@ -326,15 +324,19 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             validation_fraction=self.validation_fraction if self.holds_out else None,
             seed=seed,
         )
-        self.classes_ = np.asarray(table.labels.classes)
-        self.groups_ = table.groups.names
-        self.n_features_in_ = table.frame.shape[1]
-        if named:
-            self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
-        self.baselines_ = means.values.cpu().numpy()
+        self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
         return self._train(train, network, data, seed)
+
+    def describe_data(
+        self, classes: Sequence[Any], groups: tuple[str, ...], baselines: torch.Tensor, *, named: bool
+    ) -> None:
+        """Set the attributes that describe the training data."""
+        self.classes_, self.groups_, self.baselines_ = np.asarray(classes), groups, baselines.cpu().numpy()
+        self.n_features_in_ = len(self.encoder_.feature_names_in_)
+        if named:
+            self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
 
     def _train(
         self, train: TrainNetwork, network: nn.Module | None, data: TrainingData, seed: int

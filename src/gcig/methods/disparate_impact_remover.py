@@ -299,10 +299,6 @@ class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
     needs_groups_to_predict: ClassVar[bool] = True
     fitted_attributes: ClassVar[tuple[str, ...]] = ("repair_",)
     fitted_records: ClassVar[tuple[type, ...]] = (GroupRepair, Distribution)
-    __metadata_request__predict: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
-    __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     def check_learned(self) -> None:
         """Raise a `ValueError` unless the repair fits the groups and the columns."""

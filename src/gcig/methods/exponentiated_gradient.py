@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,6 @@ _ROWS_AT_ONCE = 65_536
 _MIN_ROUND_STEPS = 150  # mini-batches per round
 _NEGLIGIBLE_WEIGHT = 1e-6  # a predictor with less is left out of the mixture
 
-Fit = Callable[[Tensor, Tensor], nn.Module]
 Floats = NDArray[np.float64]
 
 
@@ -128,37 +128,30 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
     def _make_oracle(self, start: nn.Module, rows: GroupedBatch, generator: torch.Generator) -> "_Oracle":
         batch_size = resolve_batch_size(self.batch_size, len(rows))
         epochs = _resolve_round_epochs(self.round_epochs, math.ceil(len(rows) / batch_size))
-
-        def fit(labels: Tensor, costs: Tensor) -> nn.Module:
-            network = deepcopy(start)
-            train_weighted(
-                network,
-                rows.inputs,
-                labels,
-                costs,
-                loop=Loop(epochs, batch_size),
-                learning_rate=self.resolve_learning_rate(batch_size),
-                weight_decay=self.weight_decay,
-                generator=generator,
-            )
-            return network
-
-        return _Oracle(fit, rows.inputs)
+        train_round = partial(
+            train_weighted,
+            loop=Loop(epochs, batch_size),
+            learning_rate=self.resolve_learning_rate(batch_size),
+            weight_decay=self.weight_decay,
+            generator=generator,
+        )
+        return _Oracle(start, rows.inputs, train_round)
 
 
 class _Oracle(BaseEstimator):
     """The estimator that Fairlearn trains in each round: a network on rows given by their numbers."""
 
-    def __init__(self, fit_network: Fit, inputs: Tensor) -> None:
-        self.fit_network = fit_network
-        self.inputs = inputs
+    def __init__(self, start: nn.Module, inputs: Tensor, train_round: Callable[..., Outcome]) -> None:
+        self.start, self.inputs, self.train_round = start, inputs, train_round
 
     def __sklearn_clone__(self) -> "_Oracle":
-        return _Oracle(self.fit_network, self.inputs)  # shared: a deep copy would copy all rows
+        return _Oracle(self.start, self.inputs, self.train_round)  # shared: a deep copy would copy all rows
 
     def fit(self, X: NDArray[np.int64], y: Any, sample_weight: Any) -> "_Oracle":  # noqa: ARG002 (all rows)
         labels, costs = (torch.tensor(np.asarray(values)) for values in (y, sample_weight))
-        self.network_ = self.fit_network(labels.to(self.inputs.device), costs.to(self.inputs))
+        self.network_ = deepcopy(self.start)
+        device = self.inputs.device
+        self.train_round(self.network_, self.inputs, labels.to(device), costs.to(self.inputs))
         with evaluating(self.network_), torch.no_grad():
             self.decisions_ = (logits(self.network_, self.inputs) > 0).long().cpu().numpy()
         return self

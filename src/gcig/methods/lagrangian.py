@@ -20,7 +20,6 @@ with applications to fairness, recall, churn, and other goals. Journal of Machin
 """
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -29,30 +28,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import logits
-from gcig.engine.cuda_graph import can_be_recorded, make_step
-from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
-from gcig.methods.outcome_bounded import BoundedTraining, OutcomeBoundedClassifier, cell_members
+from gcig.engine.optimizer import FlatAdamW, clip_norm
+from gcig.methods.networks import CLIP_NORM
+from gcig.methods.outcome_bounded import OutcomeBoundedClassifier, cell_members
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.training.loop import Outcome, train
-from gcig.training.runtime import one_thread
-
-Optimizer = FlatAdamW | torch.optim.Optimizer
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrimalDual(BoundedTraining):
-    """The settings of training; see `LagrangianClassifier`.
-
-    ``dual_rates="proxy"`` gives both players the proxy rates: the ordinary Lagrangian.
-    """
-
-    dual_learning_rate: float = 1.0
-    damping: float = 5.0
-    max_multiplier: float = 10.0
-    sharpness: float = 3.0
-    memory: int = 256
-    dual_rates: str = "true"
+from gcig.training.loop import Loop, Outcome
 
 
 def violations(rates: Tensor, max_gap: float) -> Tensor:
@@ -100,15 +81,15 @@ class Multipliers(nn.Module):
     hits: Tensor
     seen: Tensor
 
-    def __init__(self, members: Tensor, settings: PrimalDual, steps: int) -> None:
+    def __init__(self, members: Tensor, model: "LagrangianClassifier", steps: int) -> None:
         super().__init__()
         cells = members.shape[1]
-        self.settings, self.step = settings, settings.dual_learning_rate / steps
+        self.model, self.step = model, model.dual_learning_rate / steps
         self.register_buffer("values", members.new_zeros(2, cells // 2, cells // 2))
         self.register_buffer("hits", members.new_zeros(cells))
         self.register_buffer("seen", members.new_zeros(cells))
         present = (members > 0).sum(0).to(members.dtype)
-        self.keep = 1 - 1 / present.clamp(1, settings.memory)
+        self.keep = 1 - 1 / present.clamp(1, model.memory)
 
     @property
     def rates(self) -> Tensor:
@@ -118,8 +99,8 @@ class Multipliers(nn.Module):
     @property
     def pulls(self) -> Tensor:
         """The pulls of the damped multipliers, shape (2, groups)."""
-        violation = violations(self.rates, self.settings.max_gap)
-        return pulls(ascend(self.values, violation, self.settings.damping, self.settings.max_multiplier))
+        violation = violations(self.rates, self.model.max_gap)
+        return pulls(ascend(self.values, violation, self.model.damping, self.model.max_multiplier))
 
     @torch.no_grad()
     def observe(self, outcomes: Tensor, members: Tensor) -> None:
@@ -127,77 +108,56 @@ class Multipliers(nn.Module):
         keep = self.keep ** (members > 0).sum(0)
         self.hits.mul_(keep).add_(members.T @ outcomes)
         self.seen.mul_(keep).add_(members.sum(0))
-        violation = violations(self.rates, self.settings.max_gap)
-        self.values.copy_(ascend(self.values, violation, self.step, self.settings.max_multiplier))
+        violation = violations(self.rates, self.model.max_gap)
+        self.values.copy_(ascend(self.values, violation, self.step, self.model.max_multiplier))
 
 
 class PrimalDualStep:
-    """A training step: the network descends, then the multipliers ascend on the same predictions."""
+    """A training step: the network descends, then the multipliers ascend on the same predictions.
+
+    With ``soft_rates`` the multipliers ascend on the proxy rates as well: the ordinary Lagrangian.
+    """
 
     def __init__(
         self,
         network: nn.Module,
         multipliers: Multipliers,
-        optimizer: Optimizer,
-        parameters: list[nn.Parameter],
+        optimizer: FlatAdamW | torch.optim.Optimizer,
         data: GroupedBatch,
         members: Tensor,
-        settings: PrimalDual,
         weights: Tensor | None = None,
+        clip_norm: float = CLIP_NORM,
+        soft_rates: bool = False,
     ) -> None:
-        self.network, self.multipliers = network, multipliers
-        self.optimizer, self.parameters = optimizer, parameters
-        self.data, self.members, self.settings, self.weights = data, members, settings, weights
+        self.network, self.multipliers, self.optimizer = network, multipliers, optimizer
+        self.param_groups, self.clip_norm, self.soft_rates = optimizer.param_groups, clip_norm, soft_rates
+        self.data, self.members, self.weights = data, members, weights
         self.targets = data.labels.to(data.inputs.dtype)
         # Shares of all rows, not of the mini-batch, make the gradient unbiased.
         self.shares = members.mean(0).clamp(min=torch.finfo(members.dtype).tiny)
 
+    def load(self) -> None:
+        """Load the learning rate of the schedule."""
+        if isinstance(self.optimizer, FlatAdamW):
+            self.optimizer.load_rate()
+
     def __call__(self, rows: Tensor) -> dict[str, Tensor]:
         """Update both players and return the terms of the Lagrangian."""
-        settings, members = self.settings, self.members[rows]
+        model, members = self.multipliers.model, self.members[rows]
         scores = logits(self.network, self.data.inputs[rows])
         weight = None if self.weights is None else self.weights[rows]
         prediction = binary_cross_entropy_with_logits(scores, self.targets[rows], weight=weight)
-        proxy = torch.sigmoid(settings.sharpness * (scores - settings.cut))
+        proxy = torch.sigmoid(model.sharpness * (scores - model.cut))
         costs = members @ (self.multipliers.pulls.flatten() / self.shares)
         constraint = (costs * proxy).mean()
         total = prediction + constraint
         self.optimizer.zero_grad()
         total.backward()
-        clip_norm(self.parameters, settings.clip_norm)
+        clip_norm(self.param_groups[0]["params"], self.clip_norm)
         self.optimizer.step()
-        outcomes = proxy if settings.dual_rates == "proxy" else (scores >= settings.cut).to(members.dtype)
+        outcomes = proxy if self.soft_rates else (scores >= model.cut).to(members.dtype)
         self.multipliers.observe(outcomes.detach(), members)
         return {"prediction": prediction.detach(), "constraint": constraint.detach(), "total": total.detach()}
-
-
-def train_primal_dual(
-    network: nn.Module, data: TrainingData, settings: PrimalDual, generator: torch.Generator
-) -> tuple[Outcome, Multipliers]:
-    """Train a network in place; return the history and the multipliers of the epoch that was kept."""
-    rows, weights = data.training, data.weights
-    device = rows.inputs.device
-    members = cell_members(rows, data.n_groups, weights)
-    multipliers = Multipliers(members, settings, math.ceil(len(rows) / settings.loop.batch_size))
-    selector = settings.make_selector(network, data)
-    network.train()
-    with one_thread(device), flat_parameters(network) as parameters:
-        optimizer = FlatAdamW(
-            parameters, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        step = PrimalDualStep(network, multipliers, optimizer, parameters, rows, members, settings, weights)
-        outcome = train(
-            make_step(step, optimizer.load_rate, recorded=can_be_recorded(network)),
-            nn.ModuleDict({"network": network, "multipliers": multipliers}),
-            optimizer,
-            n_rows=len(rows),
-            loop=settings.loop,
-            generator=generator,
-            device=device,
-            validate=selector,
-            progress=settings.progress,
-        )
-    return outcome, multipliers
 
 
 class LagrangianClassifier(OutcomeBoundedClassifier):
@@ -252,8 +212,14 @@ class LagrangianClassifier(OutcomeBoundedClassifier):
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train the network and the multipliers."""
-        settings = self.make_settings(PrimalDual, len(data.training))
-        outcome, multipliers = train_primal_dual(network, data, settings, generator)
+        rows, weights = data.training, data.weights
+        members = cell_members(rows, data.n_groups, weights)
+        n_steps = math.ceil(len(rows) / self.resolve_loop(len(rows)).batch_size)
+        multipliers = Multipliers(members, self, n_steps)
+
+        def make_game(optimizer: FlatAdamW, _: Loop) -> PrimalDualStep:
+            return PrimalDualStep(network, multipliers, optimizer, rows, members, weights)
+
+        outcome = self.train_game(network, multipliers, make_game, data, generator)
         self.multipliers_ = multipliers.values.cpu().numpy()
-        self.record_rates(network, data)
         return outcome

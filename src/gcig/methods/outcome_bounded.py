@@ -5,22 +5,26 @@ rate for label 1, the false positive rate for label 0. A model meets the bound i
 largest and the smallest rate differ by at most ``max_gap``.
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.batch import GroupedBatch
+from gcig.engine.cuda_graph import can_be_recorded, make_step
+from gcig.engine.optimizer import FlatAdamW, flat_parameters
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.networks import CLIP_NORM, all_logits
+from gcig.methods.networks import all_logits
 from gcig.methods.parameters import FRACTION, parameter
 from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.ranking import roc_auc
-from gcig.training.loop import Loop, Validation
+from gcig.training.loop import Loop, Outcome, Validation, train
+from gcig.training.runtime import one_thread
 
 _FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs; multipliers and adversaries start from zero and need time
 
@@ -114,34 +118,16 @@ class RateCheckpointSelector:
         return 1 + above if above > 0 else 1 - auc
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundedTraining:
-    """The settings of all trainings under a bound; see `OutcomeBoundedClassifier`."""
+class GameStep(Protocol):
+    """A step of the network and its opponent, which is also the optimizer whose rates follow the schedule."""
 
-    loop: Loop
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    clip_norm: float = CLIP_NORM
-    max_gap: float = 0.01
-    cut: float = 0.0
-    progress: bool = False
+    param_groups: list[dict[str, Any]]
 
-    def make_selector(self, network: nn.Module, data: TrainingData) -> RateCheckpointSelector | None:
-        """Return the selector of checkpoints; None if no rows are held out."""
-        if data.validation is None:
-            return None
-        return RateCheckpointSelector(
-            network,
-            data.validation,
-            data.training,
-            data.n_groups,
-            self.max_gap,
-            self.loop.max_epochs,
-            self.cut,
-        )
+    def load(self) -> None:
+        """Load the values that change from step to step."""
 
-
-_Settings = TypeVar("_Settings", bound=BoundedTraining)
+    def __call__(self, rows: Tensor) -> Mapping[str, Tensor]:
+        """Update both players and return the terms of the loss."""
 
 
 class OutcomeBoundedClassifier(NetworkClassifier):
@@ -149,8 +135,7 @@ class OutcomeBoundedClassifier(NetworkClassifier):
 
     Of the epochs that meet the bound, the one with the highest validation AUC is kept; if none does, the one
     nearest to it. The bound concerns predictions at `threshold`; with ``threshold="f1"``, which is chosen
-    after training, it concerns predictions at one half. A subclass declares ``max_gap`` with its default and
-    calls `record_rates` at the end of `train_network`.
+    after training, it concerns predictions at one half. A subclass trains with `train_game`.
 
     Attributes
     ----------
@@ -171,24 +156,42 @@ class OutcomeBoundedClassifier(NetworkClassifier):
     )
 
     @property
-    def _cut(self) -> float:
+    def cut(self) -> float:
         """The logit from which a row is predicted positive, as far as it is known before training."""
         return 0.0 if self.threshold == "f1" else logit_of(float(self.threshold))
 
-    def make_settings(self, kind: type[_Settings], n_rows: int) -> _Settings:
-        """Return the settings of a training: the parameters of the same names, for this many rows."""
-        loop = self.resolve_loop(n_rows)
-        resolved: dict[str, Any] = {
-            "loop": loop,
-            "learning_rate": self.resolve_learning_rate(loop.batch_size),
-            "cut": self._cut,
-            "progress": bool(self.verbose),
-        }
-        own = {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}
-        return kind(**own | resolved)
-
-    def record_rates(self, network: nn.Module, data: TrainingData) -> None:
-        """Set `rates_` and `met_` to those of a trained network."""
-        positive = all_logits(network, data.all.inputs) >= self._cut
+    def train_game(
+        self,
+        network: nn.Module,
+        opponent: nn.Module,
+        make_game: Callable[[FlatAdamW, Loop], GameStep],
+        data: TrainingData,
+        generator: torch.Generator,
+    ) -> Outcome:
+        """Train a network and its opponent, keep the best epoch of both, and set `rates_` and `met_`."""
+        rows, device = data.training, data.training.inputs.device
+        loop = self.resolve_loop(len(rows))
+        rate = self.resolve_learning_rate(loop.batch_size)
+        selector = None
+        if data.validation is not None:
+            parts = (data.validation, rows, data.n_groups)
+            selector = RateCheckpointSelector(network, *parts, self.max_gap, loop.max_epochs, self.cut)
+        network.train()
+        with one_thread(device), flat_parameters(network) as parameters:
+            optimizer = FlatAdamW(parameters, learning_rate=rate, weight_decay=self.weight_decay)
+            step = make_game(optimizer, loop)
+            outcome = train(
+                make_step(step, step.load, recorded=can_be_recorded(network)),
+                nn.ModuleList([network, opponent]),
+                step,
+                n_rows=len(rows),
+                loop=loop,
+                generator=generator,
+                device=device,
+                validate=selector,
+                progress=bool(self.verbose),
+            )
+        positive = all_logits(network, data.all.inputs) >= self.cut
         rates = cell_rates(positive.double(), cell_members(data.all, data.n_groups).double())
         self.rates_, self.met_ = rates.cpu().numpy(), excess(rates, self.max_gap) == 0
+        return outcome

@@ -54,7 +54,7 @@ class Rule:
 def _shorten(value: Any) -> str:
     try:
         shown = repr(value)
-    except Exception:  # likewise
+    except Exception:  # as above
         shown = f"a {type(value).__name__}"
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 

@@ -106,7 +106,7 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
             return {key: decode(item, tensors, records) for key, item in content}
         case "frame":
             return pd.DataFrame({name: decode(column, tensors) for name, column in content})
-    raise ValueError(f"{kind_of!r} is no kind of value")
+    raise ValueError(f"{kind_of!r} is not a kind of value")
 
 
 def save_model(model: "NetworkClassifier", path: str | Path) -> None:
@@ -183,14 +183,9 @@ def _from_document(
     records = [Definition, *_listed(cls, "fitted_records")]
     model = cls(**{name: decode(value, tensors, records) for name, value in document["parameters"].items()})
     model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
-    model.classes_ = np.asarray(document["classes"])
-    model.groups_ = tuple(document["groups"])
-    model.baselines_ = tensors["baselines"].numpy()
-    model.threshold_ = float(decode(document["threshold"], tensors))
-    model.diverged_ = False
-    model.n_features_in_ = len(model.encoder_.feature_names_in_)
-    if document["named_columns"]:
-        model.feature_names_in_ = np.asarray(model.encoder_.feature_names_in_, dtype=object)
+    groups, named = tuple(document["groups"]), bool(document["named_columns"])
+    model.describe_data(document["classes"], groups, tensors["baselines"], named=named)
+    model.threshold_, model.diverged_ = float(decode(document["threshold"], tensors)), False
     learned = document["learned"]
     for name in _listed(cls, "fitted_attributes"):
         if name in learned:
@@ -228,7 +223,7 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
     # Methods without the parameter have other decision rules, and their threshold is NaN.
     decides = "threshold" in model.get_params(deep=False)
     if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):
-        raise ValueError(f"the threshold {model.threshold_} is no probability")
+        raise ValueError(f"the threshold {model.threshold_} is not a probability")
     if not all(bool(torch.isfinite(each).all()) for each in model.module_.state_dict().values()):
         raise ValueError("weights of the network are not finite")
     try:

@@ -12,7 +12,7 @@ _F1_TOLERANCE = 0.01  # smaller differences of F1 are treated as noise
 def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
     """Return the threshold nearest to one half whose F1 is within 0.01 of the highest.
 
-    F1 is flat around its maximum, whose place is mostly noise on a few hundred rows. If positives are the
+    F1 is flat around its maximum, whose position is mostly noise on a few hundred rows. If positives are the
     majority, predicting everyone positive often has the highest F1. Therefore each class must be predicted
     for at least half as many rows as have it, if that is possible. Rows from the threshold upwards are
     predicted positive.

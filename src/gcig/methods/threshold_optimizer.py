@@ -42,7 +42,7 @@ class ThresholdRule:
     threshold1: float
 
     def __post_init__(self) -> None:
-        """Raise a `ValueError` for values that are no probabilities, or thresholds that are NaN."""
+        """Raise a `ValueError` unless shares are probabilities and thresholds are numbers."""
         shares = (self.p_ignore, self.constant, self.p0, self.p1)
         slack = 1e-6  # Fairlearn's probabilities sum to one up to rounding
         if not all(-slack <= share <= 1 + slack for share in (*shares, self.p0 + self.p1)):
@@ -129,10 +129,6 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
 
     method_key: ClassVar[str] = "hardt"
     needs_groups_to_predict: ClassVar[bool] = True
-    __metadata_request__predict: ClassVar = {"sensitive_features": True}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
-    __metadata_request__decision_function: ClassVar = {"sensitive_features": True}
-    __metadata_request__score: ClassVar = {"sensitive_features": True}
 
     fitted_attributes: ClassVar[tuple[str, ...]] = ("rules_",)
     fitted_records: ClassVar[tuple[type, ...]] = (ThresholdRule,)

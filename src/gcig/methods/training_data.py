@@ -13,7 +13,6 @@ from torch import Tensor
 from gcig._validation import (
     Groups,
     InputError,
-    InputWarning,
     Labels,
     check_cells,
     check_features,
@@ -22,8 +21,8 @@ from gcig._validation import (
     check_lengths,
     check_sample_weight,
     warn_if_sensitive_in,
+    warn_input,
 )
-from gcig._warnings import warn_caller
 from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
@@ -88,12 +87,7 @@ class TrainingData:
 
 
 def check_table(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    sample_weight: Any,
-    class_weight: Any,
-    min_cell: int | None = None,
+    X: Any, y: Any, sensitive_features: Any, sample_weight: Any, class_weight: Any
 ) -> CheckedTable:
     """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
     if sensitive_features is None:
@@ -104,7 +98,7 @@ def check_table(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
     labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning)
-    groups = check_groups(sensitive_features, n_rows=len(frame), min_cell=min_cell)
+    groups = check_groups(sensitive_features, n_rows=len(frame))
     weights = check_sample_weight(sample_weight, len(frame), labels=labels)
     if weights is not None and not weights.all():
         counted = np.flatnonzero(weights)
@@ -166,11 +160,10 @@ def training_data(
             strict=False,
         )
         if len(np.unique(table.labels.codes[held_out])) < 2:
-            warn_caller(
+            warn_input(
                 f"{len(rows)} rows are too few to hold out rows of both labels "
                 f"(validation_fraction={validation_fraction}): the network is trained on all rows to the "
-                "last epoch, and is not validated. Provide more rows or a larger validation_fraction.",
-                InputWarning,
+                "last epoch, and is not validated. Provide more rows or a larger validation_fraction."
             )
             kept, held_out = np.arange(len(rows)), np.arange(0)
     weights = None

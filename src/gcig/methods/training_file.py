@@ -2,22 +2,27 @@
 
 The first pass fits the encoder and counts labels and groups. The second encodes the rows, sums the baselines,
 holds out a validation set, and distributes the other rows over blocks on disk. Memory does not grow with the
-file: it holds a part of the file, a block and two samples.
+file: it holds a part of the file, a block and two samples. Every row is assigned to a random block. Each
+block is therefore a random sample of the table, however the file is sorted, and its mini-batches are as good
+as those of the whole table.
 """
 
+import math
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gcig._progress import progress as report_progress
-from gcig._tables import level_name, listed
+from gcig._tables import level_name
 from gcig._validation import (
     Groups,
     InputError,
@@ -27,17 +32,19 @@ from gcig._validation import (
     check_labels,
     warn_if_sensitive_in,
 )
-from gcig.core.batch import GroupedBatch
+from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.references import CellSums, cell_sums
 from gcig.data.encoder_sums import EncoderSums
 from gcig.data.encoding import TableEncoder
-from gcig.data.entries import column_kind
+from gcig.data.entries import column_kind, unify_types
 from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile
-from gcig.data.roles import Roles, target_codes
+from gcig.data.roles import Roles, check_positive, target_codes
 from gcig.methods.training_data import TrainingData, class_factors
-from gcig.training.row_blocks import RowBlocks
 
+BLOCK_BYTES = 32 * 2**20
+_MAX_BLOCKS = 400  # each has two files open while rows are written, and systems often allow 1,024
+EPOCH_ROWS = 2**18  # an epoch ends here even if the table has more rows; 40 of them are ten million rows
 _ROWS_AT_ONCE = 65_536
 _VALIDATION_BYTES = 32 * 2**20
 _CHECKED_ROWS = 16_384  # sample in which columns that reveal the group are searched
@@ -67,7 +74,8 @@ class TrainingFile:
                 first, last = np.searchsorted(self.skipped, [start, stop])
                 kept = np.ones(len(frame), dtype=bool)
                 kept[self.skipped[first:last] - start] = False
-                yield _with_missing_booleans_as_numbers(frame if kept.all() else frame[kept])
+                part = frame if kept.all() else frame[kept]
+                yield unify_types(part, {name: column_kind(part[name]) for name in part.columns})
                 advance(len(frame))
                 start = stop
 
@@ -171,6 +179,88 @@ def encode_rows(
     return data, sums
 
 
+class RowBlocks:
+    """Encoded rows in files of an empty folder; write them with `add` in a ``with`` block, then read epochs.
+
+    ``n_rows`` is the number of rows expected, ``class_weights`` (2,) the weight of the rows of each label,
+    ``random_state`` the seed of the assignment to blocks and of their order, and ``block_bytes`` the
+    approximate size of a block in memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        n_rows: int,
+        n_columns: int,
+        n_groups: int,
+        class_weights: Tensor | None = None,
+        device: torch.device | None = None,
+        random_state: int = 0,
+        block_bytes: int | None = None,
+    ) -> None:
+        count = min(_MAX_BLOCKS, math.ceil(n_rows * n_columns * 4 / (block_bytes or BLOCK_BYTES)))
+        self._paths = [(folder / f"{i}.rows", folder / f"{i}.cells") for i in range(max(1, count))]
+        self._n_columns, self._n_groups = n_columns, n_groups
+        self._class_weights, self._device = class_weights, device or torch.device("cpu")
+        self._rng = np.random.default_rng(random_state)
+        self._open = ExitStack()
+        self._queue: list[int] = []
+        self.n_rows = 0
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __enter__(self) -> Self:
+        self._files = [
+            tuple(self._open.enter_context(path.open("wb")) for path in pair) for pair in self._paths
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, inputs: NDArray[np.float32], labels: NDArray[np.int64], groups: NDArray[np.int64]) -> None:
+        """Assign rows to the blocks at random."""
+        chosen = self._rng.integers(len(self), size=len(inputs))
+        order = np.argsort(chosen, kind="stable")
+        ends = np.cumsum(np.bincount(chosen, minlength=len(self)))[:-1]
+        cells = (labels * self._n_groups + groups).astype(np.int32)
+        for (of_rows, of_cells), rows in zip(self._files, np.split(order, ends), strict=True):
+            inputs[rows].tofile(of_rows)
+            cells[rows].tofile(of_cells)
+        self.n_rows += len(inputs)
+
+    def read(self, index: int) -> TrainingRows:
+        """Return the rows of one block, with their labels as targets."""
+        of_rows, of_cells = self._paths[index]
+        inputs = torch.from_numpy(np.fromfile(of_rows, np.float32).reshape(-1, self._n_columns))
+        cells = torch.from_numpy(np.fromfile(of_cells, np.int32)).long()
+        labels, groups = cells.div(self._n_groups, rounding_mode="floor"), cells % self._n_groups
+        rows = GroupedBatch(inputs, labels, groups).to(self._device)
+        return TrainingRows(rows, rows.labels, self.weights_of(rows.labels))
+
+    def weights_of(self, labels: Tensor) -> Tensor | None:
+        """Return the weight of rows with the given labels; None if all rows have the same."""
+        return None if self._class_weights is None else self._class_weights.to(labels.device)[labels]
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """About how many rows an epoch has; it ends with a whole block."""
+        return min(EPOCH_ROWS, self.n_rows)
+
+    def epoch(self) -> Iterator[TrainingRows]:
+        """Yield blocks in random order; the next epoch continues with the blocks that this one left."""
+        left = self.rows_per_epoch
+        while left > 0:
+            if not self._queue:
+                self._queue = self._rng.permutation(len(self)).tolist()
+            block = self.read(self._queue.pop())
+            left -= len(block)
+            if len(block):
+                yield block
+
+
 class _RowsOfCells:
     """A random sample of a few rows of every (label, group) cell, rare ones included."""
 
@@ -181,21 +271,18 @@ class _RowsOfCells:
 
     def add(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> None:
         """Keep the rows of every cell that have the smallest random keys so far."""
-        first = self._smallest(rows, keys)
-        rows, keys = rows[torch.from_numpy(first)], keys[first]
         if self.rows is not None:
             rows, keys = _joined([self.rows, rows]), np.append(self.keys, keys)
-            first = self._smallest(rows, keys)
-            rows, keys = rows[torch.from_numpy(first)], keys[first]
-        self.rows, self.keys = rows, keys
+        first = self._smallest(rows, keys)
+        self.rows, self.keys = rows[torch.from_numpy(first)], keys[first]
 
     def completing(self, sample: GroupedBatch) -> GroupedBatch:
-        """Return the kept rows of the cells of which a sample has too few."""
+        """Return the kept rows of cells that have too few rows in a sample."""
         assert self.rows is not None
         counts = torch.bincount(self._cells(sample).cpu(), minlength=2 * self.n_groups)
         return self.rows[counts[self._cells(self.rows)] < _KEPT_PER_CELL]
 
-    def _cells(self, rows: GroupedBatch) -> torch.Tensor:
+    def _cells(self, rows: GroupedBatch) -> Tensor:
         return rows.labels * self.n_groups + rows.groups
 
     def _smallest(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -210,7 +297,7 @@ def _joined(batches: list[GroupedBatch]) -> GroupedBatch:
     return GroupedBatch(torch.cat(inputs), torch.cat(labels), torch.cat(groups))
 
 
-def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> torch.Tensor | None:
+def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> Tensor | None:
     """Scale the weights of the classes to a mean of one over all rows."""
     if factors is None:
         return None
@@ -223,13 +310,8 @@ def find_classes(values: "pd.Series[Any]", positive: str | None) -> tuple[Any, A
     classes = check_labels(values).classes
     if positive is None:
         return classes
-    names = [level_name(each) for each in classes]
-    if positive not in names:
-        raise InputError(
-            f"is {positive!r}, but column {values.name!r} has the values {listed(names)}. Name one of them.",
-            argument="positive",
-        )
-    return classes if names[1] == positive else (classes[1], classes[0])
+    check_positive(positive, str(values.name), classes, None)
+    return classes if level_name(classes[1]) == positive else (classes[1], classes[0])
 
 
 def _check_complete(part: pd.DataFrame, columns: list[str]) -> None:
@@ -257,9 +339,3 @@ def _check_space(folder: Path, needed: int) -> None:
             f"temporary files, {str(folder.parent)!r}, has {free / 1e9:.1f} GB free. Free some space, or "
             "name a folder on a larger disk in the environment variable TMPDIR."
         )
-
-
-def _with_missing_booleans_as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert booleans with missing entries, which pandas reads as objects, into numbers."""
-    flags = [name for name in frame.columns if column_kind(frame[name]) == "flag"]
-    return frame.astype(dict.fromkeys(flags, np.float64)) if flags else frame

@@ -137,29 +137,16 @@ def train(
 
     Parameters
     ----------
-    step : callable
-        Takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached.
-    state : nn.Module
-        Everything that is restored if training returns to an earlier epoch.
-    optimizer : Optimizer
-        Its learning rates follow the schedule.
-    n_rows : int
-    loop : Loop
-    generator : torch.Generator
-        Shuffles the rows.
-    device : torch.device
-        The device of the row numbers.
-    blocks : callable, optional
-        Loads the blocks of rows of an epoch, one after another, and yields their numbers of rows; by default
-        an epoch is one block of `n_rows`.
-    validate : callable, optional
-        Maps the number of an epoch to its `Validation`; without it the last epoch is kept.
-    start : float, optional
-        The criterion before the first epoch, if training may return to that state, as epoch 0.
-    progress : bool
-        Whether to report progress on standard error.
-    stage : str
-        The name of this stage in the report.
+    step : takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached.
+    state : everything that is restored if training returns to an earlier epoch.
+    optimizer : its learning rates follow the schedule of `loop`.
+    generator : shuffles the `n_rows` rows.
+    device : the device of the row numbers.
+    blocks : loads the blocks of rows of an epoch, one after another, and yields their numbers of rows; by
+        default an epoch is one block of `n_rows`.
+    validate : maps the number of an epoch to its `Validation`; without it the last epoch is kept.
+    start : the criterion before the first epoch, if training may return to that state, as epoch 0.
+    progress : whether to report progress on standard error, under the name `stage`.
 
     Raises
     ------

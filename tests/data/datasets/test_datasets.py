@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
-from gcig.data.datasets import registry
-from gcig.data.datasets import spec as shipped
+from gcig.data.datasets import registry, shipped
 from gcig.data.datasets.dataset import DatasetCard
 from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
 
@@ -36,7 +35,7 @@ build_data = _load_build_script()
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
     monkeypatch.setattr(registry, "_LOADED", dict(registry._LOADED))
 
 

@@ -1,1 +1,1 @@
-"""Datasets: one file each for the shipped ones, and their declaration, registry and cards."""
+"""Datasets: the shipped ones, and the declaration, registry and card of any dataset."""

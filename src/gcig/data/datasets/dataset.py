@@ -77,8 +77,8 @@ class DatasetCard:
         for attribute in spec.protected:
             lines += ["", fill(_title(attribute, spec), 100, subsequent_indent="  ")]
             lines += format_groups(self.groups[attribute.name])
-        for heading, notes in (("Traps", spec.traps), ("Known harms", spec.harms)):
-            lines += ["", heading] if notes else []
+        for heading, notes in self._notes():
+            lines += ["", heading]
             lines += [fill(note, 100, initial_indent="- ", subsequent_indent="  ") for note in notes]
         return "\n".join(lines)
 
@@ -93,23 +93,24 @@ class DatasetCard:
             )
             head = "<tr><th>group</th><th>rows</th><th>label 1</th></tr>"
             parts.append(f"<h4>{escape(_title(attribute, spec))}</h4><table>{head}{rows}</table>")
-        for heading, notes in (("Traps", spec.traps), ("Known harms", spec.harms)):
-            if notes:
-                items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-                parts.append(f"<h4>{heading}</h4><ul>{items}</ul>")
+        for heading, notes in self._notes():
+            items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+            parts.append(f"<h4>{heading}</h4><ul>{items}</ul>")
         return "".join(parts)
 
     def _facts(self) -> list[tuple[str, str]]:
         spec = self.spec
-        facts = [
+        return [
             ("rows", f"{self.rows:,}"),
             ("inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}"),
             ("target", f"{spec.target}; 1 means {spec.positive_means} ({self.base_rate:.1%} of the rows)"),
-            ("source", spec.source),
-            ("licence", spec.licence),
-            ("citation", spec.citation),
+            *((name, getattr(spec, name)) for name in ("source", "licence", "citation")),
+            *(("sha256", f"{digest} {file}") for file, digest in spec.sha256.items()),
         ]
-        return facts + [("sha256", f"{digest} {file}") for file, digest in spec.sha256.items()]
+
+    def _notes(self) -> list[tuple[str, tuple[str, ...]]]:
+        notes = [("Traps", self.spec.traps), ("Known harms", self.spec.harms)]
+        return [(heading, each) for heading, each in notes if each]
 
 
 def group_facts(y: pd.Series[int], groups: pd.Series[str]) -> tuple[GroupFacts, ...]:

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from gcig._plugins import load_plugins
-from gcig.data.datasets.adult import ADULT
-from gcig.data.datasets.bank import BANK
-from gcig.data.datasets.compas import COMPAS, COMPAS_PAPER
+from gcig._plugins import Registry
 from gcig.data.datasets.dataset import Dataset, DatasetCard, check_frame
-from gcig.data.datasets.german import GERMAN
+from gcig.data.datasets.shipped import shipped_specs
 from gcig.data.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SPECS: dict[str, DatasetSpec] = {spec.name: spec for spec in (ADULT, GERMAN, COMPAS, COMPAS_PAPER, BANK)}
 
-_ENTRY_POINTS = "gcig.datasets"
-_complete = False  # whether datasets of installed packages were added
+def _spec_of(name: str, found: object) -> DatasetSpec:
+    """Return the declaration of a dataset that another package offers."""
+    if not isinstance(found, DatasetSpec) or found.name != name:
+        raise TypeError(f"it is not a DatasetSpec called {name!r}")
+    return found
 
+
+_SPECS = Registry("dataset", shipped_specs(), _spec_of)
 # Tables loaded in this process; callers get copies.
 _LOADED: dict[str, tuple[pd.DataFrame, DatasetCard]] = {}
 
@@ -34,29 +35,12 @@ def list_datasets() -> list[str]:
     >>> list_datasets()[:3]
     ['adult', 'german', 'compas']
     """
-    return list(_all_specs())
-
-
-def _all_specs() -> dict[str, DatasetSpec]:
-    """Return all declarations, after adding those of installed packages."""
-    global _complete
-    if not _complete:
-        _complete = True
-        for name, spec in load_plugins(_ENTRY_POINTS, set(_SPECS), _spec_of):
-            _SPECS.setdefault(name, spec)
-    return _SPECS
-
-
-def _spec_of(name: str, found: object) -> DatasetSpec:
-    """Return the declaration of a dataset that another package offers."""
-    if not isinstance(found, DatasetSpec) or found.name != name:
-        raise TypeError(f"it is no DatasetSpec with the name {name!r}")
-    return found
+    return list(_SPECS)
 
 
 def dataset_spec(name: str) -> DatasetSpec:
     """Return the declaration of a dataset, without reading its table."""
-    if name in _SPECS or name in _all_specs():
+    if name in _SPECS:
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)
     guess = f" Did you mean {close[0]!r}?" if close else ""
@@ -130,11 +114,6 @@ def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSp
     """
     if not isinstance(spec, DatasetSpec):
         raise TypeError(f"spec must be a DatasetSpec, got {type(spec).__name__}.")
-    if spec.name in _SPECS and not overwrite:
-        raise ValueError(
-            f"A dataset called {spec.name!r} is already registered. Choose another name, or replace it with "
-            "overwrite=True."
-        )
-    _SPECS[spec.name] = spec
+    _SPECS.add(spec.name, spec, overwrite=overwrite)
     _LOADED.pop(spec.name, None)
     return spec

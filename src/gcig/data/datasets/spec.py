@@ -1,23 +1,18 @@
-"""Declaration of a dataset, which needs no rows, and the shipped data files.
+"""Declaration of a dataset, which needs no rows.
 
 This module does not import pandas, which keeps listing the declarations fast.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
-from importlib.resources import files
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MANIFEST = "manifest.json"  # of the shipped data files
 # Names become parts of file names in results, so they contain only characters that are safe in paths.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -151,19 +146,13 @@ class DatasetSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain values for JSON."""
+        texts = ("name", "title", "target", "positive_means", "default", "source", "licence", "citation")
         return {
-            "name": self.name,
-            "title": self.title,
+            **{name: getattr(self, name) for name in texts},
             "rows": self.rows,
             "columns": None if self.inputs is None else len(self.inputs),
             "inputs": None if self.inputs is None else list(self.inputs),
-            "target": self.target,
-            "positive_means": self.positive_means,
             "protected": {attribute.name: attribute.description for attribute in self.protected},
-            "default": self.default,
-            "source": self.source,
-            "licence": self.licence,
-            "citation": self.citation,
             "sha256": dict(self.sha256),
             "traps": list(self.traps),
             "harms": list(self.harms),
@@ -178,32 +167,3 @@ def two_groups(member: pd.Series[bool], inside: str, outside: str) -> pd.Series[
     ['over 25', '25 or younger']
     """
     return member.map({True: inside, False: outside})
-
-
-def read_shipped(name: str) -> pd.DataFrame:
-    """Read a shipped table: numbers as integers, text as categories, nothing missing."""
-    import pandas as pd
-
-    # Without na_filter=False pandas would read the category "None" as a missing value.
-    frame = pd.read_csv(BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False)
-    texts = frame.select_dtypes(exclude="number").columns
-    return frame.astype(dict.fromkeys(texts, "category"))
-
-
-def shipped_bytes(name: str) -> bytes:
-    """Return the compressed file of a table; raise an error unless its hash is that of the manifest."""
-    file = f"{name}.csv.gz"
-    content = files(__package__).joinpath("files", file).read_bytes()
-    found, expected = sha256(content).hexdigest(), manifest()[file]["sha256"]
-    if found != expected:
-        raise ValueError(
-            f"data file {file} is damaged: its sha256 is {found}, but the manifest says {expected}. "
-            f"Reinstall gcig."
-        )
-    return content
-
-
-def manifest() -> dict[str, Any]:
-    """Return the manifest: file name -> SHA-256 of the file and of its table, and its number of rows."""
-    loaded: dict[str, Any] = json.loads(files(__package__).joinpath("files", MANIFEST).read_text("utf-8"))
-    return loaded

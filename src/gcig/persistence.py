@@ -1,6 +1,9 @@
-"""Folders of saved models: written completely or not at all, read with every file verified.
+"""Folders of saved models, without pickle: written completely or not at all, read with every file verified.
 
-The content is a document of plain values and named tensors, converted to bytes and back.
+A folder holds three files: ``manifest.json`` (format, kind, versions, size and SHA-256 of the other
+two), ``model.json`` (a document of plain values) and ``tensors.safetensors``. Nothing in them is executed.
+The checksums detect damage and accidental edits; they are not a signature, so a folder from someone else is
+only as trustworthy as its source.
 """
 
 import ctypes
@@ -38,7 +41,7 @@ class PersistenceError(ValueError):
     >>> gcig.load("nowhere")
     Traceback (most recent call last):
         ...
-    gcig.persistence.folder.PersistenceError: no saved model in 'nowhere': the path does not exist
+    gcig.persistence.PersistenceError: no saved model in 'nowhere': the path does not exist
     """
 
 
@@ -210,7 +213,7 @@ def parse_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_listed_file(folder: Path, name: str, listed: Any) -> bytes:
-    """Return the bytes of a file; refuse others than the manifest lists."""
+    """Return the bytes of a file; refuse any that differ from the manifest."""
     data = _read_file(folder / name)
     if listed != _listed(data):
         raise PersistenceError(
