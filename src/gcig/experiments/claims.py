@@ -258,8 +258,3 @@ def _reasons(judged: Judged) -> str:
 def are_known(*intervals: Interval) -> bool:
     """Return whether the intervals that decide a claim are defined."""
     return not any(math.isnan(each.low + each.high) for each in intervals)
-
-
-def untestable(reason: str) -> Callable[[Evidence, str], Finding]:
-    """Return the judge of a claim that nothing could test."""
-    return lambda _, __: Finding("-", None, reason)
