@@ -12,6 +12,7 @@ from gcig.experiments.run_folder import Request, Results
 from gcig.experiments.statements import CLAIMS
 from gcig.methods.registry import METHODS
 from support.example_results import DATASETS, fold_row, frame_of
+from support.pages import marks_of
 
 FOLDS = 5
 FAST = tuple(claim for claim in CLAIMS if claim.place != "RQ2")  # correlations have a bootstrap each
@@ -231,4 +232,4 @@ def test_verdicts_are_counted_and_marked():
     assert counts[PUBLISHED]["replicated"] > counts[FAIRX]["replicated"]
     table = tables(found, len(FAST))["claims"]
     assert len(table.rows) == len(FAST)
-    assert set(table.marks.values()) == {"concern"}
+    assert set(marks_of(table).values()) == {"concern"}

@@ -10,6 +10,7 @@ from gcig.experiments.variants import VARIANTS
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
+from support.pages import marks_of
 from support.small_runs import small_table
 
 ALL = tuple(METHODS)
@@ -179,8 +180,10 @@ def test_the_closest_reading_is_named():
     assert "EO gap 0.200 against 0.023 ± 0.016" in adversarial
     (shared,) = (note for note in table.notes if note.startswith("bank: one reading must fit"))
     assert f"Unconstrained and FairX, as published. Their mean distances: {nearest} " in shared
-    marked = [table.rows[row] for row, _ in table.marks]
-    assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
+    marked = [table.rows[row] for row, _ in marks_of(table)]
+    assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [
+        tuple(map(entry_text, row[:3])) for row in marked
+    ]
     assert VARIANTS.tables(frame_of([]), [], ALL, 2) == {}
 
 

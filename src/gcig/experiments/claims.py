@@ -26,8 +26,7 @@ from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, finished, fol
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
-from gcig.report.document import TableBlock
-from gcig.report.tables import Mark, Table, Value
+from gcig.report.tables import Entry, Mark, Table, Value
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
@@ -213,17 +212,15 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
     """Return the claims with the paper's number, our results and verdicts."""
     versions = list(dict.fromkeys(version for each in judged for version in each.findings))
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     for each in judged:
         entries: list[Value] = []
-        for place, version in enumerate(versions):
+        for version in versions:
             finding = each.findings.get(version)
             if finding is None:
                 entries += ["", ""]
-                continue
-            if finding.holds is False:
-                marks[len(rows), 4 + 2 * place] = "concern"
-            entries += [finding.ours, finding.verdict]
+            else:
+                mark: Mark | None = "concern" if finding.holds is False else None
+                entries += [finding.ours, Entry(finding.verdict, mark=mark)]
         rows.append((each.claim.place, each.claim.statement, each.claim.printed, *entries, _reasons(each)))
     results = [text for each in versions for text in (method_label(each), f"{method_label(each)}: verdict")]
     left = n_claims - len(judged)
@@ -236,7 +233,7 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
     ]
     header = ("place", "the paper states", "paper", *results, "reason")
     caption = "The paper's claims, one by one"
-    table = TableBlock(header, rows, caption=caption, notes=notes, marks=marks, prose=True)
+    table = Table(header, rows, caption=caption, notes=notes, prose=True)
     return {"claims": table} if rows else {}
 
 

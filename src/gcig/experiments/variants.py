@@ -24,7 +24,7 @@ from gcig.experiments.settings import (
     spreads,
 )
 from gcig.records import formatting
-from gcig.report.tables import Entry, Mark, Table, Value
+from gcig.report.tables import Entry, Table, Value
 
 PRINTED = ("eo_gap", "f1", "gcig_raw")
 AGES = {"bank-age-25": 25, "bank-age-33": 33, "bank-age-median": None, "bank-age-60": 60}
@@ -123,7 +123,6 @@ def tables(
 ) -> dict[str, Table]:
     """Return every reading next to the printed row, with the closest one of each method marked."""
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     notes = []
     for name in datasets:
         for method in methods:
@@ -136,13 +135,9 @@ def tables(
             distances = [_distance(_folds(frame, each), each) for each in readings]
             known = [value for value in distances if not np.isnan(value)]
             for each, distance in zip(readings, distances, strict=True):
-                if known and distance == min(known):
-                    marks[len(rows), 2] = "best"
-                own = _folds(frame, each)
-                entries = spreads(own, PRINTED, expected=expected)
-                rows.append(
-                    (name, method_label(method), each.label, *entries, Entry(_text(distance), distance))
-                )
+                reading = Entry(each.label, mark="best" if known and distance == min(known) else None)
+                entries = spreads(_folds(frame, each), PRINTED, expected=expected)
+                rows.append((name, method_label(method), reading, *entries, Entry(_text(distance), distance)))
             if known:
                 closest = readings[distances.index(min(known))]
                 words = _describe_readings(frame, readings, closest)
@@ -161,7 +156,6 @@ def tables(
                 "standard deviations that the paper prints. A reading matches if every figure is within "
                 f"one of them. Readings are not tuned, and run on {expected} folds.",
             ),
-            marks=marks,
         )
     }
 

@@ -21,17 +21,15 @@ from gcig.report.document import (
     Callout,
     FigureBlock,
     FigureRow,
-    KeyFigure,
     KeyFigures,
     Section,
-    TableBlock,
     VerdictBlock,
     page,
 )
 from gcig.report.explanation_page import rows_section
 from gcig.report.glossary import explanations, suppression_note
 from gcig.report.summaries import RATES, trade_off_figures
-from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
+from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import robustness_section
 
 
@@ -78,17 +76,17 @@ def _lead(
     around = limits(found.interval)
     suppressed = len(record.suppressed_cells)
     figures = [
-        KeyFigure(
+        (
             "GCIG (reasons)",
             number(found.gcig.value),
             _hint(f"95 % interval {around}" if around else "", _limit(max_gcig)),
         ),
-        KeyFigure(
+        (
             "GCIG, members",
             number(found.gcig_members.value),
             _hint("relative to real members", limits(found.gcig_members)),
         ),
-        KeyFigure(
+        (
             "Above chance",
             number(found.excess.value),
             _hint(
@@ -96,7 +94,7 @@ def _lead(
                 _with_number("chance alone gives {}", found.noise_floor.value),
             ),
         ),
-        KeyFigure(
+        (
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
             _hint(
@@ -105,12 +103,12 @@ def _lead(
                 _limit(max_eo_gap),
             ),
         ),
-        KeyFigure(
+        (
             "Four-fifths ratio",
             number(outcome.selection_rate_ratio.value),
             "lowest divided by highest rate of favourable decisions",
         ),
-        KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
+        ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
     gauge = charts.gauge(found.interval, found.noise_floor, limit=max_gcig, comparable=found.comparable)
     hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
@@ -176,7 +174,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: S
             trade_off_figures(
                 points, noise_floor=record.outcome.eo_noise_floor, order=[*record.group_names, *names]
             ),
-            TableBlock(header, rows, "All models, on the same rows"),
+            Table(header, rows, "All models, on the same rows"),
             *explanations("What is the Pareto front?", "How is the effective number of columns measured?"),
         ],
     )
@@ -303,7 +301,7 @@ def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     )
 
 
-def _groups_table(record: AuditRecord) -> TableBlock:
+def _groups_table(record: AuditRecord) -> Table:
     rates = _rates_of(record)
     header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
     fields = (*rates.values(), "calibration", "auc")
@@ -313,10 +311,10 @@ def _groups_table(record: AuditRecord) -> TableBlock:
         entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
         gcig = Entry("") if suppressed else group.gcig.value
         rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
-    return TableBlock(header, rows, "Each group, with 95 % intervals")
+    return Table(header, rows, "Each group, with 95 % intervals")
 
 
-def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock:
+def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> Table:
     outcome = record.outcome
     gap = "sum of the next two differences"
     if math.isfinite(outcome.eo_noise_floor):
@@ -344,6 +342,4 @@ def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock
         ),
         ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
     ]
-    return TableBlock(
-        ("measure", "value", "how to read it"), rows, "All rows together", sortable=False, prose=True
-    )
+    return measures_table(rows, "All rows together")

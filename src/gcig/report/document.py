@@ -24,21 +24,6 @@ _STYLES = ("charts.css", "page.css")
 
 
 @dataclass(frozen=True)
-class Paragraph:
-    """A paragraph of plain text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class TableBlock(Table):
-    """A table on a page."""
-
-    sortable: bool = True  # by a click on a column header
-    prose: bool = False  # the last column holds sentences, which narrow pages show below the other entries
-
-
-@dataclass(frozen=True)
 class FigureBlock:
     """A chart, as markup from `gcig.report.charts`, and its caption."""
 
@@ -76,19 +61,10 @@ class Details:
 
 
 @dataclass(frozen=True)
-class KeyFigure:
-    """One number with its name and a line on how to read it."""
-
-    name: str
-    value: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
 class KeyFigures:
-    """A few numbers side by side."""
+    """A few numbers side by side: the name, the value and a line on how to read it."""
 
-    figures: Sequence[KeyFigure]
+    figures: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -129,17 +105,9 @@ class Section:
 
 
 Block: TypeAlias = (
-    Paragraph
-    | Table
-    | TableBlock
-    | FigureBlock
-    | FigureRow
-    | Callout
-    | Details
-    | KeyFigures
-    | VerdictBlock
-    | RowExplorer
+    str | Table | FigureBlock | FigureRow | Callout | Details | KeyFigures | VerdictBlock | RowExplorer
 )
+"""A part of a page; text is a paragraph."""
 
 
 def page(

@@ -14,15 +14,13 @@ from gcig.report.document import (
     Details,
     FigureBlock,
     FigureRow,
-    Paragraph,
     RowExplorer,
     RowView,
     Section,
-    TableBlock,
     page,
 )
 from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, Mark, Value
+from gcig.report.tables import Entry, Table, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 _DISTANCE = (
@@ -90,7 +88,7 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
     return lines
 
 
-def _reading(record: ExplanationRecord) -> Paragraph:
+def _reading(record: ExplanationRecord) -> str:
     near = any(row.neighbours for row in record.rows)
     more = (
         " The page also shows the nearest people of each group with a favourable and with an unfavourable "
@@ -98,7 +96,7 @@ def _reading(record: ExplanationRecord) -> Paragraph:
         if near
         else ""
     )
-    return Paragraph(
+    return (
         "A reason is a comparison. The row is compared with the typical member of every group who has the "
         "same outcome: each bar is the amount by which a column moves the score on the way from that typical "
         "member to this row. If the reasons did not depend on the group, all waterfalls would have bars of "
@@ -113,7 +111,7 @@ def rows_section(record: AuditRecord) -> Section:
     if not rows:
         return Section(heading, [Callout("note", "No rows were listed.")])
     blocks: list[Block] = [
-        Paragraph("Rows are numbered by their position in the audited table, from 0."),
+        "Rows are numbered by their position in the audited table, from 0.",
         _largest_table(rows),
     ]
     near = (
@@ -130,7 +128,7 @@ def rows_section(record: AuditRecord) -> Section:
     if views:
         blocks += [
             _PRIVACY,
-            Paragraph(
+            (
                 "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
                 "leads from the typical member of a group who has the same outcome to the row: every bar "
                 f"is the amount (in logits) by which a column moves the score.{near}"
@@ -148,7 +146,7 @@ def _key(row: RowAudit) -> str:
     return f"row-{row.position}"
 
 
-def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
+def _largest_table(rows: tuple[RowAudit, ...]) -> Table:
     described = any(row.explanation is not None for row in rows)
     grouped = any(row.explanation is not None and row.explanation.group is not None for row in rows)
     header: tuple[str, ...] = ("row", "disparity")
@@ -166,7 +164,7 @@ def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
         if grouped:
             entry += ((found.group or "") if found else "",)
         entries.append(entry)
-    return TableBlock(header, entries, "Rows with the largest disparity")
+    return Table(header, entries, "Rows with the largest disparity")
 
 
 def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> RowView:
@@ -185,7 +183,7 @@ def _person(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool 
 
 def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> list[Block]:
     drawn = [_waterfalls(row, order)] if draw else []
-    return [Paragraph(" ".join(row.describe())), *drawn, _reasons_table(row)]
+    return [" ".join(row.describe()), *drawn, _reasons_table(row)]
 
 
 def _summary(near: RowExplanation) -> str:
@@ -221,7 +219,7 @@ def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
     return FigureRow(figures)
 
 
-def _reasons_table(row: RowExplanation) -> TableBlock:
+def _reasons_table(row: RowExplanation) -> Table:
     groups = list(row.references)
     deciding = {reason.column for reason in row.deciding}
     rows: list[tuple[Value, ...]] = [
@@ -230,20 +228,14 @@ def _reasons_table(row: RowExplanation) -> TableBlock:
             reason.value,
             *(Entry(signed(reason.attributions[g]), reason.attributions[g]) for g in groups),
             reason.difference,
-            Entry("yes", 1.0) if reason.column in deciding else Entry("no", 0.0),
+            Entry("yes", 1.0, mark="best") if reason.column in deciding else Entry("no", 0.0),
         )
         for reason in row.columns
     ]
     header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
-    notes = (
-        []
-        if math.isnan(row.margin)
-        else [
-            f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, "
-            "the distance of the score from the threshold."
-        ]
+    note = (
+        f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, the "
+        "distance of the score from the threshold."
     )
-    marks: dict[tuple[int, int], Mark] = {
-        (i, len(header) - 1): "best" for i, each in enumerate(row.columns) if each.column in deciding
-    }
-    return TableBlock(header, rows, "Where the reasons differ most", notes=notes, marks=marks)
+    notes = [] if math.isnan(row.margin) else [note]
+    return Table(header, rows, "Where the reasons differ most", notes=notes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gcig.records.formatting import describe_suppression
-from gcig.report.document import Block, Callout, Details, Paragraph
+from gcig.report.document import Block, Callout, Details
 
 EXPLANATIONS = {
     "What is GCIG?": (
@@ -137,7 +137,7 @@ EXPLANATIONS = {
 
 def explanations(*names: str) -> Sequence[Details]:
     """Return the explanations with these names; each opens on a click."""
-    return [Details(name, [Paragraph(text) for text in EXPLANATIONS[name]]) for name in names]
+    return [Details(name, EXPLANATIONS[name]) for name in names]
 
 
 def suppression_note(cells: tuple[str, ...], min_cell: int) -> list[Block]:

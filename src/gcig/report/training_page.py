@@ -13,13 +13,12 @@ from gcig.report.document import (
     FigureBlock,
     FigureRow,
     Section,
-    TableBlock,
     VerdictBlock,
     page,
 )
 from gcig.report.glossary import explanations, suppression_note
 from gcig.report.summaries import MethodSummary, describe_trade_off, trade_off_figures
-from gcig.report.tables import Entry, Value, number_entry
+from gcig.report.tables import Entry, Table, Value, measures_table, number_entry
 from gcig.report.trust import models_trust, robustness_section
 
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
@@ -111,19 +110,9 @@ def _held_out(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> li
     ]
     return [
         trade_off_figures(points, noise_floor=chosen.eo_noise_floor, order=order),
-        TableBlock(
-            ("measure", *evaluations, "how to read it"),
-            rows,
-            "On the held-out rows",
-            sortable=False,
-            prose=True,
-        ),
+        measures_table(rows, "On the held-out rows", values=list(evaluations)),
         *suppression_note(chosen.suppressed_cells, chosen.min_cell),
-        *explanations(
-            "What is GCIG?",
-            "What is the EO gap?",
-            "What is the four-fifths ratio?",
-        ),
+        *explanations("What is GCIG?", "What is the EO gap?", "What is the four-fifths ratio?"),
     ]
 
 
@@ -161,7 +150,7 @@ def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]
             "Columns: where do the reasons differ?",
             [
                 FigureBlock(chart, "The contribution of each column to GCIG; further left is fairer."),
-                TableBlock(("column", *profiles), rows, "Contribution of every column"),
+                Table(("column", *profiles), rows, "Contribution of every column"),
                 *explanations("How are columns ranked?"),
             ],
         )
@@ -177,5 +166,5 @@ def _reading_section(columns: Sequence[tuple[str, str, str]], notes: Sequence[st
         return []
     blocks: list[Block] = [Callout("note", note) for note in notes]
     if columns:
-        blocks.append(TableBlock(("column", "role", "read as"), columns, "Every column of the file"))
+        blocks.append(Table(("column", "role", "read as"), columns, "Every column of the file"))
     return [Section("Data: how was each column read?", blocks)]
