@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from gcig.records import Interval, RobustnessFigure
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
     COLOURS,
     SHAPES,
+    WIDTH,
+    Marks,
     Scale,
     colour,
-    legend_height,
+    element,
+    fitted,
     marker,
     scale_for,
+    text_width,
     tick_labels,
     ticks,
     x_axis,
 )
-from gcig.report.charts.svg import WIDTH, element, fitted, text_width
 from support.audit_records import HOSTILE
 from support.audit_records import robustness as example_robustness
 
@@ -289,8 +292,8 @@ def test_long_text_is_cut():
 
 
 def test_legends_break_into_lines():
-    assert legend_height(["a", "b"]) < legend_height(["a long name of a group"] * 6)
-    assert legend_height([]) == 0
+    assert Marks(["a", "b"]).height < Marks(["a long name of a group"] * 6).height
+    assert Marks([]).height == 0
 
 
 def test_the_front_keeps_points_that_are_not_dominated():
