@@ -28,7 +28,7 @@ from gcig.report.document import (
 )
 from gcig.report.explanation_page import rows_section
 from gcig.report.glossary import explanations, suppression_note
-from gcig.report.summaries import RATES, trade_off_figures
+from gcig.report.summaries import MEASURES, RATES, trade_off_figures
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import robustness_section
 
@@ -106,7 +106,7 @@ def _lead(
         (
             "Four-fifths ratio",
             number(outcome.selection_rate_ratio.value),
-            "lowest divided by highest rate of favourable decisions",
+            MEASURES["selection_rate_ratio"][1],
         ),
         ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
@@ -321,25 +321,10 @@ def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> Table:
         gap += f"; a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
     if max_eo_gap is not None and math.isfinite(max_eo_gap):
         gap += f"; the limit is {number(max_eo_gap)}"
-    difference = "largest minus smallest over the groups"
-    rows: list[tuple[Value, ...]] = [
-        ("EO gap", estimate(outcome.eo_gap), gap),
-        ("Difference in true positive rates", estimate(outcome.delta_tpr), difference),
-        ("Difference in false positive rates", estimate(outcome.delta_fpr), difference),
-        ("Larger of the two differences", estimate(outcome.eo_worst), "another convention for the EO gap"),
-        ("Difference in selection rates", estimate(outcome.demographic_parity_difference), difference),
-        (
-            "Four-fifths ratio",
-            estimate(outcome.selection_rate_ratio),
-            "lowest divided by highest rate of favourable decisions",
-        ),
-        ("AUC", estimate(outcome.auc), "quality of the ranking: 0.5 is chance, 1 is perfect"),
-        ("Accuracy", estimate(outcome.accuracy), "share of correct decisions"),
-        (
-            "Balanced accuracy",
-            estimate(outcome.balanced_accuracy),
-            "accuracy with equal weight for both outcomes",
-        ),
-        ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
-    ]
+    readings = {field: reading for field, (_, reading) in MEASURES.items()} | {"eo_gap": gap}
+    fields = (
+        *("eo_gap", "delta_tpr", "delta_fpr", "eo_worst", "demographic_parity_difference"),
+        *("selection_rate_ratio", "auc", "accuracy", "balanced_accuracy", "f1"),
+    )
+    rows = [(MEASURES[field][0], estimate(getattr(outcome, field)), readings[field]) for field in fields]
     return measures_table(rows, "All rows together")

@@ -8,6 +8,7 @@ from gcig.records.formatting import count, percent
 from gcig.report import charts
 from gcig.report.document import Block, Callout, FigureBlock, Section
 from gcig.report.glossary import explanations
+from gcig.report.summaries import MEASURES
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import models_trust
 
@@ -155,19 +156,10 @@ def _measures_table(record: AuditRecord) -> Table:
             "GCIG (with references from the audited rows) minus the noise floor: the part due to the model",
         ),
         ("p-value", number_entry(found.p_value, 3), "share of shuffles with a GCIG at least as large"),
-        *_if_defined(
-            ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on a different scale from GCIG"),
-            (
-                "GCIG on encoded columns",
-                number_entry(found.gcig_encoded, 3),
-                "each category is a column, centred within its variable",
-            ),
-            (
-                "GCIG on raw columns",
-                number_entry(found.gcig_raw, 3),
-                "the paper's: each category is a column, not centred; it can be lowered without changing a "
-                "score",
-            ),
+        *(
+            (MEASURES[field][0], number_entry(value, 3), MEASURES[field][1])
+            for field in ("gcig_l2", "gcig_encoded", "gcig_raw")
+            if math.isfinite(value := getattr(found, field))
         ),
         (
             "Completeness",

@@ -68,24 +68,18 @@ def explanation_page(record: ExplanationRecord) -> str:
 
 
 def _privacy(record: ExplanationRecord) -> list[Block]:
-    lines: list[Block] = [_PRIVACY]
+    notes = []
     if record.hidden:
-        lines.append(
-            Callout(
-                "note",
-                f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
-                "include_protected=True (--include-protected) shows them.",
-            )
+        notes.append(
+            f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
+            "include_protected=True (--include-protected) shows them."
         )
     if record.suppressed:
-        lines.append(
-            Callout(
-                "note",
-                f"Groups with fewer than {record.min_cell} reference rows of an outcome are not compared: "
-                f"{', '.join(record.suppressed)}.",
-            )
+        notes.append(
+            f"Groups with fewer than {record.min_cell} reference rows of an outcome are not compared: "
+            f"{', '.join(record.suppressed)}."
         )
-    return lines
+    return [_PRIVACY, *(Callout("note", note) for note in notes)]
 
 
 def _reading(record: ExplanationRecord) -> str:
@@ -195,7 +189,6 @@ def _summary(near: RowExplanation) -> str:
 def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
     """Return one waterfall per group on a common axis; the columns with the smallest bars are summed."""
     names, values = row.bars(_CHART_COLUMNS)
-    threshold = row.logit - row.margin
     ends = [end for group, start in row.references.items() for end in accumulate([start, *values[group]])]
     limits = [end for end in (row.logit, *ends) if math.isfinite(end)]
     figures = []
@@ -206,16 +199,11 @@ def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
             start,
             group=group,
             index=list(order).index(group) if group in order else 0,
-            threshold=None if math.isnan(threshold) else threshold,
+            threshold=row.logit - row.margin,
             limits=limits,
         )
-        figures.append(
-            FigureBlock(
-                svg,
-                f"From the typical member of group {group!r} with the outcome {row.label!r} to this row. "
-                "Filled bars raise the score, hollow ones lower it.",
-            )
-        )
+        way = f"From the typical member of group {group!r} with the outcome {row.label!r} to this row."
+        figures.append(FigureBlock(svg, f"{way} Filled bars raise the score, hollow ones lower it."))
     return FigureRow(figures)
 
 
