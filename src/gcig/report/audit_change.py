@@ -7,15 +7,7 @@ from gcig.records import AuditRecord, Interval
 from gcig.records.audit import AuditChange
 from gcig.records.formatting import count, counted
 from gcig.report import charts
-from gcig.report.document import (
-    Callout,
-    FigureBlock,
-    FigureRow,
-    Section,
-    VerdictBlock,
-    page,
-)
-from gcig.report.glossary import explanations
+from gcig.report.document import Callout, FigureBlock, FigureRow, Section, VerdictBlock, explanations, page
 from gcig.report.tables import Entry, Table, Value, estimate, number_entry
 
 _VERDICTS = {

@@ -24,10 +24,11 @@ from gcig.report.document import (
     KeyFigures,
     Section,
     VerdictBlock,
+    explanations,
     page,
+    suppression_note,
 )
 from gcig.report.explanation_page import rows_section
-from gcig.report.glossary import explanations, suppression_note
 from gcig.report.summaries import MEASURES, RATES, trade_off_figures
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import robustness_section

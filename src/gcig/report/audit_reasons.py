@@ -6,8 +6,7 @@ from gcig.records import AuditRecord, ColumnAudit
 from gcig.records.audit import MATERIAL
 from gcig.records.formatting import count, percent
 from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Section
-from gcig.report.glossary import explanations
+from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
 from gcig.report.summaries import MEASURES
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import models_trust

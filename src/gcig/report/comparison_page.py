@@ -16,9 +16,9 @@ from gcig.report.document import (
     FigureRow,
     Section,
     VerdictBlock,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
 from gcig.report.summaries import (
     RATES,
     MethodSummary,

@@ -17,9 +17,9 @@ from gcig.report.document import (
     RowExplorer,
     RowView,
     Section,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
 from gcig.report.tables import Entry, Table, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all

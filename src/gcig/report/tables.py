@@ -231,15 +231,8 @@ def _csv_text(text: str) -> str:
     return guard_formula(visible(re.sub(r"[\r\n]+", " ", text)))
 
 
-_LATEX = {
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",

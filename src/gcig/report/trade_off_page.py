@@ -13,9 +13,9 @@ from gcig.report.document import (
     RowView,
     Section,
     VerdictBlock,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
 from gcig.report.summaries import trade_off_figures
 from gcig.report.tables import Entry, Table, Value, number_entry
 from gcig.report.trust import models_trust

@@ -14,9 +14,10 @@ from gcig.report.document import (
     FigureRow,
     Section,
     VerdictBlock,
+    explanations,
     page,
+    suppression_note,
 )
-from gcig.report.glossary import explanations, suppression_note
 from gcig.report.summaries import MEASURES, MethodSummary, describe_trade_off, trade_off_figures
 from gcig.report.tables import Entry, Table, Value, measures_table, number_entry
 from gcig.report.trust import models_trust, robustness_section

@@ -9,8 +9,7 @@ from gcig.records import Evaluation, GcigAudit, Interval, Robustness
 from gcig.records.formatting import limits, number
 from gcig.records.trust import TRUST_NUMBERS, TrustNumber
 from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Section
-from gcig.report.glossary import explanations
+from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
 from gcig.report.summaries import MethodSummary, overlap
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry
 
