@@ -349,27 +349,20 @@ def _percent_range(changes: Sequence[float]) -> str:
 
 
 def _describe_weights(data: Evidence, version: str) -> str:
-    """Describe GCIG and AUC over the weights, with the other weight at its fixed value."""
-    names = [design.sensitivity_variant(s, weight) for s in design.SWEPT for weight in design.WEIGHTS]
-    ranges = [
-        _describe_range(data, "compas-paper", version, names, "sensitivity", metric)
-        for metric in ("gcig_raw", "auc")
+    """Describe GCIG and AUC over the weights, with the other weight at 1; empty if results are missing."""
+    frames = [
+        data.folds("compas-paper", version, variant=variant, experiment="sensitivity")
+        for variant in (design.sensitivity_variant(s, w) for s in design.SWEPT for w in design.WEIGHTS)
     ]
+    ranges = []
+    for metric in ("gcig_raw", "auc"):
+        values = [float(rows[metric].mean()) for rows in frames]
+        if any(map(math.isnan, values)):
+            return ""
+        low, high = formatting.number(min(values)), formatting.number(max(values))
+        ranges.append(low if low == high else f"{low} to {high}")
     weights = f"{min(design.WEIGHTS):g} to {max(design.WEIGHTS):g}"
-    return (
-        f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}" if all(ranges) else ""
-    )
-
-
-def _describe_range(
-    data: Evidence, dataset: str, version: str, variants: Sequence[str], experiment: str, metric: str
-) -> str:
-    """Return the smallest and the largest mean of a metric over variants; empty if one has no results."""
-    values = [data.mean(dataset, version, metric, variant=each, experiment=experiment) for each in variants]
-    low, high = formatting.number(min(values)), formatting.number(max(values))
-    if any(map(math.isnan, values)):
-        return ""
-    return low if low == high else f"{low} to {high}"
+    return f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
 
 
 def _name(version: str) -> str:

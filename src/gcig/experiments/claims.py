@@ -86,12 +86,12 @@ class Evidence:
         ranked = [method for method in self.results.request.methods if is_ranked(method, metric)]
         return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
 
-    def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
+    def champions(self, dataset: str, fairx: str, metric: str) -> list[str]:
         """Return the methods with the best mean, equal up to the digits that the paper prints."""
         sign = -1 if metric in HIGHER_IS_BETTER else 1
         values = {method: self.mean(dataset, method, metric) for method in self.rivals(fairx, metric)}
         rounded = {
-            method: sign * round(value, digits) for method, value in values.items() if not math.isnan(value)
+            method: sign * round(value, 3) for method, value in values.items() if not math.isnan(value)
         }
         return [method for method, value in rounded.items() if value == min(rounded.values())]
 

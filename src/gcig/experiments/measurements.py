@@ -21,17 +21,6 @@ from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-_REASONS = {
-    "adult": "45,222 rows have no missing value; the paper's 4522 lacks a digit. Its 32 features come "
-    "from an encoding that it does not describe.",
-    "german": "The table has 20 columns; the paper's 30 features come from an encoding that it does "
-    "not describe.",
-    "compas-paper": "The same rows. The paper does not name its columns; is_recid, which leaks the label, "
-    "must be among them to reach its F1.",
-    "compas": "As compas-paper, without the leaked label; not in the paper.",
-    "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
-    "bank-additional-full.csv.",
-}
 _SIZE = ("name", "target", "attribute", "rows", "columns", "encoded_columns")
 
 
@@ -50,14 +39,14 @@ def size_tables(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Table]:
     """Return the table of datasets, with a reason for every difference from the paper."""
     if not sizes:
         return {}
-    published = paper()["datasets"]["values"]
+    published, reasons = paper()["datasets"]["values"], paper()["datasets"]["reasons"]
     rows = []
     for size in sizes:
         name, target, attribute, n_rows, columns, encoded = (size[key] for key in _SIZE)
         theirs = published.get(name, {})
         samples, features = theirs.get("samples"), theirs.get("features")
         equal = theirs and samples == n_rows and features in (columns, columns + 1, encoded)
-        why = "" if equal else _REASONS.get(name, "not in the paper")
+        why = "" if equal else reasons.get(name, "not in the paper")
         samples, features = (Entry("-") if each is None else each for each in (samples, features))
         rows.append((name, target, attribute, n_rows, samples, columns, encoded, features, why))
     header = (
@@ -118,16 +107,9 @@ def measure_cost(
         }
         for name in map(rule_name, STEPS):
             ratios = own[name] / np.median(own["plain"])
-            found.append(
-                {
-                    "rule": name,
-                    "groups": n_groups,
-                    "ratio": float(np.median(ratios)),
-                    "low": float(ratios.min()),
-                    "high": float(ratios.max()),
-                    "rounds": rounds,
-                }
-            )
+            ends = {"low": float(ratios.min()), "high": float(ratios.max())}
+            middle = float(np.median(ratios))
+            found.append({"rule": name, "groups": n_groups, "ratio": middle, **ends, "rounds": rounds})
     return found
 
 
