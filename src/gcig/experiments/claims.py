@@ -208,7 +208,7 @@ def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
     return judged
 
 
-def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
+def table(judged: Sequence[Judged], n_claims: int) -> Table:
     """Return the claims with the paper's number, our results and verdicts."""
     versions = list(dict.fromkeys(version for each in judged for version in each.findings))
     rows: list[tuple[Value, ...]] = []
@@ -232,9 +232,7 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
         *([f"{left} claims need datasets, methods or experiments that are not in this run."] if left else []),
     ]
     header = ("place", "the paper states", "paper", *results, "reason")
-    caption = "The paper's claims, one by one"
-    table = Table(header, rows, caption=caption, notes=notes, prose=True)
-    return {"claims": table} if rows else {}
+    return Table(header, rows, caption="The paper's claims, one by one", notes=notes, prose=True)
 
 
 def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:

@@ -35,10 +35,8 @@ def measure_sizes(names: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def size_tables(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Table]:
+def size_table(sizes: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of datasets, with a reason for every difference from the paper."""
-    if not sizes:
-        return {}
     published, reasons = paper()["datasets"]["values"], paper()["datasets"]["reasons"]
     rows = []
     for size in sizes:
@@ -53,7 +51,7 @@ def size_tables(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Table]:
         *("dataset", "target", "group", "rows", "rows, paper", "columns", "encoded columns"),
         *("features, paper", "why they differ"),
     )
-    return {"datasets": Table(header, rows, caption="Datasets: ours and the paper's")}
+    return Table(header, rows, caption="Datasets: ours and the paper's")
 
 
 GROUPS = (2, 7)
@@ -113,38 +111,34 @@ def measure_cost(
     return found
 
 
-def cost_tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+def cost_table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return ratios by rule and number of groups, alongside the paper's statements."""
-    if not measured:
-        return {}
     by = {(row["rule"], row["groups"]): row for row in measured}
     claims = paper()["cost"]["claims"]
     rows: list[tuple[Value, ...]] = []
-    for steps in STEPS:
+    for steps in STEPS if measured else ():
         entries = [_ratio(by.get((rule_name(steps), n))) for n in GROUPS]
         growth = entries[-1].value / entries[0].value
         rows.append((rule_name(steps), *entries, growth, f"{steps}", "1"))
-    return {
-        "cost": Table(
-            (
-                "rule",
-                *(f"{n} groups: times plain training" for n in GROUPS),
-                f"{GROUPS[-1]} over {GROUPS[0]} groups",
-                "paper: times plain training",
-                f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
-            ),
-            rows,
-            caption="Cost of training with the GCIG term",
-            notes=(
-                f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
-                "Median over rounds in one process, with the smallest and the largest ratio. "
-                "All steps and groups of a batch are explained in one pass; the paper's own code may be "
-                "slower. More groups mean more rows to explain, and the cost grows with them. `make bench` "
-                "measures our default rule, which is cheaper.",
-            ),
-            digits=1,
-        )
-    }
+    return Table(
+        (
+            "rule",
+            *(f"{n} groups: times plain training" for n in GROUPS),
+            f"{GROUPS[-1]} over {GROUPS[0]} groups",
+            "paper: times plain training",
+            f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
+        ),
+        rows,
+        caption="Cost of training with the GCIG term",
+        notes=(
+            f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
+            "Median over rounds in one process, with the smallest and the largest ratio. "
+            "All steps and groups of a batch are explained in one pass; the paper's own code may be "
+            "slower. More groups mean more rows to explain, and the cost grows with them. `make bench` "
+            "measures our default rule, which is cheaper.",
+        ),
+        digits=1,
+    )
 
 
 def _time_in_turn(fits: Mapping[Any, Callable[[], None]], rounds: int) -> dict[Any, list[float]]:

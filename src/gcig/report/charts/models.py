@@ -209,6 +209,7 @@ def is_reversed(
 ) -> bool:
     """Return whether a reference orders the two models differently from the headline's reference.
 
+    >>> from gcig.records import Interval
     >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
     >>> members = RobustnessFigure("members", Interval(0.3), Interval(0.2), "")
     >>> is_reversed(members, [mean, members])
