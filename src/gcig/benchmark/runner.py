@@ -27,7 +27,7 @@ _SECONDS = {
     "fairx-paper": (1.5, 5.5),
     "fairx": (10.0, 0.2),
 }
-_UNKNOWN_SECONDS = (1.0, 2.0)  # of methods of other packages
+_UNKNOWN_SECONDS = (1.0, 2.0)  # for methods from other packages
 
 
 def run_trials(

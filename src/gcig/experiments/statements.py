@@ -38,7 +38,7 @@ READINGS = (
 )
 CHANCE = "the interval includes zero: the difference may be chance"
 _NOT_MEASURED = Finding("-", None, "the cost was not measured")
-_ROUNDING = 0.01  # GCIG is printed with three digits: their ratios are known to a percentage point
+_ROUNDING = 0.01  # GCIG is printed with three digits, so ratios are known only to a percentage point
 
 Judge = Callable[..., Finding]
 _JUDGES: dict[str, tuple[Judge, dict[str, Any]]] = {}  # name -> function, and the fields of its claims

@@ -1,8 +1,8 @@
 """Variants: other readings of details that the paper omits, tried where our numbers differ from its own.
 
 Bank Marketing: the paper does not say how it splits age into two groups, nor its decision threshold. COMPAS:
-it does not say which columns the disparate impact remover repairs, how strongly, nor how the adversary is set
-up. Each reading is run without tuning, and the table names the one that comes closest to the printed row.
+it does not say which columns the disparate impact remover repairs or how strongly, nor how the adversary is
+set up. Each reading is run without tuning, and the table names the one that comes closest to the printed row.
 """
 
 from collections.abc import Mapping, Sequence

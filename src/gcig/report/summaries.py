@@ -40,10 +40,7 @@ MEASURES = {
     "selection_rate_ratio": ("Four-fifths ratio", "lowest divided by highest rate of favourable decisions"),
     "gcig": ("GCIG", "how far the reasons depend on the group"),
     "gcig_l2": ("GCIG with the l2 norm", "on a different scale from GCIG"),
-    "gcig_encoded": (
-        "GCIG on encoded columns",
-        "each category is a column, centred within its variable",
-    ),
+    "gcig_encoded": ("GCIG on encoded columns", "each category is a column, centred within its variable"),
     "gcig_raw": (
         "GCIG on raw columns",
         "the paper's: each category is a column, not centred; it can be lowered without changing a score",

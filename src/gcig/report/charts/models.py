@@ -29,7 +29,7 @@ from gcig.report.charts.drawing import (
     y_axis,
 )
 
-OTHER_NORM = "mean, l2"  # on another scale than the other figures
+OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
 _NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
