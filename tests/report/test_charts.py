@@ -155,7 +155,7 @@ def test_the_line_goes_through_the_pareto_front():
         charts.TradeOff("beaten", 0.88, 0.10, 0.2),
         charts.TradeOff("collapsed", 0.95, 0.00, 0.0, collapsed=True),
     ]
-    root = parsed(charts.trade_off(points, "GCIG"))
+    root = parsed(charts.pareto(points, ["GCIG"]))
     (line,) = root.iter(f"{SVG}polyline")
     assert len(line.get("points").split()) == 2
     assert len(list(parsed(charts.pareto(points)).iter(f"{SVG}polyline"))) == 2
@@ -163,7 +163,7 @@ def test_the_line_goes_through_the_pareto_front():
 
 def test_small_differences_in_auc_look_small():
     points = [charts.TradeOff("a", 0.9000, 0.1), charts.TradeOff("b", 0.9001, 0.2)]
-    (line,) = parsed(charts.trade_off(points, "GCIG")).iter(f"{SVG}polyline")
+    (line,) = parsed(charts.pareto(points, ["GCIG"])).iter(f"{SVG}polyline")
     heights = [float(pair.split(",")[1]) for pair in line.get("points").split()]
     assert abs(heights[0] - heights[1]) < 5
 
@@ -278,7 +278,7 @@ def test_gaps_below_the_noise_floor_are_shaded():
     points = [charts.TradeOff("plain", 0.9, 0.2, 0.04), charts.TradeOff("fair", 0.88, 0.1, 0.02)]
 
     def shaded(floor):
-        root = ElementTree.fromstring(charts.trade_off(points, "EO gap", noise_floor=floor))
+        root = ElementTree.fromstring(charts.pareto(points, ["EO gap"], noise_floor=floor))
         return sum(float(part.get("width")) for part in root.iter() if part.get("class") == "wash")
 
     assert 0 < shaded(0.01) < shaded(0.03) < shaded(0.09) == shaded(0.5)

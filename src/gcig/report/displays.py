@@ -298,7 +298,7 @@ class ParetoDisplay(Display):
     def plot(self, ax: Any = None, *, measure: Literal["GCIG", "EO gap"] = "GCIG") -> Self:
         """Draw on ``ax``, or on a new figure; up and to the left is better."""
         ax = _axes_of(ax)
-        points = [(p.gcig if measure == "GCIG" else p.eo_gap, p) for p in self.points]
+        points = [(p.gap(measure), p) for p in self.points]
         points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
         series = list(dict.fromkeys(p.series for _, p in points))
 

@@ -300,15 +300,13 @@ def trade_off_figures(
     ``reading`` explains the marks and lines; ``order`` lists all groups and models of the page.
     """
     shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
-    outcome = charts.trade_off(
-        points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}", order=order
+    reasons = charts.pareto(points, ["GCIG"], title="AUC against GCIG", order=order)
+    outcome = charts.pareto(
+        points, ["EO gap"], title=f"AUC against {gap}", noise_floor=noise_floor, order=order
     )
     return FigureRow(
         [
-            FigureBlock(
-                charts.trade_off(points, "GCIG", order=order),
-                f"Reasons: up and to the left is better. {reading}",
-            ),
+            FigureBlock(reasons, f"Reasons: up and to the left is better. {reading}"),
             FigureBlock(outcome, f"Decisions: the same for the {gap}.{shade}"),
         ]
     )

@@ -14,7 +14,6 @@ from gcig.report.charts.models import (
     pareto,
     reference_name,
     robustness,
-    trade_off,
 )
 
 __all__ = [
@@ -35,6 +34,5 @@ __all__ = [
     "robustness",
     "roc_curves",
     "standalone",
-    "trade_off",
     "waterfall",
 ]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from markupsafe import Markup
 
@@ -20,6 +20,7 @@ from gcig.report.charts.drawing import (
     element,
     empty_chart,
     finite,
+    horizontal,
     join,
     label_line,
     scale_for,
@@ -29,6 +30,7 @@ from gcig.report.charts.drawing import (
     y_axis,
 )
 
+Measure: TypeAlias = Literal["GCIG", "EO gap"]
 OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
 _NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
@@ -56,6 +58,10 @@ class TradeOff:
     auc_high: float = math.nan
     target: str = ""
 
+    def gap(self, measure: Measure) -> float:
+        """Return GCIG or the EO gap."""
+        return self.gcig if measure == "GCIG" else self.eo_gap
+
     @classmethod
     def of_audit(cls, record: AuditRecord, series: str) -> "TradeOff":
         """Return the mark of an audited model."""
@@ -70,51 +76,30 @@ class TradeOff:
 
 
 def pareto(
-    points: Sequence[TradeOff], *, title: str = "Cost of fair reasons", noise_floor: float | None = None
+    points: Sequence[TradeOff],
+    measures: Sequence[Measure] = ("GCIG", "EO gap"),
+    *,
+    title: str = "Cost of fair reasons",
+    noise_floor: float | None = None,
+    order: Sequence[str] = (),
 ) -> Markup:
     """Draw AUC against GCIG and, if it is known, AUC against the EO gap; up and to the left is better.
 
     A line joins the models on the Pareto front of each panel; collapsed models are hollow and never on it.
-    ``noise_floor`` is the EO gap of an exactly fair model.
+    ``noise_floor`` is the EO gap of an exactly fair model, and ``order`` as in `Marks`.
 
     >>> pareto([TradeOff("plain", 0.91, 0.16, 0.14), TradeOff("FairX", 0.90, 0.05, 0.08)]).count("<polyline")
     2
     """
-    return _trade_offs(points, ("GCIG", "EO gap"), title, noise_floor, ())
-
-
-def trade_off(
-    points: Sequence[TradeOff],
-    measure: Literal["GCIG", "EO gap"],
-    *,
-    title: str = "",
-    noise_floor: float | None = None,
-    order: Sequence[str] = (),
-) -> Markup:
-    """Draw one panel of `pareto`; ``order`` as in `Marks`."""
-    return _trade_offs(points, (measure,), title or f"AUC against {measure}", noise_floor, order)
-
-
-def _trade_offs(
-    points: Sequence[TradeOff],
-    measures: Sequence[str],
-    title: str,
-    noise_floor: float | None,
-    order: Sequence[str],
-) -> Markup:
     marks = Marks(list(dict.fromkeys(p.series for p in points)), order)
-    parts = [marks.legend()]
-    top = marks.height + 26
-    shown = False
-    for label in measures:
-        values = [p.gcig if label == "GCIG" else p.eo_gap for p in points]
-        if not any(math.isfinite(v + p.auc) for v, p in zip(values, points, strict=True)):
-            continue
-        shown = True
-        floor = None if label == "GCIG" else noise_floor
-        parts.append(_trade_off_panel(points, values, marks, label, floor, top))
-        top += _PANEL + 74
-    if not shown:
+    parts, top = [marks.legend()], marks.height + 26
+    for measure in measures:
+        places = [p for p in points if math.isfinite(p.gap(measure) + p.auc)]
+        if places:
+            floor = noise_floor if measure == "EO gap" else None
+            parts.append(_trade_off_panel(places, marks, measure, floor, top))
+            top += _PANEL + 74
+    if len(parts) == 1:
         return empty_chart(title)
     description = "; ".join(
         f"{_full_name(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}"
@@ -124,44 +109,34 @@ def _trade_offs(
 
 
 def _trade_off_panel(
-    points: Sequence[TradeOff],
-    values: list[float],
-    marks: Marks,
-    label: str,
-    floor: float | None,
-    top: float,
+    points: Sequence[TradeOff], marks: Marks, measure: Measure, floor: float | None, top: float
 ) -> Markup:
     bottom, left, right = top + _PANEL, 52.0, WIDTH - 14
-    places = [(v, p) for v, p in zip(values, points, strict=True) if math.isfinite(v + p.auc)]
-    limits = [p.gcig_limit if label == "GCIG" else p.eo_gap_limit for _, p in places]
-    x = scale_for([*(v for v, _ in places), *limits], left, right, include=[0.0])
-    reached = [*(p.auc for _, p in places), *(p.auc_low for _, p in places), *(p.auc_high for _, p in places)]
-    y = scale_for(reached, bottom, top, span=0.02)
-    sound = [(v, p) for v, p in places if not p.collapsed]
-    kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
-    corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
+    limits = [p.gcig_limit if measure == "GCIG" else p.eo_gap_limit for p in points]
+    x = scale_for([*(p.gap(measure) for p in points), *limits], left, right, include=[0.0])
+    y = scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
+    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
+    on_front = pareto_front([(-gap, auc) for gap, auc in sound])
+    kept = sorted(point for point, on in zip(sound, on_front, strict=True) if on)
+    corners = " ".join(f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in kept)
     line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
     drawn: list[Markup] = []
+    whiskers: list[Markup] = []
     named: list[tuple[float, float]] = []  # marks with their name to the upper right
-    for v, p in places:
-        at = x(v), y(p.auc)
-        tooltip = f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}"
+    for p, limit in zip(points, limits, strict=True):
+        at = x(p.gap(measure)), y(p.auc)
+        tooltip = f"{_full_name(p)}: {measure} {number(p.gap(measure))}, AUC {number(p.auc)}"
         mark = marks.draw(p.series, *at, hollow=p.collapsed, size=5.5, label=tooltip)
         free = all(abs(at[0] - a) > _NAME_ROOM or abs(at[1] - b) > _NAME_ROOM for a, b in named)
         named += [at] if free else []
         drawn.append(_linked(mark, p, *at, above=free))
-    whiskers = [
-        element("line", class_="grid whisker", x1=x1, y1=y1, x2=x2, y2=y2)
-        for (v, p), limit in zip(places, limits, strict=True)
-        for x1, y1, x2, y2 in (
-            (x(v), y(p.auc), x(limit), y(p.auc)),
-            (x(v), y(p.auc_low), x(v), y(p.auc_high)),
-        )
-        if all(map(math.isfinite, (x1, y1, x2, y2)))
-    ]
+        if not math.isnan(limit):  # an infinite limit reaches the end of the axis
+            whiskers.append(horizontal(at[1], at[0], x(limit), class_="grid whisker"))
+        if not math.isnan(p.auc_low + p.auc_high):
+            whiskers.append(vertical(at[0], y(p.auc_low), y(p.auc_high), class_="grid whisker"))
     return join(
         text("AUC", left, top - 12, anchor="end", class_="label"),
-        x_axis(x, top, bottom, label),
+        x_axis(x, top, bottom, measure),
         y_axis(y, left, right),
         _floor(x, floor, top, bottom),
         *whiskers,
