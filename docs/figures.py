@@ -18,18 +18,21 @@ from gcig._validation import InputWarning
 from gcig.methods import METHODS
 from gcig.methods.explanation import Explanation
 from gcig.report.charts import disparity_histogram, standalone
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
+    WIDTH,
+    Marks,
     Scale,
+    chart,
     colour,
     dash,
-    legend,
-    legend_height,
+    element,
+    join,
     marker,
     scale_for,
+    text,
     x_axis,
     y_axis,
 )
-from gcig.report.charts.svg import WIDTH, chart, element, join, text
 
 STATIC = Path(__file__).parent / "_static"
 N_ROWS = 6000
@@ -71,7 +74,7 @@ def two_references() -> Markup:
     sex = data.sensitive_features[data.y == 1]
     typical = {f"typical {name} with a high income": high[sex == name].mean() for name in ("Female", "Male")}
     person = high[(high["age"] == 31) & (high["hours-per-week"] == 38)].iloc[0]
-    top = legend_height([*typical, "one person"]) + 30
+    top = Marks([*typical, "one person"]).height + 30
     x, y = Scale(28, 48, 52, WIDTH - 14), Scale(36, 48, top + 190, top)
     lines = [
         element(
@@ -89,7 +92,7 @@ def two_references() -> Markup:
     marks = [marker(i, x(p["age"]), y(p["hours-per-week"]), size=6.5) for i, p in enumerate(places)]
     return chart(
         top + 232,
-        legend([*typical, "one person"], 0),
+        Marks([*typical, "one person"]).legend(),
         text("hours per week", 8, top - 16, class_="label"),
         x_axis(x, top, top + 190, "age"),
         y_axis(y, 52, WIDTH - 14),
@@ -136,7 +139,7 @@ def reasons(trained: Trained) -> Markup:
     values = [float(v) for shares in models.values() for v in shares[:, columns].ravel()]
     top = 2 * 20 + 22.0
     scale = scale_for(values, 140, WIDTH - 14, include=[0.0], margin=0.08)
-    parts = [legend(groups, 0)]
+    parts = [Marks(groups).legend()]
     for name, shares in models.items():
         parts.append(text(name, 8, top - 10, class_="strong"))
         parts.append(_panel(names, shares[:, columns], scale, top, last=name == "FairX"))
@@ -188,11 +191,11 @@ def disparities(trained: Trained) -> Markup:
 def shortcut() -> Markup:
     """Draw the logit and GCIG of the model x1 + x2 + M (x2^2 - 1) of ``theory.rst``."""
     names = ["M = 0", f"M = {_SHORTCUT_STRENGTH}", "members", "reference"]
-    top = legend_height(names) + 30.0
+    top = Marks(names).height + 30.0
     x, y = Scale(-1.4, 1.4, 52, WIDTH - 14), Scale(-11, 10, top + 150, top)
     along = np.linspace(-1.4, 1.4, 57)
     parts = [
-        legend(names, 0),
+        Marks(names).legend(),
         text("logit at x1 = 0", 8, top - 16, class_="label"),
         x_axis(x, top, top + 150, "column 2"),
         y_axis(y, 52, WIDTH - 14),
@@ -203,12 +206,12 @@ def shortcut() -> Markup:
         parts += [marker(2, x(at), y(at), size=6) for at in (-1, 1)]
         parts.append(marker(3, x(0), y(-strength), size=6))
     names = ["means as references", "members as references"]
-    lower = top + 225 + legend_height(names)
+    lower = top + 225 + Marks(names).height
     x, y = Scale(0, 40, 52, WIDTH - 14), Scale(0, 0.7, lower + 150, lower)
     strengths = np.linspace(0, 40, 162)  # not exactly 1, where two rows are undefined
     means = [_shortcut_gcig(strength) for strength in strengths]
     parts += [
-        legend(names, lower - legend_height(names) - 24),
+        Marks(names).legend(lower - Marks(names).height - 24),
         text("GCIG", 8, lower - 16, class_="label"),
         x_axis(x, lower, lower + 150, "M"),
         y_axis(y, 52, WIDTH - 14),

@@ -5,13 +5,15 @@ import pandas as pd
 import pytest
 
 from gcig.experiments import design
-from gcig.experiments.claims import Evidence, count_verdicts, judge_claims, tables
+from gcig.experiments.claims import Evidence, count_verdicts, judge_claims
+from gcig.experiments.claims import table as table_of
 from gcig.experiments.measurements import GROUPS, STEPS, rule_name
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
 from gcig.experiments.run_folder import Request, Results
 from gcig.experiments.statements import CLAIMS
 from gcig.methods.registry import METHODS
 from support.example_results import DATASETS, fold_row, frame_of
+from support.pages import marks_of
 
 FOLDS = 5
 FAST = tuple(claim for claim in CLAIMS if claim.place != "RQ2")  # correlations have a bootstrap each
@@ -165,7 +167,7 @@ def test_both_versions_are_judged():
 def test_a_subset_judges_only_what_it_can_test():
     few = collected(methods=["unconstrained", "fairx"], datasets=["german"])
     assert set(judged(few)) == {"reduces/german", "competitive"}
-    table = tables(judge_claims(few, FAST), len(CLAIMS))["claims"]
+    table = table_of(judge_claims(few, FAST), len(CLAIMS))
     assert f"{len(CLAIMS) - 2} claims need datasets, methods or experiments" in table.notes[-1]
     assert "FairX, as published" not in table.header
     assert judged(collected(methods=["unconstrained", "dir"])) == {}
@@ -229,6 +231,6 @@ def test_verdicts_are_counted_and_marked():
     counts = {version: count_verdicts(found, version) for version in (PUBLISHED, FAIRX)}
     assert all(sum(each.values()) == len(FAST) for each in counts.values())
     assert counts[PUBLISHED]["replicated"] > counts[FAIRX]["replicated"]
-    table = tables(found, len(FAST))["claims"]
+    table = table_of(found, len(FAST))
     assert len(table.rows) == len(FAST)
-    assert set(table.marks.values()) == {"concern"}
+    assert set(marks_of(table).values()) == {"concern"}

@@ -1,4 +1,4 @@
-from gcig.experiments.measurements import measure_sizes, size_tables
+from gcig.experiments.measurements import measure_sizes, size_table
 from gcig.report.tables import entry_text
 
 
@@ -17,7 +17,7 @@ def test_differences_from_the_papers_sizes_have_a_reason():
         ("loans", "paid", "sex", 10, 2, 3),
     )
     sizes = [dict(zip(names, values, strict=True)) for values in counted]
-    adult, bank, loans = size_tables(sizes)["datasets"].rows
+    adult, bank, loans = size_table(sizes).rows
     assert (adult[4], adult[7]) == (4522, 32)
     assert "lacks a digit" in adult[-1]
     assert bank[-1] == ""

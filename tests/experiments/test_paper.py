@@ -45,6 +45,18 @@ def test_numbers_that_the_text_repeats():
     assert printed("adult", "fairx", "auc") is None
 
 
+def test_claims_print_the_numbers_of_the_main_table():
+    for claim in paper()["claims"]:
+        if claim["judge"] in ("best", "near_best"):
+            value = printed(claim["dataset"], "fairx", claim.get("metric", "f1"))[0]
+            assert claim["printed"] == f"{value:.3f}"
+        if claim["judge"] == "reduces":
+            plain, fair = (printed(claim["dataset"], m, "gcig_raw")[0] for m in ("unconstrained", "fairx"))
+            change = f"\N{MINUS SIGN}{100 * (1 - fair / plain):.0f} %"
+            assert claim["printed"] == f"{plain:.3f} to {fair:.3f}: {change}"
+            assert f"from {plain:.3f} (unconstrained) to {fair:.3f}." in claim["statement"]
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_win_loss_table_matches_the_main_table_except_for_fairx(metric):
     recounted = tally(printed_means(metric), against="fairx", lower_is_better=metric != "f1")

@@ -5,21 +5,21 @@ import pytest
 from gcig.experiments.chapters import chapters
 from gcig.experiments.rendering import MAX_ROWS, restructured_text, split_by_dataset
 from gcig.experiments.run_folder import read
-from gcig.report.tables import Table, to_markdown
+from gcig.report.tables import Entry, Table, to_markdown
+from support.pages import marks_of
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_long_table_is_split_and_keeps_marks_and_notes():
     rows = [(name, i, i / 2) for name in ("german", "adult") for i in range(MAX_ROWS)]
-    table = Table(
-        ("dataset", "i", "half"), rows, caption="All", notes=("n",), marks={(MAX_ROWS + 1, 2): "best"}
-    )
+    rows[MAX_ROWS + 1] = ("adult", 1, Entry("0.5", 0.5, mark="best"))
+    table = Table(("dataset", "i", "half"), rows, caption="All", notes=("n",))
     german, adult = split_by_dataset(table)
     assert (german.caption, adult.caption) == ("german. All", "adult. All")
     assert [row for part in (german, adult) for row in part.rows] == [row[1:] for row in rows]
-    assert german.marks == {}
-    assert adult.marks == {(1, 1): "best"}
+    assert marks_of(german) == {}
+    assert marks_of(adult) == {(1, 1): "best"}
     assert (german.notes, adult.notes) == ((), ("n",))
 
 

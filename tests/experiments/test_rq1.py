@@ -8,6 +8,7 @@ from gcig.experiments.settings import finished, fold_test, fold_values, means, o
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
 from support.example_results import DATASETS, comparison_frame, fold_row, frame_of
+from support.pages import marks_of
 
 SHOWN = {"datasets": DATASETS, "methods": tuple(METHODS)}
 
@@ -101,7 +102,7 @@ def test_the_best_mean_is_marked_and_hardt_has_no_rank(frame):
     frame.loc[frame["method"] == "hardt", "gcig_raw"] = 0.001
     table = comparison.main_table(frame, **SHOWN, expected={})
     column = table.header.index("GCIG (raw)")
-    marked = [table.rows[row][:2] for (row, place) in table.marks if place == column]
+    marked = [table.rows[row][:2] for (row, place) in marks_of(table) if place == column]
     assert marked == [(name, "FairX") for name in DATASETS]
     wins = significance.tables(frame, **SHOWN, n_folds=5)["wins"]
     (hardt,) = rows_of(wins, metric="GCIG (raw)", method="Hardt")

@@ -10,6 +10,7 @@ from gcig.experiments.variants import VARIANTS
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text
 from support.example_results import fold_row, frame_of
+from support.pages import marks_of
 from support.small_runs import small_table
 
 ALL = tuple(METHODS)
@@ -69,7 +70,7 @@ def test_ablation_shows_changes_in_percent_and_the_papers():
     datasets = ["compas-paper", "compas"]
     frame = rows_for(ABLATION.settings(datasets, VERSIONS), gcig_raw=0.2)
     frame.loc[frame["variant"] == "", "gcig_raw"] = 0.05
-    table = ABLATION.tables(frame, datasets, VERSIONS, 2)["ablation"]
+    table = ABLATION.table(frame, datasets, VERSIONS, 2)
     changes = {tuple(row[:3]): entry_text(row[-1]) for row in table.rows}
     for label in ("FairX", "FairX, as published"):
         assert changes["compas", label, "Full model"] == "\u221275 %"
@@ -81,7 +82,7 @@ def test_ablation_shows_changes_in_percent_and_the_papers():
         "has a GCIG (raw) of 0.200 in this run, 0.193 in the paper's main table and 0.030 in"
         in table.notes[1]
     )
-    empty = ABLATION.tables(frame_of([]), ["compas"], VERSIONS, 2)["ablation"]
+    empty = ABLATION.table(frame_of([]), ["compas"], VERSIONS, 2)
     assert entry_text(empty.rows[2][-1]) == "missing"
 
 
@@ -106,7 +107,7 @@ def test_sensitivity_marks_collapsed_points():
     assert list(published.hollow) == [False] * 5 + [True]
     assert not any(ours.hollow)
     assert published.low[0] <= published.y[0] <= published.high[0]
-    table = SENSITIVITY.tables(frame, ["compas"], VERSIONS, 2)["sensitivity"]
+    table = SENSITIVITY.table(frame, ["compas"], VERSIONS, 2)
     assert sum("†1" in entry_text(row[4]) for row in table.rows) == 1
 
 
@@ -115,7 +116,7 @@ def test_design_choices_share_the_defaults_and_name_what_silu_changes():
     assert [s.method for s in settings if not s.variant] == [PUBLISHED, FAIRX]
     frame = rows_for(settings, gcig_raw=0.05)
     frame.loc[frame["variant"].str.contains("silu"), "gcig_raw"] = 0.03
-    table = DESIGN_CHOICES.tables(frame, ["german"], ALL, 2)["design_choices"]
+    table = DESIGN_CHOICES.table(frame, ["german"], ALL, 2)
     assert "missing" not in {entry_text(cell) for row in table.rows for cell in row}
     assert "GCIG (raw) 0.050 to 0.030" in design.describe_activation(frame, ["german"])
     assert design.describe_activation(frame_of([]), ["german"]) == ""
@@ -127,11 +128,11 @@ def test_cost_is_shown_with_the_papers_statements():
         for t in measurements.STEPS
         for n in measurements.GROUPS
     ]
-    rows = measurements.cost_tables(measured)["cost"].rows
+    rows = measurements.cost_table(measured).rows
     assert [row[4:] for row in rows] == [("8", "1"), ("16", "1")]
     assert entry_text(rows[0][1]) == "4.0 (1.0 to 20.0)"
     assert rows[0][3] == pytest.approx(3.5)
-    assert measurements.cost_tables([]) == {}
+    assert not measurements.cost_table([]).rows
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_the_closest_reading_is_named():
     near = {"eo_gap": 0.076, "f1": 0.538, "gcig_raw": 0.169}
     chosen = (frame["dataset"] == "bank-age-33") & (frame["method"] == "unconstrained")
     frame.loc[chosen & frame["variant"].str.contains("0.5"), list(near)] = list(near.values())
-    table = VARIANTS.tables(frame, VARIANTS.datasets, ALL, 2)["variants"]
+    table = VARIANTS.table(frame, VARIANTS.datasets, ALL, 2)
     nearest = "'age from 33, threshold 0.5'"
     assert f"Unconstrained on bank: matched by {nearest}; closest is {nearest}." in table.notes
     (adversarial,) = (note for note in table.notes if note.startswith("Adversarial"))
@@ -179,9 +180,11 @@ def test_the_closest_reading_is_named():
     assert "EO gap 0.200 against 0.023 ± 0.016" in adversarial
     (shared,) = (note for note in table.notes if note.startswith("bank: one reading must fit"))
     assert f"Unconstrained and FairX, as published. Their mean distances: {nearest} " in shared
-    marked = [table.rows[row] for row, _ in table.marks]
-    assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [tuple(row[:3]) for row in marked]
-    assert VARIANTS.tables(frame_of([]), [], ALL, 2) == {}
+    marked = [table.rows[row] for row, _ in marks_of(table)]
+    assert ("bank", "Unconstrained", "age from 33, threshold 0.5") in [
+        tuple(map(entry_text, row[:3])) for row in marked
+    ]
+    assert not VARIANTS.table(frame_of([]), [], ALL, 2).rows
 
 
 def test_readings_change_groups_and_columns_alone():

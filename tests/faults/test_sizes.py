@@ -15,7 +15,7 @@ import gcig
 from gcig.benchmark.store import unpack_columns
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder
-from gcig.report.charts.svg import fitted
+from gcig.report.charts.drawing import fitted
 from support.model_mutations import write_mutation
 from tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 

@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from gcig.records import Interval, RobustnessFigure
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
     COLOURS,
     SHAPES,
+    WIDTH,
+    Marks,
     Scale,
     colour,
-    legend_height,
+    element,
+    fitted,
     marker,
     scale_for,
+    text_width,
     tick_labels,
     ticks,
     x_axis,
 )
-from gcig.report.charts.svg import WIDTH, element, fitted, text_width
 from support.audit_records import HOSTILE
 from support.audit_records import robustness as example_robustness
 
@@ -152,7 +155,7 @@ def test_the_line_goes_through_the_pareto_front():
         charts.TradeOff("beaten", 0.88, 0.10, 0.2),
         charts.TradeOff("collapsed", 0.95, 0.00, 0.0, collapsed=True),
     ]
-    root = parsed(charts.trade_off(points, "GCIG"))
+    root = parsed(charts.pareto(points, ["GCIG"]))
     (line,) = root.iter(f"{SVG}polyline")
     assert len(line.get("points").split()) == 2
     assert len(list(parsed(charts.pareto(points)).iter(f"{SVG}polyline"))) == 2
@@ -160,7 +163,7 @@ def test_the_line_goes_through_the_pareto_front():
 
 def test_small_differences_in_auc_look_small():
     points = [charts.TradeOff("a", 0.9000, 0.1), charts.TradeOff("b", 0.9001, 0.2)]
-    (line,) = parsed(charts.trade_off(points, "GCIG")).iter(f"{SVG}polyline")
+    (line,) = parsed(charts.pareto(points, ["GCIG"])).iter(f"{SVG}polyline")
     heights = [float(pair.split(",")[1]) for pair in line.get("points").split()]
     assert abs(heights[0] - heights[1]) < 5
 
@@ -275,7 +278,7 @@ def test_gaps_below_the_noise_floor_are_shaded():
     points = [charts.TradeOff("plain", 0.9, 0.2, 0.04), charts.TradeOff("fair", 0.88, 0.1, 0.02)]
 
     def shaded(floor):
-        root = ElementTree.fromstring(charts.trade_off(points, "EO gap", noise_floor=floor))
+        root = ElementTree.fromstring(charts.pareto(points, ["EO gap"], noise_floor=floor))
         return sum(float(part.get("width")) for part in root.iter() if part.get("class") == "wash")
 
     assert 0 < shaded(0.01) < shaded(0.03) < shaded(0.09) == shaded(0.5)
@@ -289,8 +292,8 @@ def test_long_text_is_cut():
 
 
 def test_legends_break_into_lines():
-    assert legend_height(["a", "b"]) < legend_height(["a long name of a group"] * 6)
-    assert legend_height([]) == 0
+    assert Marks(["a", "b"]).height < Marks(["a long name of a group"] * 6).height
+    assert Marks([]).height == 0
 
 
 def test_the_front_keeps_points_that_are_not_dominated():

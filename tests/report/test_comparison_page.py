@@ -9,7 +9,7 @@ from gcig.report.summaries import group_sizes, pooled_rates, summarise
 from gcig.report.tables import entry_text
 from support.audit_records import HOSTILE
 from support.fold_results import comparison, evaluation, fold
-from support.pages import Page
+from support.pages import Page, marks_of
 
 LABELS = {"unconstrained": "Plain", "fairx": "FairX", "adversarial": "Adversarial", "hardt": "Hardt"}
 
@@ -33,16 +33,16 @@ def test_the_table_has_means_marks_and_failures():
     auc, gcig, gap = (table.header.index(name) for name in ("AUC", "GCIG", "EO gap"))
     assert entry_text(table.rows[0][auc]) == "0.910 ± 0.014"
     assert entry_text(table.rows[1][gap]) == "0.100 ± 0.000 (chance 0.020)"
-    assert table.marks[0, auc] == "best"
-    assert table.marks[1, gcig] == "best"  # the collapsed one is lower, and does not count
-    assert table.marks[3, gap] == "best"
-    assert [row[-1] for row in table.rows] == [
+    assert marks_of(table)[0, auc] == "best"
+    assert marks_of(table)[1, gcig] == "best"  # the collapsed one is lower, and does not count
+    assert marks_of(table)[3, gap] == "best"
+    assert [entry_text(row[-1]) for row in table.rows] == [
         "on the front",
         "on the front",
         "collapsed in 1 of 2 folds",
         "1 of 2 folds failed; no rank in GCIG",
     ]
-    assert table.marks[2, len(table.header) - 1] == "concern"
+    assert marks_of(table)[2, len(table.header) - 1] == "concern"
 
 
 def test_failures_are_listed_and_escaped(read):
@@ -77,8 +77,8 @@ def test_post_processing_is_listed_without_a_rank_in_gcig():
     table = methods_table(summarise(results, LABELS)["loans"])
     gcig, front = table.header.index("GCIG"), len(table.header) - 1
     assert entry_text(table.rows[1][gcig]) == "0.100"
-    assert [row for row, column in table.marks if column == gcig] == [0]
-    assert [row[front] for row in table.rows] == ["on the front", "no rank in GCIG"]
+    assert [row for row, column in marks_of(table) if column == gcig] == [0]
+    assert [entry_text(row[front]) for row in table.rows] == ["on the front", "no rank in GCIG"]
     assert UNRANKED_NOTE in table.notes
     assert read.text.count("Hardt: EO gap") == 1  # the chart of AUC against GCIG leaves it out
     assert "Hardt: GCIG" not in read.text

@@ -13,8 +13,8 @@ from gcig.report.displays import (
     GroupRatesDisplay,
     ParetoDisplay,
     RobustnessDisplay,
+    _literal,
 )
-from gcig.report.displays.canvas import literal
 from support.audit_records import HOSTILE, example, hostile, robustness, undefined
 from support.fold_results import comparison, evaluation
 
@@ -60,7 +60,7 @@ def test_hostile_names_are_literal(draw):
     display = draw(hostile())
     display.figure_.canvas.draw()  # broken mathematics would raise here
     shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert literal(HOSTILE[0]) in shown
+    assert _literal(HOSTILE[0]) in shown
 
 
 def test_displays_draw_on_given_axes():
@@ -148,10 +148,10 @@ def test_one_model_has_one_mark_per_reference():
 
 
 def test_names_are_literal():
-    assert literal("$x$") == r"\$x\$"
-    assert literal("_hidden").endswith("_hidden")
-    assert not literal("_hidden").startswith("_")
-    assert "\u202e" not in literal("a\u202eb")
+    assert _literal("$x$") == r"\$x\$"
+    assert _literal("_hidden").endswith("_hidden")
+    assert not _literal("_hidden").startswith("_")
+    assert "\u202e" not in _literal("a\u202eb")
 
 
 def test_without_matplotlib_the_error_names_the_fix():

@@ -11,13 +11,10 @@ from gcig.report.document import (
     Details,
     FigureBlock,
     FigureRow,
-    KeyFigure,
     KeyFigures,
-    Paragraph,
     RowExplorer,
     RowView,
     Section,
-    TableBlock,
     VerdictBlock,
     page,
 )
@@ -26,15 +23,15 @@ from support.pages import Page
 
 EVERY_BLOCK = [
     VerdictBlock("concern", "Headline", ["finding"], ["caution"]),
-    KeyFigures([KeyFigure("AUC", "0.9", "hint")]),
-    Paragraph("words"),
-    TableBlock(("a", "b"), [("x", 1.5), (Entry("y", target="row-1"), 2)], "caption", marks={(0, 1): "best"}),
+    KeyFigures([("AUC", "0.9", "hint")]),
+    "words",
+    Table(("a", "b"), [("x", Entry("1.500", 1.5, mark="best")), (Entry("y", target="row-1"), 2)], "caption"),
     Table(("plain",), [("table",)]),
     FigureBlock(charts.roc_curves({"g": [(0, 0), (1, 1)]}), "a curve"),
     FigureRow([FigureBlock(charts.pareto([]), "nothing")]),
     Callout("caution", "careful"),
-    Details("more", [Paragraph("hidden words")]),
-    RowExplorer([RowView("row-1", "Row 1", [Paragraph("reasons")])]),
+    Details("more", ["hidden words"]),
+    RowExplorer([RowView("row-1", "Row 1", ["reasons"])]),
 ]
 
 
@@ -97,7 +94,7 @@ def test_pages_are_deterministic(text):
 
 
 def test_several_sections_get_a_table_of_contents():
-    sections = [Section(heading, [Paragraph("x")]) for heading in ("One: a", "Two <b>", "\u0639", "One: a")]
+    sections = [Section(heading, ["x"]) for heading in ("One: a", "Two <b>", "\u0639", "One: a")]
     read = Page(page("T", sections))
     assert [attrs["href"] for attrs in read.all("a")] == ["#s1-one-a", "#s2-two-b", "#s3", "#s4-one-a"]
     assert len(read.ids) == len(set(read.ids))
@@ -122,11 +119,11 @@ def test_unknown_blocks_are_refused():
 
 
 def test_tables_carry_their_sort_keys():
-    block = TableBlock(("name", "value"), [("x", 2.0), ("y", float("nan"))], "c")
+    block = Table(("name", "value"), [("x", 2.0), ("y", float("nan"))], "c")
     read = Page(page("T", [Section("S", [block])]))
     assert [attrs.get("data-value") for attrs in read.all("td")] == [None, "2.0", None, None]
     assert "data-sortable" in read.all("table")[0]
-    fixed = TableBlock(("name",), [("x",)], sortable=False)
+    fixed = Table(("name",), [("x",)], sortable=False)
     assert "data-sortable" not in Page(page("T", [Section("S", [fixed])])).all("table")[0]
     assert all(attrs.get("scope") == "col" for attrs in read.all("th"))
 

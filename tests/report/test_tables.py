@@ -13,10 +13,9 @@ from support.audit_records import HOSTILE
 def table():
     return Table(
         ("name", "AUC", "rows"),
-        [("FairX", 0.90149, 1200), ("plain", math.nan, None)],
+        [(Entry("FairX", mark="best"), 0.90149, 1200), ("plain", math.nan, None)],
         caption="Both",
         notes=["A note."],
-        marks={(0, 1): "best"},
     )
 
 
@@ -24,7 +23,7 @@ def test_markdown_has_a_line_per_row_and_marks_the_best(table):
     lines = to_markdown(table).splitlines()
     assert lines[0] == "| name | AUC | rows |"
     assert lines[1] == "| :--- | ---: | ---: |"
-    assert lines[2] == "| FairX | **0.901** | 1,200 |"
+    assert lines[2] == "| **FairX** | 0.901 | 1,200 |"
     assert lines[3] == "| plain | undefined | undefined |"
     assert lines[-1] == "A note."
 
@@ -56,7 +55,7 @@ def test_latex_is_escaped_and_balanced(table):
     assert r"x \& y \$ \# \{ \} \textasciitilde{} \textasciicircum{} \textbackslash{}" in text
     assert r"\label{tab:x-y}" in text
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
-    assert r"\textbf{0.901}" in to_latex(table)
+    assert r"\textbf{FairX}" in to_latex(table)
 
 
 @pytest.mark.parametrize("write", [to_markdown, to_latex])

@@ -11,7 +11,7 @@ from gcig.report.training_page import training_page
 from gcig.report.trust import models_trust
 from support.audit_records import example, robustness, undefined
 from support.fold_results import evaluation, fold
-from support.pages import Page
+from support.pages import Page, marks_of
 
 
 def test_trust_numbers_are_shown_with_their_reading():
@@ -66,9 +66,9 @@ def test_trust_numbers_have_a_table():
 def test_overlapping_intervals_are_not_marked():
     plain = evaluation(members=0.1, gcig_members_low=0.0, gcig_members_high=0.2)
     fair = evaluation(members=0.15, gcig_members_low=0.1, gcig_members_high=0.2)
-    assert not models_trust({"plain": plain, "fair": fair})[0].marks
+    assert not marks_of(models_trust({"plain": plain, "fair": fair})[0])
     certain = replace(fair, gcig_members=0.4, gcig_members_low=0.3, gcig_members_high=0.5)
-    assert models_trust({"plain": plain, "fair": certain})[0].marks
+    assert marks_of(models_trust({"plain": plain, "fair": certain})[0])
     results = [fold("unconstrained", 0, plain), fold("fairx", 0, fair)]
     assert "mark-concern" not in comparison_page(results).split("<main>")[1]
     equal = [fold(method, 0, evaluation(members=0.1)) for method in ("unconstrained", "hardt")]

@@ -2,6 +2,8 @@
 
 from html.parser import HTMLParser
 
+from gcig.report.tables import Entry
+
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -42,3 +44,13 @@ class Page(HTMLParser):
     @property
     def text(self):
         return " ".join(self.texts)
+
+
+def marks_of(table):
+    """The marks of a table's entries, by row and column."""
+    return {
+        (i, j): value.mark
+        for i, row in enumerate(table.rows)
+        for j, value in enumerate(row)
+        if isinstance(value, Entry) and value.mark
+    }

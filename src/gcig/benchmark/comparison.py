@@ -44,14 +44,9 @@ class ComparisonResult:
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> found = gcig.compare(
-    ...     data.X,
-    ...     data.y,
-    ...     sensitive_features=data.sensitive_features,
-    ...     methods=["unconstrained", "hardt"],
-    ...     folds=2,
-    ...     parameters={"unconstrained": {"max_epochs": 2}, "hardt": {"max_epochs": 2}},
-    ... )
+    >>> quick = dict.fromkeys(("unconstrained", "hardt"), {"max_epochs": 2})
+    >>> options = {"methods": list(quick), "folds": 2, "parameters": quick}
+    >>> found = gcig.compare(data.X, data.y, sensitive_features=data.sensitive_features, **options)
     >>> found.frame[["method", "fold"]].values.tolist()
     [['unconstrained', 0], ['unconstrained', 1], ['hardt', 0], ['hardt', 1]]
     >>> found.summary()["method"].tolist(), len(found.pooled())
@@ -200,7 +195,7 @@ def compare(
     address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
         ``n_jobs`` workers on this machine, which other machines cannot reach.
     device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU. Results on a GPU
-        differ from those on a CPU by other random numbers.
+        differ from those on a CPU because their random numbers differ.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.
@@ -210,15 +205,9 @@ def compare(
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> quick = {method: {"max_epochs": 2} for method in ("unconstrained", "fairx")}
-    >>> found = compare(
-    ...     data.X,
-    ...     data.y,
-    ...     sensitive_features=data.sensitive_features,
-    ...     methods=list(quick),
-    ...     folds=2,
-    ...     parameters=quick,
-    ... )
+    >>> quick = dict.fromkeys(("unconstrained", "fairx"), {"max_epochs": 2})
+    >>> options = {"methods": list(quick), "folds": 2, "parameters": quick}
+    >>> found = compare(data.X, data.y, sensitive_features=data.sensitive_features, **options)
     >>> found.frame.shape[0], list(found.summary()["method"])
     (4, ['unconstrained', 'fairx'])
     """

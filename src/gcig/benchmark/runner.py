@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from gcig._progress import progress as report_progress
-from gcig._validation import InputError
 from gcig.benchmark.backends import IN_PROCESS, Backend, WorkerDeath
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.store import RunError, RunStore
@@ -27,7 +26,7 @@ _SECONDS = {
     "fairx-paper": (1.5, 5.5),
     "fairx": (10.0, 0.2),
 }
-_UNKNOWN_SECONDS = (1.0, 2.0)  # of methods of other packages
+_UNKNOWN_SECONDS = (1.0, 2.0)  # for methods from other packages
 
 
 def run_trials(
@@ -38,20 +37,17 @@ def run_trials(
     backend: Backend = IN_PROCESS,
     shard: tuple[int, int] | None = None,
     progress: bool = False,
-    on_failure: str = "record",
     retry_failed: bool = False,
 ) -> list[FoldResult]:
     """Run the trials that have no result in the store, and return all results in the order of the trials.
 
     Without a store, results are kept in memory only. `shard` (i, n), from 1, runs part i of n parts and
-    returns its results only. `on_failure` "record" continues after a failed trial, "raise" ends the run with
-    a `RunError`. Trials that failed before are repeated if `retry_failed`, and always if their worker died.
+    returns its results only. The run continues after a failed trial, whose error is recorded. Trials that
+    failed before are repeated if `retry_failed`, and always if their worker died.
 
     Several processes may share a store: a trial claimed by another process is polled until its result is
     stored, and taken over if that process dies.
     """
-    if on_failure not in ("record", "raise"):
-        raise InputError(f"on_failure must be 'record' or 'raise', not {on_failure!r}.")
     wanted = list(trials) if shard is None else select_shard(trials, *shard)
     by_name = _check_tables(tables, wanted)
     results = {} if store is None else _stored(store, wanted, retry_failed)
@@ -71,8 +67,6 @@ def run_trials(
             advance(resumed, resumed=resumed)
         for trial, result in outcomes:
             results[trial.key] = result
-            if result.error is not None and on_failure == "raise":
-                raise RunError(f"{trial} failed: {result.error}")
             failed += result.error is not None
             cost_left -= costs[trial]
             seconds = (time.monotonic() - start) * max(cost_left, 0.0) / (total_cost - cost_left)

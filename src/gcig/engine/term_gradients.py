@@ -118,7 +118,7 @@ def pull_excess(
     rows, copies = soft.view_as(pairs)
     difference = rows - copies
     expected = _soften(torch.logit(targets.index_select(0, places)), cut, temperature).view_as(pairs)
-    excess = difference.abs().sum().sub_((expected[0] - expected[1]).abs_().sum()).div_(count)
+    excess: Tensor = difference.abs().sum().sub_((expected[0] - expected[1]).abs_().sum()).div_(count)
     if excess < 0:
         return excess.zero_()
     pull = torch.cat([difference.sign_(), -difference])

@@ -57,14 +57,16 @@ def chapters(results: Results) -> list[Chapter]:
         _comparison(results),
         _significance(results),
         _correlation(results),
-        Chapter("RQ3, ablation", (), _tables(results, "ablation")),
+        Chapter("RQ3, ablation", (), _table(results, "ablation")),
         _sensitivity(results),
         _design_choices(results),
-        Chapter("Cost", (), measurements.cost_tables(results.measured.get("cost", []))),
+        Chapter("Cost", (), _shown("cost", measurements.cost_table(results.measured.get("cost", [])))),
         _variants(results),
         _candidates(results),
         _protocol(results),
-        Chapter("Datasets", (), measurements.size_tables(results.measured.get("datasets", []))),
+        Chapter(
+            "Datasets", (), _shown("datasets", measurements.size_table(results.measured.get("datasets", [])))
+        ),
         _failures(results),
         _contradictions(results),
     ]
@@ -97,7 +99,7 @@ def _claims(results: Results) -> Chapter:
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         text.append(f"{method_label(version)}, {len(judged)} claims: {words}.")
     text += [READINGS] if judged else []
-    return Chapter("The paper's claims", text, claims.tables(judged, len(CLAIMS)))
+    return Chapter("The paper's claims", text, _shown("claims", claims.table(judged, len(CLAIMS))))
 
 
 def _comparison(results: Results) -> Chapter:
@@ -129,18 +131,22 @@ def _correlation(results: Results) -> Chapter:
     return Chapter("RQ2, outcomes and reasons", text, made, correlation.figures(frame))
 
 
-def _tables(results: Results, experiment: str) -> Mapping[str, Table]:
-    """Return the tables of an experiment; none if it, or each of its datasets, was not requested."""
+def _shown(name: str, table: Table) -> dict[str, Table]:
+    return {name: table} if table.rows else {}
+
+
+def _table(results: Results, experiment: str) -> dict[str, Table]:
+    """Return the table of an experiment; none if it, or each of its datasets, was not requested."""
     request = results.request
     datasets = request.requested(experiment)
     if experiment not in results.frames or not datasets:
         return {}
     frame, expected = results.frames[experiment], request.expected(experiment)
-    return EXPERIMENTS[experiment].tables(frame, datasets, request.methods, expected)
+    return _shown(experiment, EXPERIMENTS[experiment].table(frame, datasets, request.methods, expected))
 
 
 def _sensitivity(results: Results) -> Chapter:
-    request, made = results.request, _tables(results, "sensitivity")
+    request, made = results.request, _table(results, "sensitivity")
     if not made:
         return Chapter("RQ3, weights", ())
     text = (
@@ -154,14 +160,14 @@ def _sensitivity(results: Results) -> Chapter:
 
 
 def _design_choices(results: Results) -> Chapter:
-    made = _tables(results, "design_choices")
+    made = _table(results, "design_choices")
     datasets = results.request.requested("design_choices")
     text = [design.describe_activation(results.frames["design_choices"], datasets)] if made else []
     return Chapter("RQ3, design choices", list(filter(None, text)), made)
 
 
 def _variants(results: Results) -> Chapter:
-    made = _tables(results, "variants")
+    made = _table(results, "variants")
     text = (
         "The paper omits some details of its experiments, and our choices do not reproduce all of its "
         "numbers. This chapter tries other choices.",
@@ -231,7 +237,7 @@ def _chosen(results: Results) -> dict[str, Table]:
         for (dataset, method), chosen in counts.items()
     ]
     header = ("dataset", "method", "parameters (number of folds)")
-    return {"chosen_parameters": Table(header, rows, caption="Chosen parameters")} if rows else {}
+    return _shown("chosen_parameters", Table(header, rows, caption="Chosen parameters"))
 
 
 def _failures(results: Results) -> Chapter:
@@ -243,7 +249,7 @@ def _failures(results: Results) -> Chapter:
     ]
     distinct = list(dict.fromkeys(rows))  # a trial may belong to several experiments
     table = Table(("dataset", "method", "variant", "fold", "error"), distinct, caption="Fits that failed")
-    return Chapter("Failed fits", (), {"failures": table} if rows else {})
+    return Chapter("Failed fits", (), _shown("failures", table))
 
 
 def _contradictions(results: Results) -> Chapter:
@@ -349,27 +355,20 @@ def _percent_range(changes: Sequence[float]) -> str:
 
 
 def _describe_weights(data: Evidence, version: str) -> str:
-    """Describe GCIG and AUC over the weights, with the other weight at its fixed value."""
-    names = [design.sensitivity_variant(s, weight) for s in design.SWEPT for weight in design.WEIGHTS]
-    ranges = [
-        _describe_range(data, "compas-paper", version, names, "sensitivity", metric)
-        for metric in ("gcig_raw", "auc")
+    """Describe GCIG and AUC over the weights, with the other weight at 1; empty if results are missing."""
+    frames = [
+        data.folds("compas-paper", version, variant=variant, experiment="sensitivity")
+        for variant in (design.sensitivity_variant(s, w) for s in design.SWEPT for w in design.WEIGHTS)
     ]
+    ranges = []
+    for metric in ("gcig_raw", "auc"):
+        values = [float(rows[metric].mean()) for rows in frames]
+        if any(map(math.isnan, values)):
+            return ""
+        low, high = formatting.number(min(values)), formatting.number(max(values))
+        ranges.append(low if low == high else f"{low} to {high}")
     weights = f"{min(design.WEIGHTS):g} to {max(design.WEIGHTS):g}"
-    return (
-        f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}" if all(ranges) else ""
-    )
-
-
-def _describe_range(
-    data: Evidence, dataset: str, version: str, variants: Sequence[str], experiment: str, metric: str
-) -> str:
-    """Return the smallest and the largest mean of a metric over variants; empty if one has no results."""
-    values = [data.mean(dataset, version, metric, variant=each, experiment=experiment) for each in variants]
-    low, high = formatting.number(min(values)), formatting.number(max(values))
-    if any(map(math.isnan, values)):
-        return ""
-    return low if low == high else f"{low} to {high}"
+    return f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
 
 
 def _name(version: str) -> str:

@@ -26,8 +26,7 @@ from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, finished, fol
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
-from gcig.report.document import TableBlock
-from gcig.report.tables import Mark, Table, Value
+from gcig.report.tables import Entry, Mark, Table, Value
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
@@ -87,12 +86,12 @@ class Evidence:
         ranked = [method for method in self.results.request.methods if is_ranked(method, metric)]
         return [method for method in ranked if method == fairx or method not in (FAIRX, PUBLISHED)]
 
-    def champions(self, dataset: str, fairx: str, metric: str, *, digits: int = 3) -> list[str]:
+    def champions(self, dataset: str, fairx: str, metric: str) -> list[str]:
         """Return the methods with the best mean, equal up to the digits that the paper prints."""
         sign = -1 if metric in HIGHER_IS_BETTER else 1
         values = {method: self.mean(dataset, method, metric) for method in self.rivals(fairx, metric)}
         rounded = {
-            method: sign * round(value, digits) for method, value in values.items() if not math.isnan(value)
+            method: sign * round(value, 3) for method, value in values.items() if not math.isnan(value)
         }
         return [method for method, value in rounded.items() if value == min(rounded.values())]
 
@@ -209,21 +208,19 @@ def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
     return judged
 
 
-def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
+def table(judged: Sequence[Judged], n_claims: int) -> Table:
     """Return the claims with the paper's number, our results and verdicts."""
     versions = list(dict.fromkeys(version for each in judged for version in each.findings))
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     for each in judged:
         entries: list[Value] = []
-        for place, version in enumerate(versions):
+        for version in versions:
             finding = each.findings.get(version)
             if finding is None:
                 entries += ["", ""]
-                continue
-            if finding.holds is False:
-                marks[len(rows), 4 + 2 * place] = "concern"
-            entries += [finding.ours, finding.verdict]
+            else:
+                mark: Mark | None = "concern" if finding.holds is False else None
+                entries += [finding.ours, Entry(finding.verdict, mark=mark)]
         rows.append((each.claim.place, each.claim.statement, each.claim.printed, *entries, _reasons(each)))
     results = [text for each in versions for text in (method_label(each), f"{method_label(each)}: verdict")]
     left = n_claims - len(judged)
@@ -235,9 +232,7 @@ def tables(judged: Sequence[Judged], n_claims: int) -> dict[str, Table]:
         *([f"{left} claims need datasets, methods or experiments that are not in this run."] if left else []),
     ]
     header = ("place", "the paper states", "paper", *results, "reason")
-    caption = "The paper's claims, one by one"
-    table = TableBlock(header, rows, caption=caption, notes=notes, marks=marks, prose=True)
-    return {"claims": table} if rows else {}
+    return Table(header, rows, caption="The paper's claims, one by one", notes=notes, prose=True)
 
 
 def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:
@@ -258,8 +253,3 @@ def _reasons(judged: Judged) -> str:
 def are_known(*intervals: Interval) -> bool:
     """Return whether the intervals that decide a claim are defined."""
     return not any(math.isnan(each.low + each.high) for each in intervals)
-
-
-def untestable(reason: str) -> Callable[[Evidence, str], Finding]:
-    """Return the judge of a claim that nothing could test."""
-    return lambda _, __: Finding("-", None, reason)

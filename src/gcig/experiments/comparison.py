@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -30,7 +31,7 @@ from gcig.records import formatting
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked, measure_range
 from gcig.records.trade_off import pareto_front
 from gcig.report.charts import Series, TradeOff
-from gcig.report.tables import Entry, Mark, Table, Value, estimate
+from gcig.report.tables import Entry, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
 PRINTED = ("eo_gap", "f1", "gcig_raw")  # the metrics of the paper's main table
@@ -54,18 +55,13 @@ def main_table(
 ) -> Table:
     """Return the paper's main table with ours next to it; `expected` has the fits per method of a dataset."""
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
-        for place, metric in enumerate(PRINTED):
+        columns: list[Sequence[Entry]] = []
+        for metric in PRINTED:
             ours = [spread(_rows(frame, name, m), metric, expected=expected.get(name)) for m in methods]
-            marks |= {(len(rows) + i, 2 + 2 * place): "best" for i in _best(ours, metric, methods)}
-        for method in methods:
-            own = _rows(frame, name, method)
-            entries: list[Value] = []
-            for metric in PRINTED:
-                theirs = printed(name, method, metric)
-                entries += [spread(own, metric, expected=expected.get(name)), _published(theirs)]
-            rows.append((name, method_label(method), *entries))
+            theirs = [_published(printed(name, m, metric)) for m in methods]
+            columns += [_mark_best(ours, metric, methods), theirs]
+        rows += [(name, method_label(m), *own) for m, *own in zip(methods, *columns, strict=True)]
     pairs = [text for metric in PRINTED for text in (LABELS[metric], f"{LABELS[metric]}, paper")]
     return Table(
         ("dataset", "method", *pairs),
@@ -77,7 +73,6 @@ def main_table(
             UNRANKED_NOTE,
             COLLAPSED_NOTE,
         ),
-        marks=marks,
     )
 
 
@@ -175,18 +170,13 @@ def _entry(table: pd.DataFrame, row: str, column: str) -> float:
 def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
     """Return one row per dataset and method with the mean and the interval of every measure."""
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     for name in datasets:
         columns = []
-        for place, metric in enumerate(MEASURES):
+        for metric in MEASURES:
             digits = 1 if metric == "effective_columns" else 3
             entries = [_estimate(_rows(frame, name, method), metric, n_folds, digits) for method in methods]
-            columns.append(entries)
-            if metric in _RANKED:
-                best = _best(entries, metric, methods)
-                marks |= {(len(rows) + row, 2 + place): "best" for row in best}
-        for row, method in enumerate(methods):
-            rows.append((name, method_label(method), *(entries[row] for entries in columns)))
+            columns.append(_mark_best(entries, metric, methods) if metric in _RANKED else entries)
+        rows += [(name, method_label(m), *own) for m, *own in zip(methods, *columns, strict=True)]
     return Table(
         ("dataset", "method", *(LABELS[metric] for metric in MEASURES)),
         rows,
@@ -204,7 +194,6 @@ def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[st
             DEFINITION_NOTE,
             *_column_notes(frame, datasets),
         ),
-        marks=marks,
     )
 
 
@@ -232,14 +221,18 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     ]
 
 
-def _best(entries: Sequence[Entry], metric: str, methods: Sequence[str]) -> list[int]:
+def _mark_best(entries: Sequence[Entry], metric: str, methods: Sequence[str]) -> list[Entry]:
+    """Mark the entries with the best mean; methods without a rank in the metric do not count."""
     sign = 1 if metric in HIGHER_IS_BETTER else -1
     values = [
         sign * entry.value if is_ranked(method, metric) else math.nan
         for method, entry in zip(methods, entries, strict=True)
     ]
-    known = [value for value in values if not math.isnan(value)]
-    return [i for i, value in enumerate(values) if known and max(known) - value <= 1e-9]
+    best = max((value for value in values if not math.isnan(value)), default=math.nan)
+    return [
+        replace(entry, mark="best") if best - value <= 1e-9 else entry
+        for entry, value in zip(entries, values, strict=True)
+    ]
 
 
 def _published(numbers: tuple[float, float] | None) -> Entry:

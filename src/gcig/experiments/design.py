@@ -59,9 +59,9 @@ def ablation_settings(datasets: Sequence[str], methods: Sequence[str]) -> list[S
     return found
 
 
-def ablation_tables(
+def ablation_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
-) -> dict[str, Table]:
+) -> Table:
     """Return one row per configuration with the change of GCIG in percent, and the paper's rows."""
     published = paper()["ablation"]["values"]
     rows: list[tuple[Value, ...]] = []
@@ -81,22 +81,20 @@ def ablation_tables(
                 change = Entry("") if key == "prediction" else _percent(100 * (_mean_gcig(own) / plain - 1))
                 rows.append((name, method_label(method), label, *entries, change))
     names = [LABELS[metric] for metric in (*_PRINTED, *_NOT_PRINTED)]
-    return {
-        "ablation": Table(
-            ("dataset", "method", "configuration", *names, "change of GCIG (raw)"),
-            rows,
-            caption="Ablation: the effect of each term",
-            notes=(
-                "Changes are relative to Prediction only. Ours use the weights that tuning chose in each "
-                "fold; the paper does not name its own.",
-                *_plain_notes(frame, datasets),
-                "The paper's AUC of 0.800 for Prediction + EO comes with the same F1 as the other rows; it "
-                "is listed among the contradictions.",
-                DEFINITION_NOTE,
-                COLLAPSED_NOTE,
-            ),
-        )
-    }
+    return Table(
+        ("dataset", "method", "configuration", *names, "change of GCIG (raw)"),
+        rows,
+        caption="Ablation: the effect of each term",
+        notes=(
+            "Changes are relative to Prediction only. Ours use the weights that tuning chose in each "
+            "fold; the paper does not name its own.",
+            *_plain_notes(frame, datasets),
+            "The paper's AUC of 0.800 for Prediction + EO comes with the same F1 as the other rows; it "
+            "is listed among the contradictions.",
+            DEFINITION_NOTE,
+            COLLAPSED_NOTE,
+        ),
+    )
 
 
 def _plain_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
@@ -128,7 +126,7 @@ def _percent(value: float) -> Entry:
     return Entry(f"{sign}{formatting.number(value, 0)} %", value)
 
 
-ABLATION = Experiment(("compas-paper",), ablation_settings, ablation_tables)
+ABLATION = Experiment(("compas-paper",), ablation_settings, ablation_table)
 
 # Sensitivity: each weight in turn, with the other at FIXED
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
@@ -155,9 +153,9 @@ def sensitivity_settings(datasets: Sequence[str], methods: Sequence[str]) -> lis
     return [Setting(name, method, weights, variant) for (name, method, variant), weights in found.items()]
 
 
-def sensitivity_tables(
+def sensitivity_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
-) -> dict[str, Table]:
+) -> Table:
     """Return one row per dataset, method and weight."""
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
@@ -167,19 +165,17 @@ def sensitivity_tables(
                     own = select_setting(frame, name, sensitivity_variant(swept, weight), method)
                     entries = spreads(own, _SWEPT_METRICS, expected=expected)
                     rows.append((name, method_label(method), swept, Entry(f"{weight:g}", weight), *entries))
-    return {
-        "sensitivity": Table(
-            ("dataset", "method", "swept", "weight", *(LABELS[m] for m in _SWEPT_METRICS)),
-            rows,
-            caption=f"Sensitivity to each weight, with the other at {FIXED:g}",
-            notes=(
-                "The paper shows this as a figure whose file is not in its source, and calls the result "
-                "robust; there are no values to compare with.",
-                DEFINITION_NOTE,
-                COLLAPSED_NOTE,
-            ),
-        )
-    }
+    return Table(
+        ("dataset", "method", "swept", "weight", *(LABELS[m] for m in _SWEPT_METRICS)),
+        rows,
+        caption=f"Sensitivity to each weight, with the other at {FIXED:g}",
+        notes=(
+            "The paper shows this as a figure whose file is not in its source, and calls the result "
+            "robust; there are no values to compare with.",
+            DEFINITION_NOTE,
+            COLLAPSED_NOTE,
+        ),
+    )
 
 
 def sensitivity_figures(
@@ -240,7 +236,7 @@ def _curve(frame: pd.DataFrame, dataset: str, swept: str, method: str, metric: s
     return Series(method_label(method), x, y, low, high, collapsed)
 
 
-SENSITIVITY = Experiment(("compas-paper",), sensitivity_settings, sensitivity_tables, folds=2)
+SENSITIVITY = Experiment(("compas-paper",), sensitivity_settings, sensitivity_table, folds=2)
 
 
 @dataclass(frozen=True)
@@ -297,9 +293,9 @@ def choice_settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Set
     return list(found.values())
 
 
-def choice_tables(
+def choice_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
-) -> dict[str, Table]:
+) -> Table:
     """Return one row per dataset and choice."""
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
@@ -308,21 +304,17 @@ def choice_tables(
                 own = select_setting(frame, name, choice.variant, choice.method)
                 entries = spreads(own, _CHOICE_METRICS, expected=expected)
                 rows.append((name, method_label(choice.method), choice.aspect, choice.label, *entries))
-    if not rows:
-        return {}
-    return {
-        "design_choices": Table(
-            ("dataset", "method", "aspect", "setting", *(LABELS[metric] for metric in _CHOICE_METRICS)),
-            rows,
-            caption="Design choices in training, one changed at a time",
-            notes=(
-                "GCIG is measured in the same way in every row, with the automatic rule; only training "
-                f"changes.{_compare_norms(frame)}",
-                DEFINITION_NOTE,
-                COLLAPSED_NOTE,
-            ),
-        )
-    }
+    return Table(
+        ("dataset", "method", "aspect", "setting", *(LABELS[metric] for metric in _CHOICE_METRICS)),
+        rows,
+        caption="Design choices in training, one changed at a time",
+        notes=(
+            "GCIG is measured in the same way in every row, with the automatic rule; only training "
+            f"changes.{_compare_norms(frame)}",
+            DEFINITION_NOTE,
+            COLLAPSED_NOTE,
+        ),
+    )
 
 
 def describe_activation(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
@@ -356,4 +348,4 @@ def _compare_norms(frame: pd.DataFrame) -> str:
     return f" With l2 the same models have {formatting.number(ratio, 1)} times the GCIG."
 
 
-DESIGN_CHOICES = Experiment(("compas",), choice_settings, choice_tables, folds=2)
+DESIGN_CHOICES = Experiment(("compas",), choice_settings, choice_table, folds=2)

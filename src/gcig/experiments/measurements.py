@@ -21,17 +21,6 @@ from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
-_REASONS = {
-    "adult": "45,222 rows have no missing value; the paper's 4522 lacks a digit. Its 32 features come "
-    "from an encoding that it does not describe.",
-    "german": "The table has 20 columns; the paper's 30 features come from an encoding that it does "
-    "not describe.",
-    "compas-paper": "The same rows. The paper does not name its columns; is_recid, which leaks the label, "
-    "must be among them to reach its F1.",
-    "compas": "As compas-paper, without the leaked label; not in the paper.",
-    "bank": "bank-full.csv has 45,211 rows and 17 columns with the target; 21 is the column count of "
-    "bank-additional-full.csv.",
-}
 _SIZE = ("name", "target", "attribute", "rows", "columns", "encoded_columns")
 
 
@@ -46,25 +35,23 @@ def measure_sizes(names: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def size_tables(sizes: Sequence[Mapping[str, Any]]) -> Mapping[str, Table]:
+def size_table(sizes: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of datasets, with a reason for every difference from the paper."""
-    if not sizes:
-        return {}
-    published = paper()["datasets"]["values"]
+    published, reasons = paper()["datasets"]["values"], paper()["datasets"]["reasons"]
     rows = []
     for size in sizes:
         name, target, attribute, n_rows, columns, encoded = (size[key] for key in _SIZE)
         theirs = published.get(name, {})
         samples, features = theirs.get("samples"), theirs.get("features")
         equal = theirs and samples == n_rows and features in (columns, columns + 1, encoded)
-        why = "" if equal else _REASONS.get(name, "not in the paper")
+        why = "" if equal else reasons.get(name, "not in the paper")
         samples, features = (Entry("-") if each is None else each for each in (samples, features))
         rows.append((name, target, attribute, n_rows, samples, columns, encoded, features, why))
     header = (
         *("dataset", "target", "group", "rows", "rows, paper", "columns", "encoded columns"),
         *("features, paper", "why they differ"),
     )
-    return {"datasets": Table(header, rows, caption="Datasets: ours and the paper's")}
+    return Table(header, rows, caption="Datasets: ours and the paper's")
 
 
 GROUPS = (2, 7)
@@ -118,51 +105,40 @@ def measure_cost(
         }
         for name in map(rule_name, STEPS):
             ratios = own[name] / np.median(own["plain"])
-            found.append(
-                {
-                    "rule": name,
-                    "groups": n_groups,
-                    "ratio": float(np.median(ratios)),
-                    "low": float(ratios.min()),
-                    "high": float(ratios.max()),
-                    "rounds": rounds,
-                }
-            )
+            ends = {"low": float(ratios.min()), "high": float(ratios.max())}
+            middle = float(np.median(ratios))
+            found.append({"rule": name, "groups": n_groups, "ratio": middle, **ends, "rounds": rounds})
     return found
 
 
-def cost_tables(measured: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+def cost_table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return ratios by rule and number of groups, alongside the paper's statements."""
-    if not measured:
-        return {}
     by = {(row["rule"], row["groups"]): row for row in measured}
     claims = paper()["cost"]["claims"]
     rows: list[tuple[Value, ...]] = []
-    for steps in STEPS:
+    for steps in STEPS if measured else ():
         entries = [_ratio(by.get((rule_name(steps), n))) for n in GROUPS]
         growth = entries[-1].value / entries[0].value
         rows.append((rule_name(steps), *entries, growth, f"{steps}", "1"))
-    return {
-        "cost": Table(
-            (
-                "rule",
-                *(f"{n} groups: times plain training" for n in GROUPS),
-                f"{GROUPS[-1]} over {GROUPS[0]} groups",
-                "paper: times plain training",
-                f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
-            ),
-            rows,
-            caption="Cost of training with the GCIG term",
-            notes=(
-                f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
-                "Median over rounds in one process, with the smallest and the largest ratio. "
-                "All steps and groups of a batch are explained in one pass; the paper's own code may be "
-                "slower. More groups mean more rows to explain, and the cost grows with them. `make bench` "
-                "measures our default rule, which is cheaper.",
-            ),
-            digits=1,
-        )
-    }
+    return Table(
+        (
+            "rule",
+            *(f"{n} groups: times plain training" for n in GROUPS),
+            f"{GROUPS[-1]} over {GROUPS[0]} groups",
+            "paper: times plain training",
+            f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
+        ),
+        rows,
+        caption="Cost of training with the GCIG term",
+        notes=(
+            f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
+            "Median over rounds in one process, with the smallest and the largest ratio. "
+            "All steps and groups of a batch are explained in one pass; the paper's own code may be "
+            "slower. More groups mean more rows to explain, and the cost grows with them. `make bench` "
+            "measures our default rule, which is cheaper.",
+        ),
+        digits=1,
+    )
 
 
 def _time_in_turn(fits: Mapping[Any, Callable[[], None]], rounds: int) -> dict[Any, list[float]]:

@@ -1,4 +1,4 @@
-"""The paper's numbers as printed, the reasons why ours may differ, and its contradictions.
+"""The paper's numbers and claims as printed, the reasons why ours may differ, and its contradictions.
 
 The paper measures GCIG on encoded columns as they are; its values are therefore filed under ``gcig_raw``.
 """

@@ -23,8 +23,8 @@ from gcig.experiments.comparison import overview_table
 from gcig.experiments.figures import Figure, draw
 from gcig.experiments.run_folder import CHOSEN, MEASURED, POOLED, PROVENANCE, REQUEST, read, read_request
 from gcig.report import charts
-from gcig.report.document import Block, FigureBlock, FigureRow, Paragraph, Section, page
-from gcig.report.tables import Table, entry_text, to_csv, to_latex, to_markdown
+from gcig.report.document import Block, FigureBlock, FigureRow, Section, page
+from gcig.report.tables import Entry, Table, entry_text, to_csv, to_latex, to_markdown
 
 PAGE = "index.html"
 MAX_ROWS = 16  # longer tables are split by dataset, because they are hard to read
@@ -57,9 +57,9 @@ def html_page(chapters: Sequence[Chapter], provenance: Mapping[str, Any]) -> str
     """Return one self-contained HTML page, with figures drawn by the page's own charts."""
     sections = []
     for chapter in chapters:
-        blocks: list[Block] = [Paragraph(text) for text in chapter.text]
+        blocks: list[Block] = list(chapter.text)
         for figure in chapter.figures.values():
-            blocks += [FigureRow(_pictures(figure)), Paragraph(figure.describe(collapsed="hollow"))]
+            blocks += [FigureRow(_pictures(figure)), figure.describe(collapsed="hollow")]
         blocks += [part for table in chapter.tables.values() for part in split_by_dataset(table)]
         sections.append(Section(chapter.heading, blocks))
     return page("The paper's experiments, reproduced", sections, foot=_foot(provenance))
@@ -78,24 +78,16 @@ def split_by_dataset(table: Table) -> list[Table]:
     if len(table.rows) <= MAX_ROWS or table.header[0] != "dataset":
         return [table]
     names = list(dict.fromkeys(entry_text(row[0]) for row in table.rows))
-    return [_part(table, name, last=name == names[-1]) for name in names]
-
-
-def _part(table: Table, name: str, *, last: bool) -> Table:
-    places = [place for place, row in enumerate(table.rows) if entry_text(row[0]) == name]
-    marks = {
-        (places.index(row), column - 1): mark
-        for (row, column), mark in table.marks.items()
-        if row in places and column
-    }
-    return replace(
-        table,
-        header=tuple(table.header[1:]),
-        rows=[tuple(table.rows[place][1:]) for place in places],
-        caption=f"{name}. {table.caption}" if table.caption else name,
-        notes=table.notes if last else (),
-        marks=marks,
-    )
+    return [
+        replace(
+            table,
+            header=tuple(table.header[1:]),
+            rows=[tuple(row[1:]) for row in table.rows if entry_text(row[0]) == name],
+            caption=f"{name}. {table.caption}" if table.caption else name,
+            notes=table.notes if name == names[-1] else (),
+        )
+        for name in names
+    ]
 
 
 def _write_table(folder: Path, name: str, table: Table) -> None:
@@ -232,10 +224,10 @@ def _list_table(table: Table) -> str:
     if not table.rows:
         return f"{escape(table.caption)}: no results."
     lines = [f".. list-table:: {escape(table.caption)}", "   :header-rows: 1", ""]
-    for place, row in enumerate([table.header, *table.rows]):
+    for row in (table.header, *table.rows):
         for column, value in enumerate(row):
             text = escape(entry_text(value, table.digits))
-            if text and place and table.marks.get((place - 1, column)) in ("best", "concern"):
+            if text and isinstance(value, Entry) and value.mark:
                 text = f"**{text}**"
             lines.append(f"   {'* -' if column == 0 else '  -'} {text}".rstrip())
     notes = "".join(f"\n\n{escape(note)}" for note in table.notes)

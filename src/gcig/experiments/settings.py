@@ -37,15 +37,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with its own datasets: the settings to run, the tables of results, and a limit of folds.
+    """An experiment with its own datasets: the settings to run, the table of results, and a limit of folds.
 
-    ``settings`` takes datasets and methods; ``tables`` also takes the frame of results and the expected
-    number of results per setting.
+    ``settings`` takes datasets and methods; ``table`` also takes the frame of results and the expected number
+    of results per setting.
     """
 
     datasets: tuple[str, ...]
     settings: Callable[[Sequence[str], Sequence[str]], list[Setting]]
-    tables: Callable[[pd.DataFrame, Sequence[str], Sequence[str], int], dict[str, ReportTable]]
+    table: Callable[[pd.DataFrame, Sequence[str], Sequence[str], int], ReportTable]
     folds: int | None = None
 
 

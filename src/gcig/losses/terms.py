@@ -260,7 +260,8 @@ class AttributeTerm:
         """Return by how much the soft decision of each row differs from that of its copy."""
         chosen = logits.index_select(0, pairs.flatten()).view_as(pairs)
         rows, copies = torch.sigmoid((chosen - self.cut) / self.temperature)
-        return (rows - copies).abs()
+        effects: Tensor = (rows - copies).abs()
+        return effects
 
 
 @dataclass(frozen=True)

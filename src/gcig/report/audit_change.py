@@ -7,29 +7,15 @@ from gcig.records import AuditRecord, Interval
 from gcig.records.audit import AuditChange
 from gcig.records.formatting import count, counted
 from gcig.report import charts
-from gcig.report.document import (
-    Block,
-    Callout,
-    FigureBlock,
-    FigureRow,
-    Section,
-    TableBlock,
-    VerdictBlock,
-    page,
-)
-from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
+from gcig.report.document import Callout, FigureBlock, FigureRow, Section, VerdictBlock, explanations, page
+from gcig.report.tables import Entry, Table, Value, estimate, number_entry
 
 _VERDICTS = {
-    "better": "better",
-    "worse": "worse",
-    "chance": "within chance",
-    "unknown": "cannot be judged",
+    "better": Entry("better", mark="best"),
+    "worse": Entry("worse", mark="concern"),
+    "chance": Entry("within chance"),
+    "unknown": Entry("cannot be judged"),
 }
-_HEADER = (
-    *("audit", "date", "model", "rows", "verdict", "GCIG", "GCIG, members", "EO gap", "four-fifths ratio"),
-    "change since the one before",
-)
 _STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
 
 
@@ -51,28 +37,22 @@ def change_section(change: AuditChange | None) -> list[Section]:
     ]
 
 
-def _table(change: AuditChange) -> TableBlock:
-    rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
-    for i, each in enumerate(change.figures):
-        if each.verdict in ("better", "worse"):
-            marks[i, 5] = "best" if each.verdict == "better" else "concern"
-        rows.append(
-            (
-                each.name,
-                estimate(each.before),
-                estimate(each.after),
-                estimate(each.difference),
-                number_entry(each.p_value, 3),
-                _VERDICTS[each.verdict],
-            )
+def _table(change: AuditChange) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        (
+            each.name,
+            *map(estimate, (each.before, each.after, each.difference)),
+            number_entry(each.p_value, 3),
+            _VERDICTS[each.verdict],
         )
+        for each in change.figures
+    ]
     header = ("figure", f"on {_date(change.created)}", "now", "difference", "p-value", "change")
     notes = [
         *change.notes,
         f"Verdict: {_STATUS[change.status_before]} then, {_STATUS[change.status_after]} now.",
     ]
-    return TableBlock(header, rows, "Figures then and now", notes=notes, marks=marks, sortable=False)
+    return Table(header, rows, "Figures then and now", notes=notes, sortable=False)
 
 
 def _date(created: str) -> str:
@@ -83,7 +63,6 @@ def _date(created: str) -> str:
 def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange]) -> str:
     """Return a page on several audits, the oldest first, and the changes from each to the next."""
     last, names = records[-1], {record.subject.model_name for record in records}
-    numbers = [float(i + 1) for i in range(len(records))]
     figures = {
         "GCIG": [r.procedural.interval for r in records],
         "GCIG, members": [r.procedural.gcig_members for r in records],
@@ -92,41 +71,30 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         "AUC": [r.outcome.auc for r in records],
     }
     drawn = [
-        _development(name, numbers, found)
+        _development(name, found)
         for name, found in figures.items()
-        if any(math.isfinite(i.value) for i in found)
+        if any(math.isfinite(interval.value) for interval in found)
     ]
+    measures = [name for name in figures if name != "AUC"]
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
-    for i, record in enumerate(records):
-        subject, change = record.subject, changes[i - 1] if i else None
-        if record.verdict.status == "concern":
-            marks[i, 4] = "concern"
-        if change is not None and any(each.verdict == "worse" for each in change.figures):
-            marks[i, len(_HEADER) - 1] = "concern"
+    for i, (record, change) in enumerate(zip(records, (None, *changes), strict=True)):
+        subject, status = record.subject, record.verdict.status
         rows.append(
             (
-                Entry(str(i + 1), numbers[i]),
+                Entry(str(i + 1), float(i + 1)),
                 _date(subject.created),
                 f"{subject.model_name} {(subject.model_sha256 or '')[:8]}",
                 Entry(count(subject.n_rows), float(subject.n_rows)),
-                _STATUS[record.verdict.status],
-                estimate(record.procedural.interval),
-                estimate(record.procedural.gcig_members),
-                estimate(record.outcome.eo_gap),
-                estimate(record.outcome.selection_rate_ratio),
+                Entry(_STATUS[status], mark="concern" if status == "concern" else None),
+                *(estimate(figures[name][i]) for name in measures),
                 "" if change is None else _summary(change),
             )
         )
-    latest = changes[-1] if changes else None
-    lead: list[Block] = [
-        VerdictBlock(
-            last.verdict.status,
-            last.verdict.headline,
-            [latest.headline] if latest else [],
-            list(latest.notes) if latest else [],
-        )
-    ]
+    header = (
+        *("audit", "date", "model", "rows", "verdict", "GCIG", "GCIG, members", "EO gap"),
+        *("four-fifths ratio", "change since the one before"),
+    )
+    news = changes[-1:]
     return page(
         f"Audits of {last.subject.model_name if len(names) == 1 else counted(len(names), 'model')}",
         [
@@ -134,7 +102,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
             Section(
                 "Audits: what was found each time?",
                 [
-                    TableBlock(_HEADER, rows, "All audits, the oldest first", marks=marks),
+                    Table(header, rows, "All audits, the oldest first"),
                     *explanations(
                         "When is a change more than chance?",
                         "What is GCIG?",
@@ -145,23 +113,27 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
             ),
         ],
         subtitle=f"{len(records)} audits, {records[0].subject.created[:10]} to {last.subject.created[:10]}",
-        lead=lead,
+        lead=[
+            VerdictBlock(
+                last.verdict.status,
+                last.verdict.headline,
+                [change.headline for change in news],
+                [note for change in news for note in change.notes],
+            )
+        ],
     )
 
 
-def _development(name: str, numbers: Sequence[float], found: Sequence[Interval]) -> FigureBlock:
+def _development(name: str, found: Sequence[Interval]) -> FigureBlock:
     """Return the chart of one figure over the audits."""
     values, low, high = ([getattr(i, end) for i in found] for end in ("value", "low", "high"))
-    series = charts.Series(name, numbers, values, low, high)
+    series = charts.Series(name, range(1, len(found) + 1), values, low, high)
     title = f"{name} over the audits"
     svg = charts.lines([series], title=title, x_label="audit", y_label=name, whole_x=True)
     return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.")
 
 
-def _summary(change: AuditChange) -> str:
-    parts = [
-        f"{each.name} {_VERDICTS[each.verdict]}"
-        for each in change.figures
-        if each.verdict in ("better", "worse")
-    ]
-    return ", ".join(parts) or "within chance"
+def _summary(change: AuditChange) -> Entry:
+    parts = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
+    worse = any(each.verdict == "worse" for each in change.figures)
+    return Entry(", ".join(parts) or "within chance", mark="concern" if worse else None)

@@ -22,17 +22,16 @@ from gcig.report.document import (
     Callout,
     FigureBlock,
     FigureRow,
-    KeyFigure,
     KeyFigures,
     Section,
-    TableBlock,
     VerdictBlock,
+    explanations,
     page,
+    suppression_note,
 )
 from gcig.report.explanation_page import rows_section
-from gcig.report.glossary import explanations, suppression_note
-from gcig.report.summaries import RATES, trade_off_figures
-from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
+from gcig.report.summaries import MEASURES, RATES, trade_off_figures
+from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import robustness_section
 
 
@@ -79,17 +78,17 @@ def _lead(
     around = limits(found.interval)
     suppressed = len(record.suppressed_cells)
     figures = [
-        KeyFigure(
+        (
             "GCIG (reasons)",
             number(found.gcig.value),
             _hint(f"95 % interval {around}" if around else "", _limit(max_gcig)),
         ),
-        KeyFigure(
+        (
             "GCIG, members",
             number(found.gcig_members.value),
             _hint("relative to real members", limits(found.gcig_members)),
         ),
-        KeyFigure(
+        (
             "Above chance",
             number(found.excess.value),
             _hint(
@@ -97,7 +96,7 @@ def _lead(
                 _with_number("chance alone gives {}", found.noise_floor.value),
             ),
         ),
-        KeyFigure(
+        (
             "EO gap (decisions)",
             number(outcome.eo_gap.value),
             _hint(
@@ -106,12 +105,12 @@ def _lead(
                 _limit(max_eo_gap),
             ),
         ),
-        KeyFigure(
+        (
             "Four-fifths ratio",
             number(outcome.selection_rate_ratio.value),
-            "lowest divided by highest rate of favourable decisions",
+            MEASURES["selection_rate_ratio"][1],
         ),
-        KeyFigure("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
+        ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
     gauge = charts.gauge(found.interval, found.noise_floor, limit=max_gcig, comparable=found.comparable)
     hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
@@ -177,7 +176,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: S
             trade_off_figures(
                 points, noise_floor=record.outcome.eo_noise_floor, order=[*record.group_names, *names]
             ),
-            TableBlock(header, rows, "All models, on the same rows"),
+            Table(header, rows, "All models, on the same rows"),
             *explanations("What is the Pareto front?", "How is the effective number of columns measured?"),
         ],
     )
@@ -304,7 +303,7 @@ def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     )
 
 
-def _groups_table(record: AuditRecord) -> TableBlock:
+def _groups_table(record: AuditRecord) -> Table:
     rates = _rates_of(record)
     header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
     fields = (*rates.values(), "calibration", "auc")
@@ -314,37 +313,20 @@ def _groups_table(record: AuditRecord) -> TableBlock:
         entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
         gcig = Entry("") if suppressed else group.gcig.value
         rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
-    return TableBlock(header, rows, "Each group, with 95 % intervals")
+    return Table(header, rows, "Each group, with 95 % intervals")
 
 
-def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> TableBlock:
+def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> Table:
     outcome = record.outcome
     gap = "sum of the next two differences"
     if math.isfinite(outcome.eo_noise_floor):
         gap += f"; a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
     if max_eo_gap is not None and math.isfinite(max_eo_gap):
         gap += f"; the limit is {number(max_eo_gap)}"
-    difference = "largest minus smallest over the groups"
-    rows: list[tuple[Value, ...]] = [
-        ("EO gap", estimate(outcome.eo_gap), gap),
-        ("Difference in true positive rates", estimate(outcome.delta_tpr), difference),
-        ("Difference in false positive rates", estimate(outcome.delta_fpr), difference),
-        ("Larger of the two differences", estimate(outcome.eo_worst), "another convention for the EO gap"),
-        ("Difference in selection rates", estimate(outcome.demographic_parity_difference), difference),
-        (
-            "Four-fifths ratio",
-            estimate(outcome.selection_rate_ratio),
-            "lowest divided by highest rate of favourable decisions",
-        ),
-        ("AUC", estimate(outcome.auc), "quality of the ranking: 0.5 is chance, 1 is perfect"),
-        ("Accuracy", estimate(outcome.accuracy), "share of correct decisions"),
-        (
-            "Balanced accuracy",
-            estimate(outcome.balanced_accuracy),
-            "accuracy with equal weight for both outcomes",
-        ),
-        ("F1", estimate(outcome.f1), "of the positive outcome; a constant prediction can score well"),
-    ]
-    return TableBlock(
-        ("measure", "value", "how to read it"), rows, "All rows together", sortable=False, prose=True
+    readings = {field: reading for field, (_, reading) in MEASURES.items()} | {"eo_gap": gap}
+    fields = (
+        *("eo_gap", "delta_tpr", "delta_fpr", "eo_worst", "demographic_parity_difference"),
+        *("selection_rate_ratio", "auc", "accuracy", "balanced_accuracy", "f1"),
     )
+    rows = [(MEASURES[field][0], estimate(getattr(outcome, field)), readings[field]) for field in fields]
+    return measures_table(rows, "All rows together")

@@ -6,13 +6,22 @@ from gcig.records import AuditRecord
 from gcig.records.audit import MATERIAL, ColumnAudit
 from gcig.records.formatting import count, percent
 from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Paragraph, Section, TableBlock
-from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, Value, estimate, number_entry, rows_entry
+from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
+from gcig.report.summaries import MEASURES
+from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import models_trust
 
 _CHART_COLUMNS = 12  # columns in a chart; the tables have them all
 _OF_ROWS = "Intervals of the parts of GCIG cover the choice of rows, with the references as they are."
+_TRUST = (
+    "A model can have a low GCIG without treating people more equally: its references may not be typical, or "
+    "it may rely on a single column. These numbers detect such cases."
+)
+_STABILITY = (
+    "GCIG depends on a few methodological choices. This table changes one of them at a time. Values that "
+    "differ in size but lead to the same conclusion are no concern: another norm, for example, has a "
+    "different scale."
+)
 
 
 def differences_figure(record: AuditRecord) -> FigureBlock:
@@ -68,7 +77,7 @@ def reasons_section(record: AuditRecord) -> Section:
     return Section(
         "Reasons: do they depend on the group?",
         [
-            Paragraph(_evidence(record)),
+            _evidence(record),
             *_group_figures(record),
             _measures_table(record),
             *_parts(record),
@@ -87,10 +96,7 @@ def trust_section(record: AuditRecord) -> Section:
     return Section(
         "Trust: can GCIG be relied on?",
         [
-            Paragraph(
-                "A model can have a low GCIG without treating people more equally: its references may not be "
-                "typical, or it may rely on a single column. These numbers detect such cases."
-            ),
+            _TRUST,
             *models_trust({record.subject.model_name: record.procedural}),
             *([missing] if record.robustness is None else []),
         ],
@@ -133,7 +139,7 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
     return [FigureBlock(svg, f"GCIG over the rows of each group.{line} {_OF_ROWS}")]
 
 
-def _measures_table(record: AuditRecord) -> TableBlock:
+def _measures_table(record: AuditRecord) -> Table:
     found = record.procedural
     rows: list[tuple[Value, ...]] = [
         (
@@ -149,33 +155,35 @@ def _measures_table(record: AuditRecord) -> TableBlock:
             "GCIG (with references from the audited rows) minus the noise floor: the part due to the model",
         ),
         ("p-value", number_entry(found.p_value, 3), "share of shuffles with a GCIG at least as large"),
-        *_other_definitions(record),
+        *(
+            (MEASURES[field][0], number_entry(value, 3), MEASURES[field][1])
+            for field in ("gcig_l2", "gcig_encoded", "gcig_raw")
+            if math.isfinite(value := getattr(found, field))
+        ),
         (
             "Completeness",
             number_entry(found.completeness, 4),
             "relative error of the attributions; 0 is exact",
         ),
         ("Rows without reasons", found.undefined_rows, "left out of every mean above"),
-    ]
-    if math.isfinite(found.standard_error):
-        rows.append(
+        *_if_defined(
             (
                 "Sampling error",
                 number_entry(found.standard_error, 4),
                 "of GCIG, due to sampled Shapley values",
-            )
-        )
-    if math.isfinite(found.clipped):
-        rows.append(
+            ),
             (
                 "Clipped probabilities",
                 Entry(percent(found.clipped, 1), found.clipped),
                 "those closer than 0.001 to 0 or 1",
-            )
-        )
-    return TableBlock(
-        ("measure", "value", "how to read it"), rows, "GCIG and its uncertainty", sortable=False, prose=True
-    )
+            ),
+        ),
+    ]
+    return measures_table(rows, "GCIG and its uncertainty")
+
+
+def _if_defined(*rows: tuple[str, Entry, str]) -> list[tuple[str, Entry, str]]:
+    return [row for row in rows if math.isfinite(row[1].value)]
 
 
 def _columns_counted(record: AuditRecord) -> str:
@@ -183,25 +191,6 @@ def _columns_counted(record: AuditRecord) -> str:
     if record.subject.definition.get("columns") in ("raw", "encoded"):
         return "each category counts as a column of its own"
     return "each column of the table counts once"
-
-
-def _other_definitions(record: AuditRecord) -> list[tuple[Value, ...]]:
-    found = record.procedural
-    rows: list[tuple[Value, ...]] = [
-        ("GCIG with the l2 norm", number_entry(found.gcig_l2, 3), "on a different scale from GCIG"),
-        (
-            "GCIG on encoded columns",
-            number_entry(found.gcig_encoded, 3),
-            "each category is a column, centred within its variable",
-        ),
-        (
-            "GCIG on raw columns",
-            number_entry(found.gcig_raw, 3),
-            "the paper's: each category is a column, not centred; it can be lowered without changing a score",
-        ),
-    ]
-    defined = [math.isfinite(value) for value in (found.gcig_l2, found.gcig_encoded, found.gcig_raw)]
-    return [row for row, known in zip(rows, defined, strict=True) if known]
 
 
 def _parts(record: AuditRecord) -> list[Block]:
@@ -212,10 +201,10 @@ def _parts(record: AuditRecord) -> list[Block]:
             (part.label, rows_entry(part.n_rows, record.min_cell), estimate(part.gcig))
             for part in found.labels
         ]
-        parts.append(TableBlock(("outcome", "rows", "GCIG"), labels, "By true outcome", notes=[_OF_ROWS]))
+        parts.append(Table(("outcome", "rows", "GCIG"), labels, "By true outcome", notes=[_OF_ROWS]))
     if len(found.pairs) > 1:
         pairs = [(pair.first, pair.second, pair.gcig.value) for pair in found.pairs]
-        parts.append(TableBlock(("group", "compared with", "GCIG"), pairs, "By pair of groups"))
+        parts.append(Table(("group", "compared with", "GCIG"), pairs, "By pair of groups"))
     return parts
 
 
@@ -259,7 +248,7 @@ def columns_section(record: AuditRecord) -> Section:
                 bars,
                 "The contribution of each column to GCIG, with 95 % intervals; the largest shares first.",
             ),
-            TableBlock(header, rows, "Every column"),
+            Table(header, rows, "Every column"),
             *explanations("How are columns ranked?"),
         ],
     )
@@ -286,11 +275,7 @@ def stability_section(record: AuditRecord) -> Section:
     return Section(
         heading,
         [
-            Paragraph(
-                "GCIG depends on a few methodological choices. This table changes one of them at a time. "
-                "Values that differ in size but lead to the same conclusion are no concern: another norm, "
-                "for example, has a different scale."
-            ),
-            TableBlock(("choice", "setting", "GCIG", "used"), rows, "GCIG under other choices"),
+            _STABILITY,
+            Table(("choice", "setting", "GCIG", "used"), rows, "GCIG under other choices"),
         ],
     )

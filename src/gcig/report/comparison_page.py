@@ -15,11 +15,10 @@ from gcig.report.document import (
     FigureBlock,
     FigureRow,
     Section,
-    TableBlock,
     VerdictBlock,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
 from gcig.report.summaries import (
     RATES,
     MethodSummary,
@@ -31,7 +30,7 @@ from gcig.report.summaries import (
     summarise,
     trade_off_figures,
 )
-from gcig.report.tables import Entry, Mark, Value, estimate, rows_entry
+from gcig.report.tables import Entry, Mark, Table, Value, estimate, rows_entry
 from gcig.report.trust import methods_trust, trust_explanations
 
 _PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
@@ -102,21 +101,25 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
     return sections
 
 
-def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
+def methods_table(methods: Sequence[MethodSummary]) -> Table:
     """Return one line per method: mean and standard deviation of every measure, the best in bold."""
-    sound = [i for i, method in enumerate(methods) if method.evaluations and not method.degenerate]
-    marks: dict[tuple[int, int], Mark] = {}
-    for j, (measure, direction) in enumerate(_MEASURES.values(), 1):
-        values = {i: direction * methods[i].rank_value(measure) for i in sound}
-        best = max((v for v in values.values() if not math.isnan(v)), default=math.nan)
-        marks |= {(i, j): "best" for i, v in values.items() if abs(v - best) <= 1e-9}
-    rows: list[tuple[Value, ...]] = []
-    for i, (method, on_front) in enumerate(zip(methods, find_front(methods), strict=True)):
-        entries = [_measured(method, name) for name, _ in _MEASURES.values()]
-        rows.append((method.label, *entries, _standing(method, on_front)))
-        if method.degenerate or method.failures:
-            marks[i, len(_MEASURES) + 1] = "concern"
-    return TableBlock(
+    best = {}
+    for measure, direction in _MEASURES.values():
+        ranked = [direction * m.rank_value(measure) for m in methods if m.evaluations and not m.degenerate]
+        best[measure] = max((value for value in ranked if not math.isnan(value)), default=math.nan)
+
+    def entry(method: MethodSummary, measure: str, direction: int) -> Entry:
+        floor = method.mean("eo_noise_floor")
+        chance = f"chance {number(floor)}" if measure == "eo_gap" and not math.isnan(floor) else ""
+        is_best = abs(direction * method.rank_value(measure) - best[measure]) <= 1e-9
+        mark: Mark | None = "best" if is_best and not method.degenerate else None
+        return replace(method.entry(measure), detail=chance, mark=mark)
+
+    rows: list[tuple[Value, ...]] = [
+        (method.label, *(entry(method, *each) for each in _MEASURES.values()), _standing(method, on_front))
+        for method, on_front in zip(methods, find_front(methods), strict=True)
+    ]
+    return Table(
         ("method", *_MEASURES, "Pareto front"),
         rows,
         "All methods: mean ± standard deviation over folds",
@@ -126,7 +129,6 @@ def methods_table(methods: Sequence[MethodSummary]) -> TableBlock:
             *([] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]),
             *_suppression(methods),
         ],
-        marks=marks,
     )
 
 
@@ -140,25 +142,17 @@ def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
     return [f"EO gaps leave out cells with fewer than {least} rows in a fold: {names}."]
 
 
-def _measured(method: MethodSummary, measure: str) -> Entry:
-    entry = method.entry(measure)
-    floor = method.mean("eo_noise_floor")
-    if measure != "eo_gap" or math.isnan(floor):
-        return entry
-    return replace(entry, detail=f"chance {number(floor)}")
-
-
-def _standing(method: MethodSummary, on_front: bool) -> str:
-    notes = []
-    if method.failures:
-        notes.append(f"{len(method.failures)} of {method.n_folds} folds failed")
-    if method.collapsed:
-        notes.append(f"collapsed in {method.collapsed} of {method.n_folds} folds")
-    if alike := method.degenerate - method.collapsed:
-        notes.append(f"decides everyone alike in {alike} of {method.n_folds} folds")
+def _standing(method: MethodSummary, on_front: bool) -> Entry:
+    counts = {
+        "{} folds failed": len(method.failures),
+        "collapsed in {} folds": method.collapsed,
+        "decides everyone alike in {} folds": method.degenerate - method.collapsed,
+    }
+    notes = [words.format(f"{n} of {method.n_folds}") for words, n in counts.items() if n]
     if not is_ranked(method.method, "gcig"):
         notes.append("no rank in GCIG")
-    return "; ".join(notes) or ("on the front" if on_front else "dominated")
+    text = "; ".join(notes) or ("on the front" if on_front else "dominated")
+    return Entry(text, mark="concern" if method.degenerate or method.failures else None)
 
 
 def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
@@ -198,21 +192,21 @@ def rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") ->
     return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
 
 
-def groups_table(method: MethodSummary, where: str = "over all folds") -> TableBlock:
+def groups_table(method: MethodSummary, where: str = "over all folds") -> Table:
     """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
     rates, least = pooled_rates(method.evaluations), min_cell(method.evaluations)
     rows: list[tuple[Value, ...]] = []
     for group, size in group_sizes(method.evaluations).items():
         entries = (Entry("") if size < least else estimate(rates[name][group]) for name in RATES)
         rows.append((group, rows_entry(size, least), *entries))
-    return TableBlock(("group", "rows", *RATES), rows, f"{method.label} {where}")
+    return Table(("group", "rows", *RATES), rows, f"{method.label} {where}")
 
 
 def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
     failed = [(m.label, error) for m in methods for error in m.failures]
     if not failed:
         return []
-    table = TableBlock(("method", "error"), failed, "Folds that could not be fitted")
+    table = Table(("method", "error"), failed, "Folds that could not be fitted")
     return [
         Callout("caution", "Some folds failed; the means of these methods are over the other folds."),
         Details("Errors", [table]),

@@ -17,25 +17,10 @@ from typing import Literal, NoReturn, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gcig.records.formatting import visible
+from gcig.records.formatting import describe_suppression, visible
 from gcig.report.tables import Table, entry_text, sort_value
 
 _STYLES = ("charts.css", "page.css")
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """A paragraph of plain text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class TableBlock(Table):
-    """A table on a page."""
-
-    sortable: bool = True  # by a click on a column header
-    prose: bool = False  # the last column holds sentences, which narrow pages show below the other entries
 
 
 @dataclass(frozen=True)
@@ -76,19 +61,10 @@ class Details:
 
 
 @dataclass(frozen=True)
-class KeyFigure:
-    """One number with its name and a line on how to read it."""
-
-    name: str
-    value: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
 class KeyFigures:
-    """A few numbers side by side."""
+    """A few numbers side by side: the name, the value and a line on how to read it."""
 
-    figures: Sequence[KeyFigure]
+    figures: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -129,17 +105,9 @@ class Section:
 
 
 Block: TypeAlias = (
-    Paragraph
-    | Table
-    | TableBlock
-    | FigureBlock
-    | FigureRow
-    | Callout
-    | Details
-    | KeyFigures
-    | VerdictBlock
-    | RowExplorer
+    str | Table | FigureBlock | FigureRow | Callout | Details | KeyFigures | VerdictBlock | RowExplorer
 )
+"""A part of a page; text is a paragraph."""
 
 
 def page(
@@ -208,6 +176,25 @@ def _environment() -> Environment:
         "sort_value": sort_value,
     }
     return environment
+
+
+def explanations(*questions: str) -> list[Details]:
+    """Return the answers of the glossary to these questions; each opens on a click."""
+    return [Details(question, _glossary()[question]) for question in questions]
+
+
+@cache
+def _glossary() -> dict[str, list[str]]:
+    """Return question -> paragraphs of the answer."""
+    entries = re.split(r"^# ", _text("glossary.md"), flags=re.MULTILINE)[1:]
+    parts = [[" ".join(part.split()) for part in entry.strip().split("\n\n")] for entry in entries]
+    return {question: paragraphs for question, *paragraphs in parts}
+
+
+def suppression_note(cells: Sequence[str], min_cell: int) -> list[Block]:
+    """Return a note that names the suppressed cells, if there are any."""
+    note = describe_suppression(tuple(cells), min_cell)
+    return [Callout("caution", note)] if note else []
 
 
 def _unknown_block(name: str) -> NoReturn:

@@ -15,15 +15,13 @@ from gcig.report.document import (
     Details,
     FigureBlock,
     FigureRow,
-    Paragraph,
     RowExplorer,
     RowView,
     Section,
-    TableBlock,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
-from gcig.report.tables import Entry, Mark, Value
+from gcig.report.tables import Entry, Table, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 _DISTANCE = (
@@ -71,27 +69,21 @@ def explanation_page(record: ExplanationRecord) -> str:
 
 
 def _privacy(record: ExplanationRecord) -> list[Block]:
-    lines: list[Block] = [_PRIVACY]
+    notes = []
     if record.hidden:
-        lines.append(
-            Callout(
-                "note",
-                f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
-                "include_protected=True (--include-protected) shows them.",
-            )
+        notes.append(
+            f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
+            "include_protected=True (--include-protected) shows them."
         )
     if record.suppressed:
-        lines.append(
-            Callout(
-                "note",
-                f"Groups with fewer than {record.min_cell} reference rows of an outcome are not compared: "
-                f"{', '.join(record.suppressed)}.",
-            )
+        notes.append(
+            f"Groups with fewer than {record.min_cell} reference rows of an outcome are not compared: "
+            f"{', '.join(record.suppressed)}."
         )
-    return lines
+    return [_PRIVACY, *(Callout("note", note) for note in notes)]
 
 
-def _reading(record: ExplanationRecord) -> Paragraph:
+def _reading(record: ExplanationRecord) -> str:
     near = any(row.neighbours for row in record.rows)
     more = (
         " The page also shows the nearest people of each group with a favourable and with an unfavourable "
@@ -99,7 +91,7 @@ def _reading(record: ExplanationRecord) -> Paragraph:
         if near
         else ""
     )
-    return Paragraph(
+    return (
         "A reason is a comparison. The row is compared with the typical member of every group who has the "
         "same outcome: each bar is the amount by which a column moves the score on the way from that typical "
         "member to this row. If the reasons did not depend on the group, all waterfalls would have bars of "
@@ -114,7 +106,7 @@ def rows_section(record: AuditRecord) -> Section:
     if not rows:
         return Section(heading, [Callout("note", "No rows were listed.")])
     blocks: list[Block] = [
-        Paragraph("Rows are numbered by their position in the audited table, from 0."),
+        "Rows are numbered by their position in the audited table, from 0.",
         _largest_table(rows),
     ]
     near = (
@@ -131,7 +123,7 @@ def rows_section(record: AuditRecord) -> Section:
     if views:
         blocks += [
             _PRIVACY,
-            Paragraph(
+            (
                 "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
                 "leads from the typical member of a group who has the same outcome to the row: every bar "
                 f"is the amount (in logits) by which a column moves the score.{near}"
@@ -149,7 +141,7 @@ def _key(row: RowAudit) -> str:
     return f"row-{row.position}"
 
 
-def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
+def _largest_table(rows: tuple[RowAudit, ...]) -> Table:
     described = any(row.explanation is not None for row in rows)
     grouped = any(row.explanation is not None and row.explanation.group is not None for row in rows)
     header: tuple[str, ...] = ("row", "disparity")
@@ -167,7 +159,7 @@ def _largest_table(rows: tuple[RowAudit, ...]) -> TableBlock:
         if grouped:
             entry += ((found.group or "") if found else "",)
         entries.append(entry)
-    return TableBlock(header, entries, "Rows with the largest disparity")
+    return Table(header, entries, "Rows with the largest disparity")
 
 
 def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> RowView:
@@ -186,7 +178,7 @@ def _person(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool 
 
 def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> list[Block]:
     drawn = [_waterfalls(row, order)] if draw else []
-    return [Paragraph(" ".join(row.describe())), *drawn, _reasons_table(row)]
+    return [" ".join(row.describe()), *drawn, _reasons_table(row)]
 
 
 def _summary(near: RowExplanation) -> str:
@@ -198,7 +190,6 @@ def _summary(near: RowExplanation) -> str:
 def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
     """Return one waterfall per group on a common axis; the columns with the smallest bars are summed."""
     names, values = row.bars(_CHART_COLUMNS)
-    threshold = row.logit - row.margin
     ends = [end for group, start in row.references.items() for end in accumulate([start, *values[group]])]
     limits = [end for end in (row.logit, *ends) if math.isfinite(end)]
     figures = []
@@ -209,20 +200,15 @@ def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:
             start,
             group=group,
             index=list(order).index(group) if group in order else 0,
-            threshold=None if math.isnan(threshold) else threshold,
+            threshold=row.logit - row.margin,
             limits=limits,
         )
-        figures.append(
-            FigureBlock(
-                svg,
-                f"From the typical member of group {group!r} with the outcome {row.label!r} to this row. "
-                "Filled bars raise the score, hollow ones lower it.",
-            )
-        )
+        way = f"From the typical member of group {group!r} with the outcome {row.label!r} to this row."
+        figures.append(FigureBlock(svg, f"{way} Filled bars raise the score, hollow ones lower it."))
     return FigureRow(figures)
 
 
-def _reasons_table(row: RowExplanation) -> TableBlock:
+def _reasons_table(row: RowExplanation) -> Table:
     groups = list(row.references)
     deciding = {reason.column for reason in row.deciding}
     rows: list[tuple[Value, ...]] = [
@@ -231,20 +217,14 @@ def _reasons_table(row: RowExplanation) -> TableBlock:
             reason.value,
             *(Entry(signed(reason.attributions[g]), reason.attributions[g]) for g in groups),
             reason.difference,
-            Entry("yes", 1.0) if reason.column in deciding else Entry("no", 0.0),
+            Entry("yes", 1.0, mark="best") if reason.column in deciding else Entry("no", 0.0),
         )
         for reason in row.columns
     ]
     header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
-    notes = (
-        []
-        if math.isnan(row.margin)
-        else [
-            f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, "
-            "the distance of the score from the threshold."
-        ]
+    note = (
+        f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, the "
+        "distance of the score from the threshold."
     )
-    marks: dict[tuple[int, int], Mark] = {
-        (i, len(header) - 1): "best" for i, each in enumerate(row.columns) if each.column in deciding
-    }
-    return TableBlock(header, rows, "Where the reasons differ most", notes=notes, marks=marks)
+    notes = [] if math.isnan(row.margin) else [note]
+    return Table(header, rows, "Where the reasons differ most", notes=notes)

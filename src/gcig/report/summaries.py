@@ -23,6 +23,29 @@ RATES = {
     "false positive rate": "fpr",
     "precision": "ppv",
 }
+_DIFFERENCE = "largest minus smallest over the groups"
+# Field of evaluations and audits -> the displayed name, and how to read it.
+MEASURES = {
+    "auc": ("AUC", "quality of the ranking: 0.5 is chance, 1 is perfect"),
+    "f1": ("F1", "of the positive outcome; a constant prediction can score well"),
+    "accuracy": ("Accuracy", "share of correct decisions"),
+    "balanced_accuracy": ("Balanced accuracy", "accuracy with equal weight for both outcomes"),
+    "selection_rate": ("Selection rate", "share of positive decisions"),
+    "eo_gap": ("EO gap", "sum of the groups' differences in true and false positive rates"),
+    "eo_noise_floor": ("EO gap by chance", "average gap of an exactly fair model with as many rows"),
+    "eo_worst": ("Larger of the two differences", "another convention for the EO gap"),
+    "delta_tpr": ("Difference in true positive rates", _DIFFERENCE),
+    "delta_fpr": ("Difference in false positive rates", _DIFFERENCE),
+    "demographic_parity_difference": ("Difference in selection rates", _DIFFERENCE),
+    "selection_rate_ratio": ("Four-fifths ratio", "lowest divided by highest rate of favourable decisions"),
+    "gcig": ("GCIG", "how far the reasons depend on the group"),
+    "gcig_l2": ("GCIG with the l2 norm", "on a different scale from GCIG"),
+    "gcig_encoded": ("GCIG on encoded columns", "each category is a column, centred within its variable"),
+    "gcig_raw": (
+        "GCIG on raw columns",
+        "the paper's: each category is a column, not centred; it can be lowered without changing a score",
+    ),
+}
 _READING = (
     "The dashed line joins the models on the Pareto front of the two numbers; hollow marks are models that "
     "collapsed or decide everyone alike."
@@ -277,15 +300,13 @@ def trade_off_figures(
     ``reading`` explains the marks and lines; ``order`` lists all groups and models of the page.
     """
     shade = " In the shaded area, a gap is indistinguishable from chance." if noise_floor is not None else ""
-    outcome = charts.trade_off(
-        points, "EO gap", noise_floor=noise_floor, title=f"AUC against {gap}", order=order
+    reasons = charts.pareto(points, ["GCIG"], title="AUC against GCIG", order=order)
+    outcome = charts.pareto(
+        points, ["EO gap"], title=f"AUC against {gap}", noise_floor=noise_floor, order=order
     )
     return FigureRow(
         [
-            FigureBlock(
-                charts.trade_off(points, "GCIG", order=order),
-                f"Reasons: up and to the left is better. {reading}",
-            ),
+            FigureBlock(reasons, f"Reasons: up and to the left is better. {reading}"),
             FigureBlock(outcome, f"Decisions: the same for the {gap}.{shade}"),
         ]
     )

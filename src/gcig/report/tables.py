@@ -7,8 +7,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
@@ -27,6 +27,7 @@ class Entry:
     value: float = math.nan
     detail: str = ""  # in small print or in brackets
     target: str = ""  # the id that the entry links to
+    mark: Mark | None = None
 
 
 Value: TypeAlias = str | float | int | bool | Entry | None
@@ -36,7 +37,7 @@ Value: TypeAlias = str | float | int | bool | Entry | None
 class Table:
     """A table with a caption above it and notes below.
 
-    >>> print(to_markdown(Table(("method", "AUC"), [("FairX", 0.9049)], marks={(0, 1): "best"})))
+    >>> print(to_markdown(Table(("method", "AUC"), [("FairX", Entry("0.905", 0.9049, mark="best"))])))
     | method | AUC |
     | :--- | ---: |
     | FairX | **0.905** |
@@ -46,8 +47,9 @@ class Table:
     rows: Sequence[Sequence[Value]]
     caption: str = ""
     notes: Sequence[str] = ()
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # by row and column
     digits: int = 3  # decimals of entries that are plain floats
+    sortable: bool = True  # on a page, by a click on a column header
+    prose: bool = False  # the last column holds sentences, which narrow pages show below the other entries
 
     def __post_init__(self) -> None:
         for i, row in enumerate(self.rows):
@@ -69,6 +71,18 @@ class Table:
             and not any(isinstance(entry, str) for entry in entries)
             for entries in columns
         )
+
+
+def measures_table(
+    rows: Sequence[Sequence[Value]],
+    caption: str,
+    *,
+    values: Sequence[str] = ("value",),
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return a table with one measure per row: its name, its values, and a sentence on how to read it."""
+    header = ("measure", *values, "how to read it")
+    return Table(header, rows, caption, notes, sortable=False, prose=True)
 
 
 def entry_text(value: Value, digits: int = 3) -> str:
@@ -140,18 +154,14 @@ def markdown_text(text: str) -> str:
 def to_markdown(table: Table) -> str:
     """Return the table as a Markdown pipe table without its caption; notes follow as lines."""
 
-    def text(value: Value, mark: str | None = None) -> str:
+    def text(value: Value) -> str:
         shown = markdown_text(entry_text(value, table.digits))
-        return f"**{shown}**" if mark == "best" else shown
+        return f"**{shown}**" if _is_best(value) else shown
 
-    columns = range(len(table.header))
     lines = [
-        " | ".join(text(name) for name in table.header),
-        " | ".join("---:" if table.numeric(j) else ":---" for j in columns),
-        *(
-            " | ".join(text(row[j], table.marks.get((i, j))) for j in columns)
-            for i, row in enumerate(table.rows)
-        ),
+        " | ".join(map(text, table.header)),
+        " | ".join("---:" if table.numeric(j) else ":---" for j in range(len(table.header))),
+        *(" | ".join(map(text, row)) for row in table.rows),
     ]
     notes = [f"\n{text(note)}" for note in table.notes]
     return "\n".join([*(f"| {line} |" for line in lines), *notes])
@@ -169,31 +179,34 @@ def to_csv(table: Table) -> str:
 def to_latex(table: Table, *, label: str = "") -> str:
     """Return the table as a LaTeX ``table`` environment with the rules of the ``booktabs`` package."""
 
-    def text(value: Value, mark: str | None = None) -> str:
+    def text(value: Value) -> str:
         shown = "".join(_LATEX.get(c, c) for c in _one_line(entry_text(value, table.digits)))
-        return rf"\textbf{{{shown}}}" if mark == "best" else shown
+        return rf"\textbf{{{shown}}}" if _is_best(value) else shown
 
-    columns = range(len(table.header))
-    body = [
-        " & ".join(text(row[j], table.marks.get((i, j))) for j in columns) + r" \\"
-        for i, row in enumerate(table.rows)
-    ]
+    def line(row: Sequence[Value]) -> str:
+        return " & ".join(map(text, row)) + r" \\"
+
+    columns = "".join("r" if table.numeric(j) else "l" for j in range(len(table.header)))
     lines = [
         r"\begin{table}",
         r"\centering",
         *([rf"\caption{{{text(table.caption)}}}"] if table.caption else []),
         *([rf"\label{{{re.sub(r'[^A-Za-z0-9:-]', '-', label)}}}"] if label else []),
-        rf"\begin{{tabular}}{{{''.join('r' if table.numeric(j) else 'l' for j in columns)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        " & ".join(text(name) for name in table.header) + r" \\",
+        line(table.header),
         r"\midrule",
-        *body,
+        *map(line, table.rows),
         r"\bottomrule",
         r"\end{tabular}",
         *(rf"\par\small {text(note)}" for note in table.notes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _is_best(value: Value) -> bool:
+    return isinstance(value, Entry) and value.mark == "best"
 
 
 def _one_line(text: str) -> str:
@@ -218,15 +231,8 @@ def _csv_text(text: str) -> str:
     return guard_formula(visible(re.sub(r"[\r\n]+", " ", text)))
 
 
-_LATEX = {
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",

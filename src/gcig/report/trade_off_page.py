@@ -8,19 +8,16 @@ from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report import charts
 from gcig.report.document import (
     Block,
-    KeyFigure,
     KeyFigures,
-    Paragraph,
     RowExplorer,
     RowView,
     Section,
-    TableBlock,
     VerdictBlock,
+    explanations,
     page,
 )
-from gcig.report.glossary import explanations
 from gcig.report.summaries import trade_off_figures
-from gcig.report.tables import Entry, Value, number_entry
+from gcig.report.tables import Entry, Table, Value, number_entry
 from gcig.report.trust import models_trust
 
 _PEOPLE = 1000  # the number of people that changes of decisions are stated for
@@ -153,7 +150,7 @@ def _reach(point: TradeOffPoint) -> float:
     return (point.auc_lost.high - point.auc_lost.low) / 2
 
 
-def _table(record: TradeOffRecord) -> TableBlock:
+def _table(record: TradeOffRecord) -> Table:
     front = {point.number for point in record.front}
     rows: list[tuple[Value, ...]] = [
         (
@@ -167,7 +164,7 @@ def _table(record: TradeOffRecord) -> TableBlock:
         )
         for point in record.points
     ]
-    return TableBlock(
+    return Table(
         ("model", "AUC", "GCIG", _GAPS[record.outcome], "F1", "changed of 1,000", "on the front"),
         rows,
         "All models of the family",
@@ -197,39 +194,25 @@ def _details(
     record: TradeOffRecord, point: TradeOffPoint, previous: TradeOffPoint | None, folder: str
 ) -> list[Block]:
     found, plain = point.evaluation, record.points[0]
-    blocks: list[Block] = [
-        KeyFigures(
-            [
-                KeyFigure("AUC", number(found.auc, 4), _loss(point)),
-                KeyFigure(
-                    "GCIG", number(found.gcig), f"at most {number(point.gcig_limit)} with 90 % confidence"
-                ),
-                KeyFigure(
-                    _GAPS[record.outcome],
-                    number(point.gap),
-                    f"at most {number(point.gap_limit)} with 90 % confidence",
-                ),
-                KeyFigure("F1", number(found.f1), f"balanced accuracy {number(found.balanced_accuracy)}"),
-            ]
-        )
+    figures = [
+        ("AUC", number(found.auc, 4), _loss(point)),
+        ("GCIG", number(found.gcig), f"at most {number(point.gcig_limit)} with 90 % confidence"),
+        (_GAPS[record.outcome], number(point.gap), f"at most {number(point.gap_limit)} with 90 % confidence"),
+        ("F1", number(found.f1), f"balanced accuracy {number(found.balanced_accuracy)}"),
     ]
+    blocks: list[Block] = [KeyFigures(figures)]
     if point.number:
-        blocks.append(Paragraph(f"Compared with the plain network: {describe_step(record, plain, point)}"))
-        blocks.append(
-            Paragraph(
-                f"Of {count(_PEOPLE)} people, {_people(point.gained)} get the positive decision that the "
-                f"plain network would not give them, and {_people(point.lost)} no longer get it."
-            )
-        )
+        blocks += [
+            f"Compared with the plain network: {describe_step(record, plain, point)}",
+            f"Of {count(_PEOPLE)} people, {_people(point.gained)} get the positive decision that the plain "
+            f"network would not give them, and {_people(point.lost)} no longer get it.",
+        ]
     if previous is not None and previous.number and point.number:
-        blocks.append(
-            Paragraph(
-                f"Compared with {_name(previous)}, one step back: {describe_step(record, previous, point)}"
-            )
-        )
+        step = describe_step(record, previous, point)
+        blocks.append(f"Compared with {_name(previous)}, one step back: {step}")
     blocks.append(_groups(record, point))
     if folder:
-        blocks.append(Paragraph(f"Use it: gcig predict {folder}/models/{point.number} NEW.csv"))
+        blocks.append(f"Use it: gcig predict {folder}/models/{point.number} NEW.csv")
     return blocks
 
 
@@ -239,7 +222,7 @@ def _loss(point: TradeOffPoint) -> str:
     return f"lost: {estimate(point.auc_lost, 4)}"
 
 
-def _groups(record: TradeOffRecord, point: TradeOffPoint) -> TableBlock:
+def _groups(record: TradeOffRecord, point: TradeOffPoint) -> Table:
     plain = record.points[0].evaluation
     rows: list[tuple[Value, ...]] = [
         (
@@ -257,7 +240,7 @@ def _groups(record: TradeOffRecord, point: TradeOffPoint) -> TableBlock:
         for rates, before in zip(point.evaluation.groups, plain.groups, strict=True)
         if rates.n_rows >= SMALLEST_CELL
     ]
-    return TableBlock(("group", "rows", "selection rate", "TPR", "FPR"), rows, "Decisions by group")
+    return Table(("group", "rows", "selection rate", "TPR", "FPR"), rows, "Decisions by group")
 
 
 def _trust(record: TradeOffRecord) -> Sequence[Block]:

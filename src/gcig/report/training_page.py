@@ -13,30 +13,21 @@ from gcig.report.document import (
     FigureBlock,
     FigureRow,
     Section,
-    TableBlock,
     VerdictBlock,
+    explanations,
     page,
+    suppression_note,
 )
-from gcig.report.glossary import explanations, suppression_note
-from gcig.report.summaries import MethodSummary, describe_trade_off, trade_off_figures
-from gcig.report.tables import Entry, Value, number_entry
+from gcig.report.summaries import MEASURES, MethodSummary, describe_trade_off, trade_off_figures
+from gcig.report.tables import Entry, Table, Value, measures_table, number_entry
 from gcig.report.trust import models_trust, robustness_section
 
 _CHART_COLUMNS = 12  # columns in the chart; the table has them all
 
-_MEASURES = {
-    "AUC": ("auc", "quality of the ranking: 0.5 is chance, 1 is perfect"),
-    "F1": ("f1", "of the positive outcome; a constant prediction can score well"),
-    "Accuracy": ("accuracy", "share of correct decisions"),
-    "Balanced accuracy": ("balanced_accuracy", "accuracy with equal weight for both outcomes"),
-    "Selection rate": ("selection_rate", "share of positive decisions"),
-    "EO gap": ("eo_gap", "sum of the groups' differences in true and false positive rates"),
-    "EO gap by chance": ("eo_noise_floor", "average gap of an exactly fair model with as many rows"),
-    "Four-fifths ratio": ("selection_rate_ratio", "lowest divided by highest rate of favourable decisions"),
-    "GCIG": ("gcig", "how far the reasons depend on the group"),
-    "GCIG on encoded columns": ("gcig_encoded", "each category is a column, centred within its variable"),
-    "GCIG on raw columns": ("gcig_raw", "the paper's: each category is a column, not centred"),
-}
+_MEASURES = (
+    *("auc", "f1", "accuracy", "balanced_accuracy", "selection_rate", "eo_gap", "eo_noise_floor"),
+    *("selection_rate_ratio", "gcig", "gcig_encoded", "gcig_raw"),
+)
 _OPTIONAL = ("gcig_encoded", "gcig_raw")  # rows that are left out if no model has them
 
 
@@ -105,25 +96,15 @@ def _held_out(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> li
     points = [MethodSummary.of(label, e).trade_off for label, e in evaluations.items()]
     chosen = list(evaluations.values())[-1]
     rows: list[tuple[Value, ...]] = [
-        (name, *(_measured(e, field) for e in evaluations.values()), hint)
-        for name, (field, hint) in _MEASURES.items()
+        (MEASURES[field][0], *(_measured(e, field) for e in evaluations.values()), MEASURES[field][1])
+        for field in _MEASURES
         if field not in _OPTIONAL or any(math.isfinite(getattr(e, field)) for e in evaluations.values())
     ]
     return [
         trade_off_figures(points, noise_floor=chosen.eo_noise_floor, order=order),
-        TableBlock(
-            ("measure", *evaluations, "how to read it"),
-            rows,
-            "On the held-out rows",
-            sortable=False,
-            prose=True,
-        ),
+        measures_table(rows, "On the held-out rows", values=list(evaluations)),
         *suppression_note(chosen.suppressed_cells, chosen.min_cell),
-        *explanations(
-            "What is GCIG?",
-            "What is the EO gap?",
-            "What is the four-fifths ratio?",
-        ),
+        *explanations("What is GCIG?", "What is the EO gap?", "What is the four-fifths ratio?"),
     ]
 
 
@@ -161,7 +142,7 @@ def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]
             "Columns: where do the reasons differ?",
             [
                 FigureBlock(chart, "The contribution of each column to GCIG; further left is fairer."),
-                TableBlock(("column", *profiles), rows, "Contribution of every column"),
+                Table(("column", *profiles), rows, "Contribution of every column"),
                 *explanations("How are columns ranked?"),
             ],
         )
@@ -177,5 +158,5 @@ def _reading_section(columns: Sequence[tuple[str, str, str]], notes: Sequence[st
         return []
     blocks: list[Block] = [Callout("note", note) for note in notes]
     if columns:
-        blocks.append(TableBlock(("column", "role", "read as"), columns, "Every column of the file"))
+        blocks.append(Table(("column", "role", "read as"), columns, "Every column of the file"))
     return [Section("Data: how was each column read?", blocks)]

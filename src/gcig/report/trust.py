@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gcig.records import Evaluation, Interval, Robustness
@@ -9,10 +10,9 @@ from gcig.records.audit import GcigAudit
 from gcig.records.formatting import limits, number
 from gcig.records.trust import TRUST_NUMBERS, TrustNumber
 from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Section, TableBlock
-from gcig.report.glossary import explanations
+from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
 from gcig.report.summaries import MethodSummary, overlap
-from gcig.report.tables import Entry, Mark, Value, estimate, number_entry
+from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry
 
 _CAPTION = "What GCIG alone does not show"
 _PAIRED_NOTE = "Intervals cover the choice of rows, with the references as they are."
@@ -29,30 +29,20 @@ def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
     is undefined for every model comes with the reason, if the records have one.
     """
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
     for item in TRUST_NUMBERS:
         found = [_interval(model, item.field) for model in models.values()]
-        why = next((w for m in models.values() if (w := m.undefined.get(item.field))), "")
-        if all(math.isnan(i.value) for i in found):
-            if why:
-                rows.append((item.name, *(_entry(i, item) for i in found), why))
-            continue
-        for k, interval in enumerate(found):
-            certain = k > 0 and not overlap(found[0], interval)
-            worse = certain and item.describe_change(found[0].value, interval.value)
-            if worse or item.alarms(interval.value):
-                marks[len(rows), k + 1] = "concern"
-        rows.append((item.name, *(_entry(i, item) for i in found), item.reading))
-        if item.field == "gcig_members":
-            rows += _members_noise(models)
+        entries = [_entry(interval, item, found[0]) for interval in found]
+        why = next((why for m in models.values() if (why := m.undefined.get(item.field))), "")
+        if any(not math.isnan(interval.value) for interval in found):
+            rows.append((item.name, *entries, item.reading))
+            rows += _members_noise(models) if item.field == "gcig_members" else []
+        elif why:
+            rows.append((item.name, *entries, why))
     if not rows:
         return []
     names = list(models) if len(models) > 1 else ["value"]
-    header = ("measure", *names, "how to read it")
-    base = names[0] if len(models) > 1 else ""
-    notes = _notes(marks, base)
-    table = TableBlock(header, rows, _CAPTION, notes=notes, marks=marks, sortable=False, prose=True)
-    return [table, *trust_explanations()]
+    notes = _notes(rows, names[0] if len(models) > 1 else "")
+    return [measures_table(rows, _CAPTION, values=names, notes=notes), *trust_explanations()]
 
 
 def trust_explanations() -> Sequence[Block]:
@@ -66,31 +56,31 @@ def methods_trust(methods: Sequence[MethodSummary], plain: str) -> list[Block]:
     if not columns:
         return []
     base = next((m for m in methods if m.method == plain), None)
-    rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
-    for i, method in enumerate(methods):
-        entries = [method.entry(item.field, item.digits) for item in columns]
-        rows.append((method.label, method.entry("gcig"), *entries))
-        for j, item in enumerate(columns, 2):
-            found = method.interval(item.field)
-            if item.alarms(found.value) or (base and base is not method and _worse(item, base, found)):
-                marks[i, j] = "concern"
+
+    def entry(method: MethodSummary, item: TrustNumber) -> Entry:
+        found, before = ((each or method).interval(item.field) for each in (method, base))
+        same = item.shown(before.value) == item.shown(found.value)
+        is_bad = item.alarms(found.value) or (not same and _worse(item, before, found))
+        return replace(method.entry(item.field, item.digits), mark="concern" if is_bad else None)
+
+    rows: list[tuple[Value, ...]] = [
+        (m.label, m.entry("gcig"), *(entry(m, item) for item in columns)) for m in methods
+    ]
     header = ("method", "GCIG", *(_in_sentence(item.name) for item in columns))
-    notes = [*_notes(marks, base.label if base else ""), *(f"{i.name}: {i.reading}" for i in columns)]
-    caption = f"{_CAPTION}: mean ± standard deviation over folds"
-    return [TableBlock(header, rows, caption, notes=notes, marks=marks)]
+    notes = [*_notes(rows, base.label if base else ""), *(f"{i.name}: {i.reading}" for i in columns)]
+    return [Table(header, rows, f"{_CAPTION}: mean ± standard deviation over folds", notes=notes)]
 
 
-def _notes(marks: Mapping[tuple[int, int], Mark], base: str) -> list[str]:
-    """Explain the colour of the marked entries."""
+def _notes(rows: Sequence[Sequence[Value]], base: str) -> list[str]:
+    """Explain the colour of the marked entries, if there are any."""
     worse = f", or clearly worse than {base}" if base else ""
-    return [f"In colour: bad news by itself{worse}."] if marks else []
+    marked = any(isinstance(entry, Entry) and entry.mark for row in rows for entry in row)
+    return [f"In colour: bad news by itself{worse}."] if marked else []
 
 
-def _worse(item: TrustNumber, base: MethodSummary, found: Interval) -> bool:
-    before = base.interval(item.field)
-    same = item.shown(before.value) == item.shown(found.value)
-    return not (same or overlap(before, found)) and bool(item.describe_change(before.value, found.value))
+def _worse(item: TrustNumber, before: Interval, after: Interval) -> bool:
+    """Return whether a number is worse than before with certainty."""
+    return not overlap(before, after) and bool(item.describe_change(before.value, after.value))
 
 
 def _interval(found: Evaluation | GcigAudit, field: str) -> Interval:
@@ -100,11 +90,11 @@ def _interval(found: Evaluation | GcigAudit, field: str) -> Interval:
     return Interval(value, *(getattr(found, f"{field}_{end}", math.nan) for end in ("low", "high")))
 
 
-def _entry(interval: Interval, item: TrustNumber) -> Entry:
-    around = ""
-    if limits(interval):
-        around = f"{item.shown(interval.low)} to {item.shown(interval.high)}"
-    return Entry(item.shown(interval.value), interval.value, around)
+def _entry(interval: Interval, item: TrustNumber, first: Interval) -> Entry:
+    """Return a number with its interval, marked if it is alarming or worse than that of the first model."""
+    around = f"{item.shown(interval.low)} to {item.shown(interval.high)}" if limits(interval) else ""
+    is_bad = item.alarms(interval.value) or (interval is not first and _worse(item, first, interval))
+    return Entry(item.shown(interval.value), interval.value, around, mark="concern" if is_bad else None)
 
 
 def _members_noise(models: Mapping[str, Evaluation | GcigAudit]) -> list[tuple[Value, ...]]:
@@ -137,12 +127,13 @@ def robustness_section(
     figures, headline = found.figures, str(definition.get("reference", "mean"))
     paired = any(math.isfinite(figure.other.value) for figure in figures)
     rows: list[tuple[Value, ...]] = []
-    marks: dict[tuple[int, int], Mark] = {}
-    for i, figure in enumerate(figures):
-        values = (estimate(figure.gcig), estimate(figure.other) if paired else _noise(figure.noise))
-        rows.append((charts.reference_name(figure.reference, headline), *values, figure.description))
-        if charts.is_reversed(figure, figures, headline):
-            marks[i, 1] = "concern"
+    any_reversed = False
+    for figure in figures:
+        is_reversed = charts.is_reversed(figure, figures, headline)
+        any_reversed |= is_reversed
+        gcig = replace(estimate(figure.gcig), mark="concern" if is_reversed else None)
+        second = estimate(figure.other) if paired else _noise(figure.noise)
+        rows.append((charts.reference_name(figure.reference, headline), gcig, second, figure.description))
     names = (model, other) if paired else ("GCIG", "noise")
     header = ("reference", *names, "what a row is compared with")
     return [
@@ -152,14 +143,13 @@ def robustness_section(
                 Callout("good" if found.agrees else "concern", found.verdict),
                 FigureBlock(
                     charts.robustness(figures, model=model, other=other, headline=headline, order=order),
-                    _caption(paired, marks != {}),
+                    _caption(paired, any_reversed),
                 ),
-                TableBlock(
+                Table(
                     header,
                     rows,
                     "GCIG under every reference",
                     notes=[_PAIRED_NOTE if paired else _SINGLE_NOTE],
-                    marks=marks,
                     sortable=False,
                     prose=True,
                 ),

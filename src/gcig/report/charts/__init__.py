@@ -5,6 +5,7 @@ Colours come from the style of the page, light or dark; `standalone` adds the st
 
 from gcig.report.charts.columns import attribution_profiles, difference_boxes, estimates, waterfall
 from gcig.report.charts.curves import Series, lines
+from gcig.report.charts.drawing import Picture, standalone
 from gcig.report.charts.groups import disparity_histogram, gauge, group_rates, roc_curves
 from gcig.report.charts.models import (
     OTHER_NORM,
@@ -13,9 +14,7 @@ from gcig.report.charts.models import (
     pareto,
     reference_name,
     robustness,
-    trade_off,
 )
-from gcig.report.charts.svg import Picture, standalone
 
 __all__ = [
     "OTHER_NORM",
@@ -35,6 +34,5 @@ __all__ = [
     "robustness",
     "roc_curves",
     "standalone",
-    "trade_off",
     "waterfall",
 ]

@@ -1,40 +1,38 @@
 """Charts with one line per column: reasons under each reference, estimates, differences and waterfalls."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from gcig.records import Interval
 from gcig.records.formatting import number, signed
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
     LABELS,
-    Scale,
-    colour,
-    finite,
-    label_line,
-    legend,
-    legend_height,
-    mark_number,
-    marker,
-    scale_for,
-    x_axis,
-)
-from gcig.report.charts.svg import (
+    NOTHING,
     WIDTH,
+    Marks,
+    Scale,
     bar,
     chart,
+    colour,
     element,
     empty_chart,
+    finite,
     fitted,
     horizontal,
     join,
+    label_line,
+    marker,
+    scale_for,
     text,
     vertical,
     whisker,
+    x_axis,
 )
 
+_LEFT, _RIGHT = LABELS + 10, WIDTH - 14  # the ends of the axis
 _LINE = 24.0  # height of a column's line
 _WATERFALL_LABELS = 152.0  # width of the names in a waterfall, which include the entry of the row
 _AMOUNTS = 56.0  # room at the right of a waterfall for the amount of a bar that ends there
@@ -48,35 +46,28 @@ def attribution_profiles(
     label: str = "mean normalised attribution",
     order: Sequence[str] = (),
 ) -> Markup:
-    """Draw one line per column, with one mark per group or model; ``order`` as in `mark_number`.
+    """Draw one line per column, with one mark per group or model; ``order`` as in `Marks`.
 
     >>> attribution_profiles(["age"], {"men": [0.2], "women": [-0.1]}).startswith("<svg")
     True
     """
-    groups = list(profiles)
-    values = [finite(profiles[group]) for group in groups]
-    if not columns or not any(values):
-        return empty_chart(title)
-    top = legend_height(groups) + 8
-    scale = _scale(v for row in values for v in row)
-    lines = []
-    for i, column in enumerate(columns):
-        y = top + _LINE * (i + 0.5)
-        seen = {g: profiles[g][i] for g in groups if math.isfinite(profiles[g][i])}
-        places = [scale(v) for v in seen.values()]
-        if len(places) > 1:
-            lines.append(horizontal(y, min(places), max(places), class_="axis", stroke_width=2))
-        lines += [
-            marker(mark_number(g, order or groups), scale(v), y, label=f"{column}, {g}: {number(v)}")
-            for g, v in seen.items()
-        ]
-        lines.append(label_line(column, y))
-    description = "; ".join(
-        f"{c}: " + ", ".join(f"{g} {number(profiles[g][i])}" for g in groups) for i, c in enumerate(columns)
-    )
-    above = legend(groups, 0, order=order)
-    bottom = top + _LINE * len(columns)
-    return _column_chart(scale, top, bottom, label, above, *lines, title=title, description=description)
+    marks = Marks(list(profiles), order)
+    values = finite(v for row in profiles.values() for v in row)
+
+    def draw(i: int, scale: Scale, y: float) -> Markup:
+        seen = {group: row[i] for group, row in profiles.items() if math.isfinite(row[i])}
+        places = [scale(value) for value in seen.values()]
+        link = NOTHING
+        if len(seen) > 1:
+            link = horizontal(y, min(places), max(places), class_="axis", stroke_width=2)
+        tooltips = {group: f"{columns[i]}, {group}: {number(value)}" for group, value in seen.items()}
+        return join(link, *(marks.draw(g, scale(v), y, label=tooltips[g]) for g, v in seen.items()))
+
+    texts = [
+        f"{column}: " + ", ".join(f"{group} {number(row[i])}" for group, row in profiles.items())
+        for i, column in enumerate(columns)
+    ]
+    return _rows(columns, values, draw, title, label, texts, above=marks.legend(), top=marks.height + 8)
 
 
 def estimates(
@@ -93,33 +84,26 @@ def estimates(
     If the names are groups, ``order`` lists all groups of the page, and bars have their colours and marks.
     """
     numbers = finite(v for i in values for v in (i.value, i.low, i.high))
-    if not names or not finite(i.value for i in values):
-        return empty_chart(title)
-    top, bottom = 6.0, 6.0 + _LINE * len(names)
-    references = finite([reference])
-    scale = _scale([*numbers, *references])
-    lines = []
-    for i, (name, interval) in enumerate(zip(names, values, strict=True)):
-        y = top + _LINE * (i + 0.5)
-        lines.append(label_line(name, y))
-        if not math.isfinite(interval.value):
-            continue
-        start, stop = sorted((scale(0.0), scale(interval.value)))
-        mark = mark_number(name, order) if order else None
-        shade = 0.45 if mark is None else 0.75  # an interval must stand out from the bar behind it
-        tooltip = f"{name}: {number(interval.value)}"
+    marks = Marks(names, order)
+
+    def draw(i: int, scale: Scale, y: float) -> Markup:
+        name, found = names[i], values[i]
+        if not math.isfinite(found.value):
+            return NOTHING
+        start, stop = sorted((scale(0.0), scale(found.value)))
+        shade = 0.75 if order else 0.45  # an interval must stand out from the bar behind it
+        tooltip = f"{name}: {number(found.value)}"
         drawn = bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=shade)
-        lines.append(element("g", drawn, class_="plain" if mark is None else colour(mark)))
-        if mark is not None:
-            lines.append(marker(mark, scale(interval.value), y))
-        if math.isfinite(interval.low) and math.isfinite(interval.high):
-            lines.append(whisker(scale(interval.low), scale(interval.high), y))
-    lines += [
-        vertical(scale(at), top, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5)
-        for at in references
-    ]
-    description = "; ".join(f"{n} {number(v.value)}" for n, v in zip(names, values, strict=True))
-    return _column_chart(scale, top, bottom, label, join(), *lines, title=title, description=description)
+        parts = [element("g", drawn, class_="plain")]
+        if order:
+            parts = [marks.coloured(name, drawn), marks.draw(name, scale(found.value), y)]
+        if math.isfinite(found.low + found.high):
+            parts.append(whisker(scale(found.low), scale(found.high), y))
+        return join(*parts)
+
+    texts = [f"{name} {number(found.value)}" for name, found in zip(names, values, strict=True)]
+    numbers = numbers if finite(found.value for found in values) else []
+    return _rows(names, numbers, draw, title, label, texts, rules=finite([reference]))
 
 
 def difference_boxes(
@@ -136,48 +120,77 @@ def difference_boxes(
     >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
     1
     """
-    title = "Difference of the reasons, per column"
     drawn = [q for q in quantiles if len(q) == 5 and len(finite(q)) == 5]
-    if not names or not drawn:
-        return empty_chart(title)
-    top = 26.0 if sides else 6.0
-    scale = _scale(v for q in drawn for v in q)
-    lines, descriptions = [], []
-    for i, (name, found) in enumerate(zip(names, quantiles, strict=True)):
-        y = top + _LINE * (i + 0.5)
-        lines.append(label_line(name, y))
+
+    def draw(i: int, scale: Scale, y: float) -> Markup:
+        name, found = names[i], quantiles[i]
         if found not in drawn:
-            continue
+            return NOTHING
         low, first, middle, third, high = (scale(v) for v in found)
         half = f"half of the rows {number(found[1])} to {number(found[3])}"
         tooltip = f"{name}: median {number(found[2])}, {half}"
         box = bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
         line = vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
-        lines.append(element("g", whisker(low, high, y), box, line, class_="plain"))
-        descriptions.append(f"{name} {number(found[2])} ({number(found[0])} to {number(found[4])})")
-    above = join()
+        return element("g", whisker(low, high, y), box, line, class_="plain")
+
+    above = NOTHING
     if sides:
         room = (WIDTH - LABELS - 40) / 2
         above = join(
-            text(f"\u2190 {fitted(sides[0], room)}", scale.start, 12, class_="label"),
-            text(f"{fitted(sides[1], room)} \u2192", scale.stop, 12, anchor="end", class_="label"),
+            text(f"\u2190 {fitted(sides[0], room)}", _LEFT, 12, class_="label"),
+            text(f"{fitted(sides[1], room)} \u2192", _RIGHT, 12, anchor="end", class_="label"),
         )
-    label, description = "difference of the normalised attributions", "; ".join(descriptions)
-    bottom = top + _LINE * len(names)
-    return _column_chart(scale, top, bottom, label, above, *lines, title=title, description=description)
+    return _rows(
+        names,
+        finite(v for q in drawn for v in q),
+        draw,
+        "Difference of the reasons, per column",
+        "difference of the normalised attributions",
+        [
+            f"{name} {number(q[2])} ({number(q[0])} to {number(q[4])})"
+            for name, q in zip(names, quantiles, strict=True)
+            if q in drawn
+        ],
+        above=above,
+        top=26.0 if sides else 6.0,
+    )
 
 
-def _scale(values: Iterable[float]) -> Scale:
-    """Return a scale to the right of the names that includes 0."""
-    return scale_for(values, LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
-
-
-def _column_chart(
-    scale: Scale, top: float, bottom: float, label: str, above: Markup, *lines: Markup, **words: str
+def _rows(
+    names: Sequence[str],
+    values: Sequence[float],
+    draw: Callable[[int, Scale, float], Markup],
+    title: str,
+    label: str,
+    texts: Sequence[str],
+    *,
+    above: Markup = NOTHING,
+    top: float = 6.0,
+    rules: Sequence[float] = (),
 ) -> Markup:
-    """Draw the lines of columns over an axis with a line at 0; ``words`` are the title and description."""
-    zero = vertical(scale(0.0), top, bottom, class_="axis")
-    return chart(bottom + 40, above, x_axis(scale, top, bottom, label), zero, *lines, **words)
+    """Draw one row per name over a common axis that includes 0, and dashed lines at ``rules``.
+
+    ``draw`` draws the row with a number at a height; ``texts`` describe the rows to screen readers.
+    """
+    if not names or not values:
+        return empty_chart(title)
+    scale = scale_for([*values, *rules], _LEFT, _RIGHT, include=[0.0], margin=0.08)
+    bottom = top + _LINE * len(names)
+    rows = []
+    for i, name in enumerate(names):
+        y = top + _LINE * (i + 0.5)
+        rows += [label_line(name, y), draw(i, scale, y)]
+    dashed = {"class_": "axis", "stroke_dasharray": "5 3", "stroke_width": 1.5}
+    return chart(
+        bottom + 40,
+        above,
+        x_axis(scale, top, bottom, label),
+        vertical(scale(0.0), top, bottom, class_="axis"),
+        *rows,
+        *(vertical(scale(at), top, bottom, **dashed) for at in rules),
+        title=title,
+        description="; ".join(texts),
+    )
 
 
 def waterfall(

@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from gcig.records.formatting import number
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
+    WIDTH,
+    Marks,
     Scale,
+    chart,
     colour,
     dash,
-    legend,
-    legend_height,
+    element,
+    empty_chart,
+    fitted,
+    join,
     marker,
     scale_for,
+    text,
     x_axis,
     y_axis,
 )
-from gcig.report.charts.svg import WIDTH, chart, element, empty_chart, fitted, join, text
 
 _PANEL = 220.0
 _LEFT, _RIGHT = 52.0, WIDTH - 14
@@ -69,8 +74,8 @@ def lines(
     if not places:
         return empty_chart(title)
     names = [s.name for s in series]
-    explained = names if names != [y_label] else []  # the axis has this name already
-    top = legend_height(explained) + 26
+    marks = Marks(names if names != [y_label] else [])  # the axis has this name already
+    top = marks.height + 26
     bottom = top + _PANEL
     x = scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
     y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
@@ -79,7 +84,7 @@ def lines(
     ]
     return chart(
         bottom + 40,
-        legend(explained, 0),
+        marks.legend(),
         text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
         x_axis(x, top, bottom, x_label, whole=whole_x),
         y_axis(y, _LEFT, _RIGHT),

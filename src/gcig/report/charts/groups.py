@@ -7,31 +7,26 @@ from markupsafe import Markup
 
 from gcig.records import Interval
 from gcig.records.formatting import count, estimate, number, percent
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
     LABELS,
-    Scale,
-    colour,
-    dash,
-    finite,
-    legend,
-    legend_height,
-    mark_number,
-    marker,
-    scale_for,
-    x_axis,
-    y_axis,
-)
-from gcig.report.charts.svg import (
     WIDTH,
+    Marks,
+    Scale,
     chart,
+    dash,
     element,
     empty_chart,
+    finite,
     fitted,
     horizontal,
     join,
+    label_line,
+    scale_for,
     text,
     vertical,
     whisker,
+    x_axis,
+    y_axis,
 )
 
 _RATE_LINE = 17.0  # height of a group's line in a block of rates
@@ -110,19 +105,19 @@ def disparity_histogram(
     """Draw one histogram per group on a common axis, with a line at the group's mean.
 
     Bars are shares of the group's rows, scaled so that the highest bar fills the panel; its share is written
-    above. ``order`` as in `mark_number`.
+    above. ``order`` as in `Marks`.
     """
     title = "Disparity of the rows of each group"
     drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
     if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
         return empty_chart(title)
     scale = Scale(float(edges[0]), float(edges[-1]), 14.0, WIDTH - 14)
-    order = order or list(counts)
+    marks = Marks(list(counts), order)
     panels, descriptions, bottom = [], [], 0.0
     for group, bins in drawn.items():
         top = bottom + _GAP
         bottom = top + _PANEL
-        panels.append(_panel(mark_number(group, order), group, edges, bins, scale, bottom))
+        panels.append(_panel(marks, group, edges, bins, scale, bottom))
         mean = (means or {}).get(group, math.nan)
         descriptions.append(f"{group}: mean {number(mean)}")
         if math.isfinite(mean):
@@ -137,7 +132,7 @@ def disparity_histogram(
 
 
 def _panel(
-    index: int, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float
+    marks: Marks, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float
 ) -> Markup:
     most = max(bins)
     bars = [
@@ -155,10 +150,10 @@ def _panel(
         if n
     ]
     return join(
-        element("g", *bars, class_=colour(index)),
+        marks.coloured(group, *bars),
         horizontal(base, scale.start, scale.stop, class_="axis"),
         text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
-        marker(index, WIDTH - 20, base - _PANEL - 8),
+        marks.draw(group, WIDTH - 20, base - _PANEL - 8),
         text(fitted(group, WIDTH - 190), WIDTH - 30, base - _PANEL - 8, anchor="end"),
     )
 
@@ -171,34 +166,31 @@ def roc_curves(
 ) -> Markup:
     """Draw the ROC curve of every group, points (FPR, TPR), with a mark at the model's operating point.
 
-    ``order`` as in `mark_number`.
+    ``order`` as in `Marks`.
     """
     title = "Ranking inside each group"
     drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
     drawn = {g: c for g, c in drawn.items() if len(c) > 1}
     if not drawn:
         return empty_chart(title)
-    names = list(curves)
-    top = legend_height(names) + 8
+    marks = Marks(list(curves), order)
+    top = marks.height + 8
     left, right = 40.0, WIDTH - 30
     x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
+    paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2}
     parts = []
     for group, points in drawn.items():
-        index = mark_number(group, order or names)
         path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
-        line = element(
-            "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
-        )
-        parts.append(element("g", line, class_=colour(index)))
+        line = element("path", d=path, **paint, stroke_dasharray=dash(marks.index(group)))
+        parts.append(marks.coloured(group, line))
     for group, (fpr, tpr) in (operating or {}).items():
         if group in drawn and math.isfinite(fpr + tpr):
             tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
-            index = mark_number(group, order or names)
-            parts.append(marker(index, x(fpr), y(tpr), size=5.5, label=tooltip))
+            parts.append(marks.draw(group, x(fpr), y(tpr), size=5.5, label=tooltip))
     chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
     return chart(
         y(0) + 40,
-        legend(names, 0, order=order),
+        marks.legend(),
         x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
         y_axis(y, left, right),
         chance,
@@ -214,36 +206,25 @@ def group_rates(
     title: str = "Rates of each group",
     order: Sequence[str] = (),
 ) -> Markup:
-    """Draw one block per rate, with one mark and interval per group; ``order`` as in `mark_number`."""
-    names = list(dict.fromkeys(g for block in rates.values() for g in block))
+    """Draw one block per rate, with one mark and interval per group; ``order`` as in `Marks`."""
+    marks = Marks(list(dict.fromkeys(g for block in rates.values() for g in block)), order)
     if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
         return empty_chart(title)
     scale = Scale(0, 1, LABELS + 10, WIDTH - 14)
-    start = top = legend_height(names) + 8
+    start = top = marks.height + 8
     parts, descriptions = [], []
     for rate, block in rates.items():
         height = max(_RATE_LINE * len(block), _RATE_LINE) + 10
-        middle = top + height / 2
-        parts.append(
-            element("g", element("title", rate), text(fitted(rate, LABELS), LABELS, middle, anchor="end"))
-        )
-        for k, (group, interval) in enumerate(block.items()):
-            y = top + 5 + _RATE_LINE * (k + 0.5)
-            if not math.isfinite(interval.value):
-                continue
-            index = mark_number(group, order or names)
-            if math.isfinite(interval.low) and math.isfinite(interval.high):
-                line = whisker(scale(interval.low), scale(interval.high), y)
-                parts.append(element("g", line, class_=colour(index)))
-            parts.append(
-                marker(index, scale(interval.value), y, label=f"{rate}, {group}: {estimate(interval)}")
-            )
+        parts.append(label_line(rate, top + height / 2, margin=0.0))
+        for k, (group, found) in enumerate(block.items()):
+            y, tooltip = top + 5 + _RATE_LINE * (k + 0.5), f"{rate}, {group}: {estimate(found)}"
+            parts.append(marks.estimate(group, found, scale, y, label=tooltip))
         top += height
         descriptions.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
         parts.append(horizontal(top, 8.0, WIDTH - 14, class_="grid"))
     return chart(
         top + 40,
-        legend(names, 0, order=order),
+        marks.legend(),
         x_axis(scale, start, top, "share of rows"),
         *parts,
         title=title,

@@ -3,40 +3,35 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from markupsafe import Markup
 
-from gcig.records import AuditRecord, Interval, RobustnessFigure
+from gcig.records import AuditRecord, RobustnessFigure
 from gcig.records.formatting import estimate, number
 from gcig.records.trade_off import pareto_front
-from gcig.report.charts.axes import (
+from gcig.report.charts.drawing import (
     LABELS,
-    Scale,
-    colour,
-    finite,
-    legend,
-    legend_height,
-    mark_number,
-    marker,
-    scale_for,
-    x_axis,
-    y_axis,
-)
-from gcig.report.charts.svg import (
     WIDTH,
+    Marks,
+    Scale,
     bar,
     chart,
     element,
     empty_chart,
-    fitted,
+    finite,
+    horizontal,
     join,
+    label_line,
+    scale_for,
     text,
     vertical,
-    whisker,
+    x_axis,
+    y_axis,
 )
 
-OTHER_NORM = "mean, l2"  # on another scale than the other figures
+Measure: TypeAlias = Literal["GCIG", "EO gap"]
+OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
 _NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
@@ -63,6 +58,10 @@ class TradeOff:
     auc_high: float = math.nan
     target: str = ""
 
+    def gap(self, measure: Measure) -> float:
+        """Return GCIG or the EO gap."""
+        return self.gcig if measure == "GCIG" else self.eo_gap
+
     @classmethod
     def of_audit(cls, record: AuditRecord, series: str) -> "TradeOff":
         """Return the mark of an audited model."""
@@ -77,52 +76,30 @@ class TradeOff:
 
 
 def pareto(
-    points: Sequence[TradeOff], *, title: str = "Cost of fair reasons", noise_floor: float | None = None
+    points: Sequence[TradeOff],
+    measures: Sequence[Measure] = ("GCIG", "EO gap"),
+    *,
+    title: str = "Cost of fair reasons",
+    noise_floor: float | None = None,
+    order: Sequence[str] = (),
 ) -> Markup:
     """Draw AUC against GCIG and, if it is known, AUC against the EO gap; up and to the left is better.
 
     A line joins the models on the Pareto front of each panel; collapsed models are hollow and never on it.
-    ``noise_floor`` is the EO gap of an exactly fair model.
+    ``noise_floor`` is the EO gap of an exactly fair model, and ``order`` as in `Marks`.
 
     >>> pareto([TradeOff("plain", 0.91, 0.16, 0.14), TradeOff("FairX", 0.90, 0.05, 0.08)]).count("<polyline")
     2
     """
-    return _trade_offs(points, ("GCIG", "EO gap"), title, noise_floor, ())
-
-
-def trade_off(
-    points: Sequence[TradeOff],
-    measure: Literal["GCIG", "EO gap"],
-    *,
-    title: str = "",
-    noise_floor: float | None = None,
-    order: Sequence[str] = (),
-) -> Markup:
-    """Draw one panel of `pareto`; ``order`` as in `mark_number`."""
-    return _trade_offs(points, (measure,), title or f"AUC against {measure}", noise_floor, order)
-
-
-def _trade_offs(
-    points: Sequence[TradeOff],
-    measures: Sequence[str],
-    title: str,
-    noise_floor: float | None,
-    order: Sequence[str],
-) -> Markup:
-    names = list(dict.fromkeys(p.series for p in points))
-    order = order or names
-    parts = [legend(names, 0, order=order)]
-    top = legend_height(names) + 26
-    shown = False
-    for label in measures:
-        values = [p.gcig if label == "GCIG" else p.eo_gap for p in points]
-        if not any(math.isfinite(v + p.auc) for v, p in zip(values, points, strict=True)):
-            continue
-        shown = True
-        floor = None if label == "GCIG" else noise_floor
-        parts.append(_trade_off_panel(points, values, order, label, floor, top))
-        top += _PANEL + 74
-    if not shown:
+    marks = Marks(list(dict.fromkeys(p.series for p in points)), order)
+    parts, top = [marks.legend()], marks.height + 26
+    for measure in measures:
+        places = [p for p in points if math.isfinite(p.gap(measure) + p.auc)]
+        if places:
+            floor = noise_floor if measure == "EO gap" else None
+            parts.append(_trade_off_panel(places, marks, measure, floor, top))
+            top += _PANEL + 74
+    if len(parts) == 1:
         return empty_chart(title)
     description = "; ".join(
         f"{_full_name(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}"
@@ -132,54 +109,39 @@ def _trade_offs(
 
 
 def _trade_off_panel(
-    points: Sequence[TradeOff],
-    values: list[float],
-    order: Sequence[str],
-    label: str,
-    floor: float | None,
-    top: float,
+    points: Sequence[TradeOff], marks: Marks, measure: Measure, floor: float | None, top: float
 ) -> Markup:
     bottom, left, right = top + _PANEL, 52.0, WIDTH - 14
-    places = [(v, p) for v, p in zip(values, points, strict=True) if math.isfinite(v + p.auc)]
-    limits = [p.gcig_limit if label == "GCIG" else p.eo_gap_limit for _, p in places]
-    x = scale_for([*(v for v, _ in places), *limits], left, right, include=[0.0])
-    reached = [*(p.auc for _, p in places), *(p.auc_low for _, p in places), *(p.auc_high for _, p in places)]
-    y = scale_for(reached, bottom, top, span=0.02)
-    sound = [(v, p) for v, p in places if not p.collapsed]
-    kept = [pair for pair, on in zip(sound, pareto_front([(-v, p.auc) for v, p in sound]), strict=True) if on]
-    corners = " ".join(f"{x(v):.2f},{y(p.auc):.2f}" for v, p in sorted(kept, key=lambda pair: pair[0]))
+    limits = [p.gcig_limit if measure == "GCIG" else p.eo_gap_limit for p in points]
+    x = scale_for([*(p.gap(measure) for p in points), *limits], left, right, include=[0.0])
+    y = scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
+    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
+    on_front = pareto_front([(-gap, auc) for gap, auc in sound])
+    kept = sorted(point for point, on in zip(sound, on_front, strict=True) if on)
+    corners = " ".join(f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in kept)
     line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
-    marks: list[Markup] = []
+    drawn: list[Markup] = []
+    whiskers: list[Markup] = []
     named: list[tuple[float, float]] = []  # marks with their name to the upper right
-    for v, p in places:
-        at = x(v), y(p.auc)
-        mark = marker(
-            mark_number(p.series, order),
-            *at,
-            hollow=p.collapsed,
-            size=5.5,
-            label=f"{_full_name(p)}: {label} {number(v)}, AUC {number(p.auc)}",
-        )
+    for p, limit in zip(points, limits, strict=True):
+        at = x(p.gap(measure)), y(p.auc)
+        tooltip = f"{_full_name(p)}: {measure} {number(p.gap(measure))}, AUC {number(p.auc)}"
+        mark = marks.draw(p.series, *at, hollow=p.collapsed, size=5.5, label=tooltip)
         free = all(abs(at[0] - a) > _NAME_ROOM or abs(at[1] - b) > _NAME_ROOM for a, b in named)
         named += [at] if free else []
-        marks.append(_linked(mark, p, *at, above=free))
-    whiskers = [
-        element("line", class_="grid whisker", x1=x1, y1=y1, x2=x2, y2=y2)
-        for (v, p), limit in zip(places, limits, strict=True)
-        for x1, y1, x2, y2 in (
-            (x(v), y(p.auc), x(limit), y(p.auc)),
-            (x(v), y(p.auc_low), x(v), y(p.auc_high)),
-        )
-        if all(map(math.isfinite, (x1, y1, x2, y2)))
-    ]
+        drawn.append(_linked(mark, p, *at, above=free))
+        if not math.isnan(limit):  # an infinite limit reaches the end of the axis
+            whiskers.append(horizontal(at[1], at[0], x(limit), class_="grid whisker"))
+        if not math.isnan(p.auc_low + p.auc_high):
+            whiskers.append(vertical(at[0], y(p.auc_low), y(p.auc_high), class_="grid whisker"))
     return join(
         text("AUC", left, top - 12, anchor="end", class_="label"),
-        x_axis(x, top, bottom, label),
+        x_axis(x, top, bottom, measure),
         y_axis(y, left, right),
         _floor(x, floor, top, bottom),
         *whiskers,
         *([line] if kept else []),
-        *marks,
+        *drawn,
     )
 
 
@@ -222,6 +184,7 @@ def is_reversed(
 ) -> bool:
     """Return whether a reference orders the two models differently from the headline's reference.
 
+    >>> from gcig.records import Interval
     >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
     >>> members = RobustnessFigure("members", Interval(0.3), Interval(0.2), "")
     >>> is_reversed(members, [mean, members])
@@ -243,21 +206,21 @@ def robustness(
 
     A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
     the reference ``headline``. With a single model, a grey bar shows the noise of each row, and a dashed line
-    marks the headline's value. Figures with another norm have a separate axis. ``order`` as in `mark_number`.
+    marks the headline's value. Figures with another norm have a separate axis. ``order`` as in `Marks`.
     """
     title = "GCIG under several references"
     drawn = [f for f in figures if finite((f.gcig.value, f.other.value))]
     if not drawn:
         return empty_chart(title)
     names = [model, other] if any(math.isfinite(f.other.value) for f in drawn) else [model]
-    top = legend_height(names) + 8
-    order = order or names
-    parts = [legend(names, 0, hollow=(1,), order=order)]
+    marks = Marks(names, order)
+    top = marks.height + 8
+    parts = [marks.legend(hollow=(1,))]
     scales = {"GCIG (lower is fairer)": False, "GCIG with the l2 norm: another scale": True}
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
-            panel = _Panel(rows, names, order, headline, top)
+            panel = _Panel(rows, marks, headline, top)
             parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
             top = panel.bottom + 48
     description = "; ".join(
@@ -273,21 +236,20 @@ class _Panel:
     """Rows on a common axis."""
 
     rows: Sequence[RobustnessFigure]
-    names: Sequence[str]
-    order: Sequence[str]
+    marks: Marks
     headline: str
     top: float
 
     @property
     def height(self) -> float:
-        return _LINE if len(self.names) == 1 else _PAIR_LINE
+        return _LINE if len(self.marks.names) == 1 else _PAIR_LINE
 
     @property
     def bottom(self) -> float:
         return self.top + len(self.rows) * self.height
 
     def draw(self, label: str, reversed_rows: Sequence[bool]) -> Markup:
-        noise = (f.noise for f in self.rows if len(self.names) == 1)
+        noise = (f.noise for f in self.rows if len(self.marks.names) == 1)
         values = finite(v for f in self.rows for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
         x = scale_for([*values, *finite(noise)], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
         behind, rows = [], []
@@ -302,7 +264,7 @@ class _Panel:
         band = element(
             "rect", x=4.0, y=y - self.height / 2, width=WIDTH - 14, height=self.height, class_="wash"
         )
-        if len(self.names) > 1 or not math.isfinite(figure.gcig.value):
+        if len(self.marks.names) > 1 or not math.isfinite(figure.gcig.value):
             return band
         at = x(figure.gcig.value)
         return join(band, vertical(at, self.top, self.bottom, class_="axis", stroke_dasharray="4 3"))
@@ -310,20 +272,17 @@ class _Panel:
     def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
         name = reference_name(figure.reference, self.headline)
         style = "strong" if figure.reference == self.headline else None
-        label = text(fitted(name, LABELS), LABELS, y, anchor="end", class_=style)
-        parts = [element("g", element("title", name), label)]
-        if len(self.names) == 1 and math.isfinite(figure.noise):
+        parts = [label_line(name, y, margin=0.0, class_=style)]
+        if len(self.marks.names) == 1 and math.isfinite(figure.noise):
             tooltip = f"noise: {number(figure.noise)}"
             parts.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
-        shift = _SHIFT if len(self.names) > 1 else 0.0
+        shift = _SHIFT if len(self.marks.names) > 1 else 0.0
         pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
         if all(math.isfinite(i.value) for i, _ in pair):
             parts.append(_connector([(x(i.value), at) for i, at in pair], is_reversed))
-        for k, (model, (interval, at)) in enumerate(zip(self.names, pair, strict=False)):
-            if math.isfinite(interval.value):
-                tooltip = f"{model}, {name}: {estimate(interval)}"
-                number_of_mark = mark_number(model, self.order)
-                parts.append(_mark(number_of_mark, interval, x, at, tooltip, hollow=k == 1))
+        for k, (model, (found, at)) in enumerate(zip(self.marks.names, pair, strict=False)):
+            tooltip = f"{model}, {name}: {estimate(found)}"
+            parts.append(self.marks.estimate(model, found, x, at, hollow=k == 1, size=5.0, label=tooltip))
         return join(*parts)
 
 
@@ -334,10 +293,3 @@ def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup
         return element("line", **place, class_="axis")
     line = element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
     return element("g", line, class_="limit")
-
-
-def _mark(index: int, interval: Interval, x: Scale, y: float, label: str, *, hollow: bool) -> Markup:
-    line = join()
-    if math.isfinite(interval.low + interval.high):
-        line = element("g", whisker(x(interval.low), x(interval.high), y), class_=colour(index))
-    return join(line, marker(index, x(interval.value), y, hollow=hollow, size=5.0, label=label))
