@@ -375,6 +375,12 @@ def test_the_modal_member_has_the_most_frequent_categories_and_numbers_near_the_
     assert modal_member(torch.ones(3, 2)) == 0  # columns without spread
 
 
+def test_a_number_a_quarter_of_a_deviation_from_the_median_is_not_usual():
+    first = torch.tensor([-7.0, -6, -1, -1, -1, 0, 1, 1, 1, 6, 7])  # the deviation is 4, the median 0
+    second = torch.tensor([0.0, 9, -7, -6, 6, 1.8, 0.6, 7, -8, -9, -1.2])
+    assert modal_member(torch.stack([first, second], 1)) == 5  # or 6, if its 1 were usual as well
+
+
 def test_typical_members_come_first_in_every_draw():
     x, y, groups = make_rows(60)
     typical = typical_members(x, y, groups, n_groups=2)

@@ -724,6 +724,8 @@ def test_options_are_recorded():
     recorded = definition.to_dict()
     assert {name: recorded[name] for name in options} == options
     assert recorded["label_weights"] == "equal"
+    assert recorded["columns"] == "raw"
+    assert Problem().penalty(origin=ORIGIN).definition.columns == "original"
 
 
 @pytest.mark.parametrize(
