@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 
 from gcig._validation import InputError
 
-_LARGEST_FLOAT = torch.finfo(torch.float32).max
+_LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
