@@ -731,8 +731,8 @@ def test_options_are_recorded():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows": 0}, "rows must lie in"),
-        ({"every": 0}, "every must be at least 1"),
+        ({"rows": 0}, r"rows must be in \(0, 1\], not 0"),
+        ({"every": 0}, "every must be an integer of at least 1"),
         ({"pairs": "few"}, "pairs must be one of"),
         ({"norm": "max"}, "norm must be one of"),
         ({"rule": "left"}, "rule must be one of"),

@@ -20,6 +20,7 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
@@ -115,6 +116,7 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
     (1000, ['female', 'male'])
     """
+    check_arguments(trust_pickle=trust_pickle, name=name)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -152,7 +154,7 @@ def audit_file(
         )
 
     options = Options(
-        definition=definition or Definition(),
+        definition=Definition() if definition is None else definition,
         threshold=threshold,
         min_cell=min_cell,
         include_rows=include_rows,

@@ -30,6 +30,7 @@ from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.saving import describe_model, load, skops_types
+from gcig.metrics.arguments import check_arguments
 from gcig.persistence import fingerprint
 from gcig.records.audit import SMALLEST_CELL, Subject
 
@@ -183,6 +184,9 @@ class Options:
     robustness: bool = False
     favourable: int = 1
     include_protected: bool = False
+
+    def __post_init__(self) -> None:
+        check_arguments(**{name: value for name, value in vars(self).items() if name != "favourable"})
 
 
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from gcig._arguments import check_argument
 from gcig._validation import InputWarning, check_lengths
 from gcig.adapters import adapt
 from gcig.auditing.findings import run_audit
@@ -16,6 +17,7 @@ from gcig.auditing.sources import TableSource, reference_source
 from gcig.auditing.subject import Audited, Options, hash_model, hash_table, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
@@ -128,6 +130,7 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
+    check_arguments(trust_pickle=trust_pickle, name=name, identifiers=identifiers)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -148,7 +151,7 @@ def audit(
         data_sha256=hash_table(X, batch.labels, batch.groups),
     )
     options = Options(
-        definition=definition or Definition(),
+        definition=Definition() if definition is None else definition,
         threshold=threshold,
         min_cell=min_cell,
         include_rows=include_rows,
@@ -170,6 +173,12 @@ def audit(
 
 def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
     """Return the record of an earlier audit; call this before the new audit, so that errors appear early."""
+    check_argument(
+        "against",
+        against,
+        "None, an earlier audit or the path of one",
+        lambda given: given is None or isinstance(given, AuditRecord | AuditResult | str | Path),
+    )
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against

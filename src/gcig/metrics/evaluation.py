@@ -12,6 +12,7 @@ from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel, adapt
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.predictions import evaluate_arrays
@@ -152,6 +153,8 @@ def evaluate(
     >>> [rates.group for rates in result.groups], list(result.gcig_columns)
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
+    check_arguments(threshold=threshold, definition=definition, min_cell=min_cell, n_bootstrap=n_bootstrap)
+    check_arguments(random_state=random_state, robustness=robustness)
     check_robustness(other, robustness=robustness)
     adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
