@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gcig
+from gcig.core.references import GroupMembers
 from gcig.methods.registry import METHODS
 from tables import QUICK, make_loans
 
@@ -51,6 +52,16 @@ OF_PENALTIES = {
     "score": [3, "x"],
     "origin": [3, "x", [0, 1, 1]],
 }
+OF_EXPLANATIONS = {name: SHARED[name] for name in ("threshold", "definition", "min_cell", "random_state")}
+OF_EXPLANATIONS |= {
+    name: OF_AUDITS[name] for name in ("include_protected", "trust_pickle", "identifiers", "name")
+}
+OF_EXPLANATIONS |= {"neighbours": FLAGS}
+OF_REFERENCES = {
+    "n_groups": [*HOSTILE, 0, 2.5],
+    "n_members": [*HOSTILE, 0, 2.5, True],
+    "random_state": [*HOSTILE, 1.5],
+}
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],
     "cut": [math.nan, math.inf, "x", 1j, (1, 2), {}, pd.NA, 10**400, True],
@@ -85,6 +96,35 @@ def test_evaluations_name_the_argument(model, name, value):
 def test_audits_name_the_argument(model, name, value):
     with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
         gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_EXPLANATIONS))
+def test_explanations_name_the_argument(model, name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.explain(model, LOANS.X[:2], **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_REFERENCES))
+def test_members_name_the_argument(name, value):
+    codes = torch.arange(8) % 2
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        GroupMembers(torch.zeros(8, 3), codes, torch.arange(8) // 2 % 2, **{name: value})
+
+
+@pytest.mark.parametrize("rate", [*HOSTILE, 1.5, True])
+def test_baselines_name_the_argument(rate):
+    with pytest.raises(gcig.InputError, match=r"^rate must be in \[0, 1\], not"):
+        gcig.GroupBaselines(torch.zeros(2, 2, 3), rate=rate)
+
+
+@pytest.mark.parametrize("limit", [math.nan, -1, "x", b"x", 1j, (1, 2), {}, pd.NA, True])
+def test_limits_name_the_argument(model, limit):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, n_bootstrap=5, n_shuffles=9)
+    with pytest.raises(gcig.InputError, match=r"^max_gcig must be a number of at least 0, not"):
+        found.check(max_gcig=limit)
+    assert found.check(max_gcig=math.inf).passed
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_PENALTIES))

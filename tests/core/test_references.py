@@ -241,7 +241,7 @@ def test_fewer_than_two_groups_are_refused(shape):
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
 def test_a_rate_out_of_range_is_refused(rate):
-    with pytest.raises(ValueError, match=r"rate must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"rate must be in \[0, 1\]"):
         GroupBaselines(torch.zeros(2, 2, 3), rate=rate)
 
 

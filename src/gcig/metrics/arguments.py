@@ -27,6 +27,7 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
         _optional(lambda value: isinstance(value, np.random.Generator) or is_count(value, 0, 2**128)),
     ),
     "robustness": _FLAG,
+    "neighbours": _FLAG,
     "progress": _FLAG,
     "include_rows": _FLAG,
     "include_protected": _FLAG,
