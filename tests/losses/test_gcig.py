@@ -944,6 +944,17 @@ def test_columns_are_the_blocks_of_the_origin():
     assert penalty.state_dict().keys() == kept  # the origin is a setting, not a state
 
 
+def test_the_gradient_by_hand_is_that_of_the_l1_norm_and_of_no_subclass():
+    class Own(GCIGPenalty):
+        pass
+
+    problem = Problem()
+    assert problem.penalty().is_standard
+    assert problem.penalty(origin=ORIGIN).is_standard
+    assert not problem.penalty(norm="l2").is_standard
+    assert not Own(problem.baselines).is_standard
+
+
 def test_state_dict_holds_the_moving_averages():
     problem = Problem()
     penalty = problem.penalty()

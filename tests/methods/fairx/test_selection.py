@@ -349,6 +349,13 @@ def test_scores_are_smoothed_over_an_eighth_of_the_epochs():
     assert found == pytest.approx([aucs[0], np.mean(aucs[:2]), np.mean(aucs[:3]), np.mean(aucs[1:])])
 
 
+def test_scores_of_few_epochs_are_not_smoothed():
+    selector = CheckpointSelector(HELD_OUT, n_epochs=15)
+    networks = [linear(*row, 0.0, 0.0, 0.0, 0.0) for row in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0))]
+    found = [-selector(network, WeightControl({}), i).criterion for i, network in enumerate(networks, 1)]
+    assert found == pytest.approx([HELD_OUT.auc(network) for network in networks])
+
+
 # --- Students ----------------------------------------------------------------------------------------
 
 
