@@ -189,11 +189,11 @@ def test_normalised_attributions_have_norm_one(norm):
         ({"pairs": "some"}, "pairs must be one of"),
         ({"n_steps": 0}, "n_steps must be a positive integer or 'auto', not 0"),
         ({"n_steps": "many"}, "n_steps must be a positive integer or 'auto', not 'many'"),
-        ({"eps": 0.0}, "eps must be positive, not 0.0"),
-        ({"eps": math.nan}, "eps must be positive, not nan"),
-        ({"rows": 0.0}, r"rows must lie in \(0, 1\], not 0.0"),
-        ({"rows": 1.5}, r"rows must lie in \(0, 1\], not 1.5"),
-        ({"every": 0}, "every must be at least 1, not 0"),
+        ({"eps": 0.0}, "eps must be a positive number, not 0.0"),
+        ({"eps": math.nan}, "eps must be a positive number, not nan"),
+        ({"rows": 0.0}, r"rows must be in \(0, 1\], not 0.0"),
+        ({"rows": 1.5}, r"rows must be in \(0, 1\], not 1.5"),
+        ({"every": 0}, "every must be an integer of at least 1, not 0"),
     ],
 )
 def test_choices_out_of_range_are_refused(wrong, message):

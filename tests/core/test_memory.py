@@ -168,6 +168,15 @@ def test_a_gpu_is_asked_for_its_memory_only_if_much_is_needed(monkeypatch):
     assert budget(1 << 40) == 1 << 28
 
 
+def test_the_memory_of_a_gpu_is_compared_with_that_of_all_rows(monkeypatch):
+    """A row takes 1040 bytes, as above."""
+    asked = []
+    monkeypatch.setattr("gcig.core.memory.memory_budget", lambda *given: asked.append(given[1]) or 2**28)
+    references = torch.empty(2, 1, 3, device="meta")
+    plan_chunks(Integration(None, "midpoint", 4), references, 1000, point_bytes=100)
+    assert asked == [1_040_000]
+
+
 @pytest.mark.parametrize(("rows", "calls"), [(11, 1), (10, 4)])
 def test_only_rows_that_do_not_fit_are_computed_again(rows, calls):
     module, inputs, references = make_problem()

@@ -162,3 +162,15 @@ def test_a_module_that_keeps_nothing_takes_its_inputs_and_their_gradient():
             return x.sum(1)
 
     assert probe(Sum(), torch.zeros(2, 10)).n_bytes == 2 * (2 * 10 * 4)
+
+
+def test_a_module_that_ignores_its_inputs_has_a_second_derivative():
+    class Constant(nn.Module):
+        def __init__(self, trained):
+            super().__init__()
+            self.bias = nn.Parameter(torch.ones(1), requires_grad=trained)
+
+        def forward(self, x):
+            return self.bias.expand(len(x))
+
+    assert [probe(Constant(trained), torch.zeros(2, 3)).twice for trained in (True, False)] == [True, True]

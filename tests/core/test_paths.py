@@ -14,6 +14,7 @@ from gcig.core.paths import (
     general_attributions,
     node_attributions,
     secant_attributions,
+    unexpanded,
 )
 from gcig.core.quadrature import RULES, quadrature
 from gcig.models.mlp import ACTIVATIONS, make_mlp
@@ -268,3 +269,12 @@ def test_values_are_blended_more_sharply_than_gradients(dtype):
     eps = torch.finfo(dtype).eps
     assert _sharpness_of_values(dtype, smooth=True) == pytest.approx(2 / eps**0.8)
     assert _sharpness_of_values(dtype, smooth=False) == sharpness(dtype, smooth=False)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_references_that_were_expanded_are_evaluated_once(columns):
+    single = torch.randn(2, 1, columns)
+    assert torch.equal(unexpanded(single.expand(2, 2, columns)), single)
+    assert unexpanded(single) is single
+    of_rows = torch.randn(2, 2, columns)
+    assert unexpanded(of_rows) is of_rows

@@ -241,7 +241,7 @@ def test_fewer_than_two_groups_are_refused(shape):
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan")])
 def test_a_rate_out_of_range_is_refused(rate):
-    with pytest.raises(ValueError, match=r"rate must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"rate must be in \[0, 1\]"):
         GroupBaselines(torch.zeros(2, 2, 3), rate=rate)
 
 
@@ -373,6 +373,12 @@ def test_the_modal_member_has_the_most_frequent_categories_and_numbers_near_the_
     assert modal_member(members, torch.tensor([0, 1, 1])) == 2  # the median and the mode
     assert medoid(members) == 4  # the mean is (2.46, 0.6, 0.4)
     assert modal_member(torch.ones(3, 2)) == 0  # columns without spread
+
+
+def test_a_number_a_quarter_of_a_deviation_from_the_median_is_not_usual():
+    first = torch.tensor([-7.0, -6, -1, -1, -1, 0, 1, 1, 1, 6, 7])  # the deviation is 4, the median 0
+    second = torch.tensor([0.0, 9, -7, -6, 6, 1.8, 0.6, 7, -8, -9, -1.2])
+    assert modal_member(torch.stack([first, second], 1)) == 5  # or 6, if its 1 were usual as well
 
 
 def test_typical_members_come_first_in_every_draw():

@@ -1,7 +1,9 @@
 import gzip
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -180,6 +182,15 @@ def test_missing_files_and_folders_are_named(tmp_path):
         read_table(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
         read_table(tmp_path / ("x" * 300))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX pipes")
+def test_pipes_and_devices_are_not_opened(tmp_path):
+    """Files are read twice, and a pipe without a writer would be waited for."""
+    os.mkfifo(tmp_path / "t.csv")
+    for path in (tmp_path / "t.csv", Path(os.devnull)):
+        with pytest.raises(InputError, match="is a pipe or a device, not a file"):
+            read_table(path)
 
 
 def test_a_saved_index_is_dropped(tmp_path):

@@ -31,19 +31,19 @@ ESCAPE = "\x1b]0;owned\x07\x1b[31m"
 
 @contextlib.contextmanager
 def no_network():
-    """Let every connection fail, and record that it was tried."""
+    """Let every connection, datagram and look-up of a name fail, and record that it was tried."""
     tried = []
 
-    def refuse(self, address):
-        tried.append(address)
+    def refuse(*given, **_):
+        tried.append(given)
         raise OSError("the network is blocked")
 
-    before = socket.socket.connect
-    socket.socket.connect = refuse
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, refuse)
+        for name in ("getaddrinfo", "gethostbyname", "create_connection"):
+            patch.setattr(socket, name, refuse)
         yield tried
-    finally:
-        socket.socket.connect = before
 
 
 def test_fault_38_a_suffix_that_lies(shell, model, loans_csv, tmp_path):

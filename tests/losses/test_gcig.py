@@ -724,13 +724,15 @@ def test_options_are_recorded():
     recorded = definition.to_dict()
     assert {name: recorded[name] for name in options} == options
     assert recorded["label_weights"] == "equal"
+    assert recorded["columns"] == "raw"
+    assert Problem().penalty(origin=ORIGIN).definition.columns == "original"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows": 0}, "rows must lie in"),
-        ({"every": 0}, "every must be at least 1"),
+        ({"rows": 0}, r"rows must be in \(0, 1\], not 0"),
+        ({"every": 0}, "every must be an integer of at least 1"),
         ({"pairs": "few"}, "pairs must be one of"),
         ({"norm": "max"}, "norm must be one of"),
         ({"rule": "left"}, "rule must be one of"),
@@ -940,6 +942,17 @@ def test_columns_are_the_blocks_of_the_origin():
     assert (Problem().penalty().n_columns, Problem().penalty().blocks) == (None, None)
     kept = {"references.values", "references.n_empty", "n_undefined"}
     assert penalty.state_dict().keys() == kept  # the origin is a setting, not a state
+
+
+def test_the_gradient_by_hand_is_that_of_the_l1_norm_and_of_no_subclass():
+    class Own(GCIGPenalty):
+        pass
+
+    problem = Problem()
+    assert problem.penalty().is_standard
+    assert problem.penalty(origin=ORIGIN).is_standard
+    assert not problem.penalty(norm="l2").is_standard
+    assert not Own(problem.baselines).is_standard
 
 
 def test_state_dict_holds_the_moving_averages():

@@ -384,6 +384,31 @@ def test_engine_explains_only_for_terms_that_count(monkeypatch):
     assert len(calls) == 1  # the comparison with autograd
 
 
+def test_plain_training_needs_no_graph(monkeypatch):
+    problem = Problem(weighted=True)
+    calls = count_calls(monkeypatch, NetworkPass, "train_on_cross_entropy")
+    plain, _ = problem.gradient(Objective({"prediction": PredictionTerm()}), weights={})
+    assert len(calls) == 2  # the comparison with autograd, and the step
+    own, _ = problem.gradient(Objective({"prediction": OwnPrediction()}), weights={})
+    assert len(calls) == 2  # another term may have another gradient
+    assert_close(own, 2 * plain)
+
+
+def test_a_penalty_is_compared_with_the_engine_once_for_each_network(monkeypatch):
+    problem = Problem()
+    penalty = GCIGPenalty(GroupBaselines.from_data(problem.inputs[:N], problem.labels, problem.groups))
+    calls = count_calls(monkeypatch, GCIGPenalty, "readable")
+    networks = [MLP(5, (8, 4)), MLP(5, (4, 2))]
+    for network, known in zip([*networks[:1] * 3, *networks[1:] * 2], (1, 1, 1, 2, 2), strict=True):
+        penalty(network, problem.inputs[:N], problem.labels)
+        assert len(calls) == known
+
+
+class OwnPrediction(PredictionTerm):
+    def __call__(self, batch):
+        return 2 * super().__call__(batch)
+
+
 def test_term_that_does_not_name_its_penalty_goes_through_autograd():
     problem = Problem(dtype=torch.float64)
     objective = problem.objective()

@@ -213,7 +213,8 @@ def test_warm_start_continues_from_the_heaviest_network(biased):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"eps": 0.0}, "eps must be a number between 0 and 1"),
+        ({"eps": 0.0}, "eps must be a number from 1e-6 to less than 1, not 0.0"),
+        ({"eps": 1e-30}, "eps must be a number from 1e-6"),  # its inverse is the largest multiplier
         ({"max_iter": 0}, "max_iter must be a positive integer"),
         ({"round_epochs": 1.5}, r"round_epochs must be a positive integer below 2\*\*31 or 'auto'"),
     ],

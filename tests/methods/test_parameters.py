@@ -13,6 +13,7 @@ from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.parameters import FRACTION, POSITIVE, Parametrised, optional, parameter
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.training.loop import DivergenceError
 
 HUGE = 10**400
 WRONG = {
@@ -33,7 +34,7 @@ WRONG = {
     "activation": ["swish", None, 3, ["relu"]],
     "max_epochs": [0, -3, 2.5, "auto", True, HUGE],
     "batch_size": [0, 2.5, "all", None, HUGE],
-    "learning_rate": [0, -1, math.inf, "fast", [0.1]],
+    "learning_rate": [0, -1, math.inf, 1e38, "fast", [0.1]],
     "weight_decay": [-1e-3, math.inf],
     "early_stopping": ["yes", None, 1],
     "patience": [0, 1.5],
@@ -96,6 +97,13 @@ def test_the_parameters_of_fairx():
         "verbose",
     ]
     assert set(WRONG) == set(inspect.signature(FairXClassifier).parameters)
+
+
+def test_the_largest_learning_rate_diverges_as_others_do():
+    X, y = np.arange(40.0)[:, None], np.arange(40) % 2
+    groups = np.array(["a", "b"])[np.arange(40) // 2 % 2]
+    with pytest.raises(DivergenceError):
+        UnconstrainedClassifier(learning_rate=3e36, max_epochs=2).fit(X, y, sensitive_features=groups)
 
 
 def test_a_misspelt_choice_is_guessed():

@@ -237,6 +237,26 @@ def test_parameters_are_checked(parameters, message):
         ThresholdOptimizerClassifier(**parameters, **QUICK_BIASED).fit(biased.X, biased.y, **biased.by)
 
 
+class Overflowing(torch.nn.Module):
+    """A network whose outputs are no numbers once it is trained, although its parameters are."""
+
+    def __init__(self, n_inputs):
+        super().__init__()
+        self.linear = torch.nn.Linear(n_inputs, 1)
+
+    def forward(self, x):
+        return self.linear(x) if self.training else self.linear(x) * torch.nan
+
+
+def test_scores_that_are_no_numbers_end_the_training():
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(80, 3)), np.arange(80) % 2, np.arange(80) // 2 % 2
+    model = ThresholdOptimizerClassifier(module=Overflowing(3), preprocessing="none", max_epochs=1)
+    with pytest.raises(gcig.DivergenceError, match="80 of 80 scores are NaN"):
+        model.fit(X, y, sensitive_features=groups)
+    assert not hasattr(model, "rules_")
+
+
 @pytest.mark.slow
 def test_the_gap_is_halved_on_nine_of_ten_seeds():
     halved = 0

@@ -16,7 +16,7 @@ import gcig
 from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.metrics import evaluate, gcig_score
-from gcig.metrics.columns import ComparedColumns, _common_name, _mean_reference
+from gcig.metrics.columns import ComparedColumns, _common_name, _frequencies, _mean_reference
 from gcig.metrics.sample import EncodedRows
 
 
@@ -166,3 +166,12 @@ def test_references_are_averaged_by_the_rows_of_their_cells() -> None:
     baselines = np.array([[[1.0, 10.0], [2.0, 20.0]], [[3.0, 30.0], [np.nan, 40.0]]])
     found = _mean_reference(rows, baselines, (4, 7))
     assert found == pytest.approx((3 * baselines[0, 0] + 2 * baselines[0, 1] + 2 * baselines[1, 0]) / 7)
+
+
+def test_a_category_that_no_row_has_keeps_its_frequency_among_the_references() -> None:
+    inputs = np.array([[1.0, 0.0, 0.0, 7.0], [0.0, 1.0, 0.0, 8.0], [1.0, 0.0, 0.0, 9.0]])
+    codes = np.zeros(3, dtype=np.int64)
+    rows = EncodedRows(inputs, codes, codes, np.arange(3), None)
+    found, ranges = _frequencies(np.array([0, 0, 0, 1]), rows, np.array([0.5, 0.3, 0.2, 8.0]))
+    assert found == pytest.approx([0.5, 0.3, 0.2, 0.0])
+    assert ranges.tolist() == [1.0] * 4

@@ -56,6 +56,15 @@ def test_a_bin_is_a_part_of_the_logits_from_minus_to_plus_twelve(probabilistic: 
     assert {int(place): found[place] for place in np.flatnonzero(found)} == {0: 6.0, 8192: 2.0, 16_383: 4.0}
 
 
+@pytest.mark.parametrize(("exact_rows", "area"), [(3, 0.5), (4, 1.0)])
+def test_the_second_batch_beyond_the_bound_is_counted_in_bins(exact_rows: int, area: float) -> None:
+    """Scores that are nearly the same share a bin."""
+    counts = ScoreCounts(1, probabilistic=True, exact_rows=exact_rows)
+    for _ in range(2):
+        counts.add(np.array([0.6, 0.6 + 1e-9]), np.array([0, 1]), np.zeros(2, dtype=int), None)
+    assert counts.ranking().area == area
+
+
 def test_interval_is_that_of_delong_on_the_logit_scale() -> None:
     """Placements by a double loop, and their variances with one degree of freedom less."""
     rng = np.random.default_rng(4)

@@ -13,6 +13,7 @@ from gcig.metrics.rates import (
     Confusion,
     expected_range,
     expected_worst_range,
+    favourable_rates,
     gap,
     noise_floor,
     ratio,
@@ -98,6 +99,12 @@ def test_gaps_and_ratios_of_the_kept_rates():
     assert np.isnan(gap(rates, np.array([False, True, False]))).all()
     assert np.isnan(ratio(rates, np.zeros(3, dtype=bool))).all()
     assert gap(rates[:, :1], np.array([True])).tolist() == [0, 0]  # one group, and none is left out
+
+
+def test_the_favourable_decision_may_be_the_negative_one():
+    counts = np.array([[[3.0, 1.0], [2.0, 2.0]], [[0.0, 6.0], [1.0, 1.0]]])  # (groups, labels, predictions)
+    assert favourable_rates(counts, 1).tolist() == [3 / 8, 7 / 8]
+    assert favourable_rates(counts, 0).tolist() == [5 / 8, 1 / 8]
 
 
 def test_two_gaps_are_added_or_the_larger_one_is_taken():

@@ -184,6 +184,8 @@ def test_whichever_model_is_fairer_must_be_certain() -> None:
     assert _fairer(first, noisy) == "first"
     noisy = PanelFigure(Interval(0.12), 0.12 + 1.1 * spread)
     assert _fairer(first, noisy) == "neither"
+    together = [PanelFigure(each.interval, each.draws + 9 * spread) for each in (first, second)]
+    assert _fairer(*together) == "first"  # what draws share does not count
     assert _fairer(first, PanelFigure(second.interval, second.draws, error=0.0101)) == "first"
     assert _fairer(first, PanelFigure(second.interval, second.draws, error=0.0103)) == "neither"
     apart = [PanelFigure(Interval(v, v - r, v + r), np.empty(0)) for v, r in ((0.1, 0.012), (0.12, 0.015))]
@@ -313,6 +315,14 @@ def test_other_figures_of_the_panel() -> None:
     assert panel.found["members"].error > 0
     assert len(panel.found["members"].draws) == 20
     assert all(len(each.draws) == 2 for each in Panel(n_bootstrap=0).found.values())
+
+
+@pytest.mark.parametrize(("most", "defined"), [(3, True), (2, False)])
+def test_shapley_values_of_more_columns_than_are_permuted_are_unknown(
+    most: int, defined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gcig.metrics.robustness.MAX_PERMUTED_COLUMNS", most)
+    assert math.isfinite(Panel().found["Shapley values"].interval.value) == defined
 
 
 def test_groups_relative_to_one_reference_of_their_label() -> None:

@@ -88,3 +88,6 @@ def test_unknown_groups_are_an_error() -> None:
         gcig_scorer(sensitive_features=SEX)(model, X.reset_index(drop=True), Y)
     with pytest.raises(InputError, match="index"):
         gcig_scorer(sensitive_features=SEX)(model, X.to_numpy(), Y)
+    for known in (SEX[:-1], pd.concat([SEX, SEX[:1]])):  # a row is unknown, and another is known twice
+        with pytest.raises(InputError, match="index of sensitive_features, without repetition"):
+            gcig_scorer(sensitive_features=known)(model, X, Y)

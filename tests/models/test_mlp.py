@@ -115,6 +115,7 @@ def test_description_and_weights_rebuild_the_network_through_json():
         ({"hidden_sizes": [10**9]}, "state does not fit"),  # would be 12 GB if it were allocated
         ({"hidden_sizes": [10**40]}, "state does not fit"),
         ({"hidden_sizes": []}, "state does not fit"),
+        ({"hidden_sizes": [1] * 10**6}, "state does not fit 1000000 hidden layers"),  # 6 GB of layers
         ({"hidden_sizes": "64"}, "hidden_sizes must be a sequence"),
         ({"activation": ["silu"]}, "unknown activation"),
         ({"code": "print()"}, "architecture must have the keys"),

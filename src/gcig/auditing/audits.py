@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from gcig._arguments import check_argument
 from gcig._files import hash_file
 from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
@@ -21,6 +22,7 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
@@ -126,6 +128,7 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
+    check_arguments(trust_pickle=trust_pickle, name=name, identifiers=identifiers)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -146,7 +149,7 @@ def audit(
         data_sha256=hash_table(X, batch.rows.labels, batch.rows.groups),
     )
     options = Options(
-        definition=definition or Definition(),
+        definition=Definition() if definition is None else definition,
         threshold=threshold,
         min_cell=min_cell,
         include_rows=include_rows,
@@ -168,6 +171,12 @@ def audit(
 
 def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
     """Return the record of an earlier audit; call this before the new audit, so that errors appear early."""
+    check_argument(
+        "against",
+        against,
+        "None, an earlier audit or the path of one",
+        lambda given: given is None or isinstance(given, AuditRecord | AuditResult | str | Path),
+    )
     if isinstance(against, str | Path):
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against
@@ -260,6 +269,7 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
     (1000, ['female', 'male'])
     """
+    check_arguments(trust_pickle=trust_pickle, name=name)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -297,7 +307,7 @@ def audit_file(
         )
 
     options = Options(
-        definition=definition or Definition(),
+        definition=Definition() if definition is None else definition,
         threshold=threshold,
         min_cell=min_cell,
         include_rows=include_rows,

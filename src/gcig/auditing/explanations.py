@@ -26,6 +26,7 @@ from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.roles import assign_roles, check_positive
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
@@ -114,6 +115,9 @@ def explain(
     >>> [reason.column for reason in found.record.rows[0].columns][:1], len(found.record.rows[0].neighbours)
     (['credit_amount'], 4)
     """
+    check_arguments(threshold=threshold, definition=definition, identifiers=identifiers, min_cell=min_cell)
+    check_arguments(neighbours=neighbours, include_protected=include_protected, random_state=random_state)
+    check_arguments(name=name, trust_pickle=trust_pickle)
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)
     adapted = adapt(

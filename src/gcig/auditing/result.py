@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
@@ -110,6 +111,10 @@ class CheckResult:
         return f"{word}: {'; '.join(self.reasons)}"
 
 
+def _is_limit(value: Any) -> bool:
+    return value == math.inf or (is_number(value) and value >= 0)
+
+
 @dataclass(frozen=True, eq=False)
 class AuditResult:
     """An audit: ``record`` holds all findings as plain values.
@@ -156,8 +161,7 @@ class AuditResult:
         ):
             if limit is None:
                 continue
-            if not limit >= 0:
-                raise InputError(f"max_{figure} must be a number of at least 0, got {limit}.")
+            check_argument(f"max_{figure}", limit, "a number of at least 0", _is_limit)
             value = measured.high if conservative else measured.value
             checks.append(LimitCheck(figure, value, limit, conservative))
         if not checks:

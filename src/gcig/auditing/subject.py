@@ -30,6 +30,7 @@ from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.saving import describe_model, load, skops_types
+from gcig.metrics.arguments import check_arguments
 from gcig.persistence import fingerprint
 from gcig.records.audit import SMALLEST_CELL, Subject
 
@@ -180,6 +181,9 @@ class Options:
     robustness: bool = False
     favourable: int = 1
     include_protected: bool = False
+
+    def __post_init__(self) -> None:
+        check_arguments(**{name: value for name, value in vars(self).items() if name != "favourable"})
 
     def cut(self, adapted: AdaptedModel) -> float:
         """Return the probability of a positive decision; NaN if the model has a decision rule of its own."""

@@ -1,7 +1,11 @@
 """The definition of GCIG: the choices behind a value."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
+
+from gcig._arguments import check_argument, is_count, is_number
 
 EPS = 1e-12
 _CHOICES = {
@@ -60,17 +64,21 @@ class Definition:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {list(choices)}, not {getattr(self, name)!r}")
-        if self.n_steps != "auto" and (not isinstance(self.n_steps, int) or self.n_steps < 1):
-            raise ValueError(f"n_steps must be a positive integer or 'auto', not {self.n_steps!r}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be positive, not {self.eps}")
-        if not 0 < self.rows <= 1:
-            raise ValueError(f"rows must lie in (0, 1], not {self.rows}")
-        if self.every < 1:
-            raise ValueError(f"every must be at least 1, not {self.every}")
+            check_argument(name, getattr(self, name), f"one of {list(choices)}", partial(_is_among, choices))
+        check_argument(
+            "n_steps",
+            self.n_steps,
+            "a positive integer or 'auto'",
+            lambda value: value == "auto" if isinstance(value, str) else is_count(value, 1),
+        )
+        check_argument("eps", self.eps, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument("rows", self.rows, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
+        check_argument("every", self.every, "an integer of at least 1", lambda value: is_count(value, 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as plain values, for JSON."""
         return asdict(self)
+
+
+def _is_among(choices: Sequence[str], value: Any) -> bool:
+    return isinstance(value, str) and value in choices

@@ -6,13 +6,14 @@ are fixed points: nothing is differentiated through them.
 """
 
 from contextlib import nullcontext
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from gcig._arguments import check_argument, is_count, is_number
 from gcig.core.definition import EPS
 from gcig.core.modules import is_recording
 from gcig.core.processes import joined
@@ -139,8 +140,7 @@ class GroupBaselines(nn.Module):
                 "values must have shape (labels, groups, ...) with at least two groups, "
                 f"not {tuple(values.shape)}"
             )
-        if not 0 <= rate <= 1:
-            raise ValueError(f"rate must lie in [0, 1], not {rate}")
+        check_argument("rate", rate, "in [0, 1]", lambda value: is_number(value) and 0 <= value <= 1)
         self.rate = rate
         self.register_buffer("values", values.detach().clone())
         self.register_buffer(
@@ -152,6 +152,7 @@ class GroupBaselines(nn.Module):
         cls, x: Tensor, y: Tensor, groups: Tensor, *, n_groups: int | None = None, rate: float = 0.1
     ) -> "GroupBaselines":
         """Create baselines from the means of all rows; every cell must have at least one row."""
+        _check_counts(n_groups=n_groups)
         if not len(x) == len(y) == len(groups):
             lengths = f"{len(x)}, {len(y)} and {len(groups)}"
             raise ValueError(f"x, y and groups must have one entry per row, not {lengths} of them")
@@ -231,6 +232,8 @@ class GroupMembers(nn.Module):
         random_state: int = 0,
     ) -> None:
         super().__init__()
+        _check_counts(n_groups=n_groups, n_members=n_members)
+        check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
         self.n_groups = n_groups or int(groups.max()) + 1
         self.n_members, self._pool = n_members, inputs
         self._typical = None if typical is None else typical[..., :n_members].flatten(0, 1)
@@ -330,3 +333,10 @@ def modal_member(members: Tensor, origin: Tensor | None = None) -> Tensor:
         categories = members[:, origin == block]
         usual += categories.argmax(1) == categories.mean(0).argmax()
     return usual.argmax()
+
+
+def _check_counts(**given: Any) -> None:
+    """Raise an error that names the first argument that is neither None nor a positive integer."""
+    for name, count in given.items():
+        if count is not None:
+            check_argument(name, count, "a positive integer", partial(is_count, least=1))

@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import re
+import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -127,10 +128,13 @@ def check_options(separator: str | None, decimal: str | None, encoding: str | No
 def recognise_format(path: Path) -> str:
     """Return "Parquet", "Feather", "CSV (gzip)" or "CSV" by the first bytes; reject other files."""
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path} is a folder, not a table: name a CSV, Parquet or Feather file.")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its other end
+            raise InputError(f"{path} is a pipe or a device, not a file: write its content to a file first.")
         with path.open("rb") as file:
             head = file.read(4)
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder, not a table: name a CSV, Parquet or Feather file.") from error
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path} (looked in {Path.cwd()}).") from error
     except OSError as error:

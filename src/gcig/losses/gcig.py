@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from gcig._arguments import check_argument, is_count, is_flag
 from gcig.core import disparity
 from gcig.core.definition import EPS, Definition
 from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
@@ -194,6 +195,16 @@ class GCIGPenalty(nn.Module):
             every=every,
             pairs=pairs,
         )
+        for name, flag in (("each_member", each_member), ("fast", fast)):
+            check_argument(name, flag, "True or False", is_flag)
+        if max_bytes is not None:
+            check_argument("max_bytes", max_bytes, "a positive integer", lambda n: is_count(n, 1, 2**63))
+        if random_state is not None:
+            check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
+        if score is not None:
+            check_argument("score", score, "a function of the module's output", callable)
+        if origin is not None:
+            check_argument("origin", origin, "a tensor", lambda given: isinstance(given, Tensor))
         self.references = references
         values = references.values
         if origin is not None:

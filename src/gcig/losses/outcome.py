@@ -14,13 +14,13 @@ they are the rates of the decisions. Cells without rows are left out; a batch wi
 gradient 0.
 """
 
-import math
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 
+from gcig._arguments import check_argument, is_count, is_flag, is_number
 from gcig.core.modules import is_recording
 from gcig.core.processes import joined
 
@@ -162,12 +162,23 @@ class OutcomeLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        if n_groups is not None and n_groups < 1:
-            raise ValueError(f"n_groups must be at least 1, not {n_groups}")
-        if not (math.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"temperature must be a positive number, not {temperature}")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and less than 1, not {momentum}")
+        if n_groups is not None:
+            check_argument("n_groups", n_groups, "at least 1", lambda value: is_count(value, 1))
+        check_argument("cut", cut, "a finite number", is_number)
+        check_argument(
+            "temperature", temperature, "a positive number", lambda value: is_number(value) and value > 0
+        )
+        check_argument(
+            "momentum",
+            momentum,
+            "at least 0 and less than 1",
+            lambda value: is_number(value) and 0 <= value < 1,
+        )
+        check_argument(
+            "smoothness", smoothness, "a number >= 0", lambda value: is_number(value) and value >= 0
+        )
+        for name, flag in (("of_decisions", of_decisions), ("validate", validate)):
+            check_argument(name, flag, "True or False", is_flag)
         if momentum and n_groups is None:
             raise ValueError("momentum needs n_groups: the averages of all groups are kept between calls")
         self.n_groups, self.cut, self.temperature = n_groups, cut, temperature

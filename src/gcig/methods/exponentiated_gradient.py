@@ -25,7 +25,7 @@ from gcig.core.modules import evaluating, logits
 from gcig.engine.cuda_graph import can_be_recorded, make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.networks import CLIP_NORM, MixtureOfLogits
-from gcig.methods.parameters import INSIDE, POSITIVE_INTEGER, optional, parameter
+from gcig.methods.parameters import POSITIVE_INTEGER, number, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData
 from gcig.training.loop import Loop, Outcome, train
@@ -75,7 +75,7 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
 
     eps: float = parameter(
         default=0.01,
-        rule=INSIDE,
+        rule=number("a number from 1e-6 to less than 1", lambda value: 1e-6 <= value < 1),
         doc="""How far the rates of a group may be from the rates of all rows; also the inverse of the largest
         multiplier.""",
     )

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
+from gcig._arguments import shorten
 from gcig._validation import InputError
 
-_LARGEST_FLOAT = torch.finfo(torch.float32).max
+_LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
@@ -39,24 +40,16 @@ class Rule:
     def check(self, name: str, value: Any) -> None:
         """Raise an `InputError` that names the parameter if the value is not accepted."""
         if not self._accepts(value):
-            close = difflib.get_close_matches(_shorten(value).strip("'").lower(), self.choices, n=1)
+            close = difflib.get_close_matches(shorten(value).strip("'").lower(), self.choices, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             hint = " It is too large for float32." if _is_number(value) and not _fits(value) else hint
-            raise InputError(f"{name} must be {self.text}, not {_shorten(value)}.{hint}")
+            raise InputError(f"{name} must be {self.text}, not {shorten(value)}.{hint}")
 
     def _accepts(self, value: Any) -> bool:
         try:
             return self.holds(value)
         except Exception:  # an object's own comparison, length or conversion may raise anything
             return False
-
-
-def _shorten(value: Any) -> str:
-    try:
-        shown = repr(value)
-    except Exception:  # as above
-        shown = f"a {type(value).__name__}"
-    return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
 def _is_number(value: Any) -> bool:

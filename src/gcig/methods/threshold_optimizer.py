@@ -20,7 +20,7 @@ from gcig.core.modules import evaluating, logits
 from gcig.methods.parameters import POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData, require_groups
-from gcig.training.loop import Outcome
+from gcig.training.loop import DivergenceError, Outcome
 
 _REASON = "each group has its own thresholds"
 
@@ -172,6 +172,11 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         rows = data.all
         with evaluating(network), torch.no_grad():
             scores = _sigmoid(logits(network, rows.inputs).cpu())
+        if np.isnan(scores).any():  # Fairlearn would search for their thresholds without end
+            raise DivergenceError(
+                f"training diverged: {np.isnan(scores).sum()} of {len(scores)} scores are NaN, "
+                "because the network's parameters are too large. Lower learning_rate or weight_decay."
+            )
         self.rules_ = equalize_odds(
             scores,
             rows.labels.cpu().numpy(),

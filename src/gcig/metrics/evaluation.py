@@ -15,6 +15,7 @@ from gcig._warnings import warn_caller
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.metrics.arguments import check_arguments
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
@@ -152,6 +153,8 @@ def evaluate(
     >>> [rates.group for rates in result.groups], list(result.gcig_columns)
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
+    check_arguments(threshold=threshold, definition=definition, min_cell=min_cell, n_bootstrap=n_bootstrap)
+    check_arguments(random_state=random_state, robustness=robustness)
     check_robustness(other, robustness=robustness)
 
     def prepare(model: Any) -> Sample:

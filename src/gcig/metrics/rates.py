@@ -42,7 +42,7 @@ def selection_rates(counts: Floats) -> Floats:
     return quotient(counts[..., 1].sum(axis=-1), counts.sum(axis=(-2, -1)))
 
 
-def favourable_rates(counts: Floats, favourable: int = 1) -> Floats:
+def favourable_rates(counts: Floats, favourable: int) -> Floats:
     """Return the share of rows with the favourable decision, (..., groups); ``favourable`` is 0 or 1."""
     return selection_rates(counts) if favourable else 1 - selection_rates(counts)
 

@@ -110,12 +110,15 @@ def make_mlp(
 def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, Tensor]) -> MLP:
     """Build the network that `MLP.architecture` described, with the weights of a ``state_dict``.
 
-    Memory is allocated for the given weights, not for the sizes in the description, and no random number is
-    drawn.
+    Memory is allocated for the given weights, not for the sizes and layers in the description, and no random
+    number is drawn.
     """
     expected = {"n_inputs", "hidden_sizes", "activation", "dropout"}
     if architecture.keys() != expected:
         raise ValueError(f"architecture must have the keys {sorted(expected)}; got {sorted(architecture)}")
+    sizes = architecture["hidden_sizes"]
+    if isinstance(sizes, list | tuple) and len(state) != 2 * (len(sizes) + 1):
+        raise ValueError(f"state does not fit {len(sizes)} hidden layers: it has {len(state)} tensors")
     try:
         mlp = MLP(**architecture, device="meta")
         mlp.load_state_dict({name: value.detach().clone() for name, value in state.items()}, assign=True)

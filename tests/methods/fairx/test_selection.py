@@ -14,6 +14,7 @@ from gcig.core.batch import GroupedBatch
 from gcig.core.columns import AttributeColumns
 from gcig.core.definition import Definition
 from gcig.core.references import GroupMembers
+from gcig.losses.gcig import GCIGPenalty
 from gcig.methods.fairx.distillation import Teacher
 from gcig.methods.fairx.selection import (
     CheckpointSelector,
@@ -129,6 +130,15 @@ def test_gcig_and_columns(found):
     assert found["completeness"] < 1e-2
 
 
+def test_a_curved_network_is_measured_with_as_many_steps_as_it_needs():
+    network = make_mlp(6, (8, 4), "tanh", generator=torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter *= 3
+    fine = replace(HELD_OUT, settings=replace(SETTINGS, n_steps=64))
+    assert measure(network, HELD_OUT)["gcig"] == pytest.approx(measure(network, fine)["gcig"], rel=1e-3)
+
+
 def test_attributions_are_summed_over_blocks_of_columns_but_not_of_other_inputs():
     values = torch.arange(2.0 * 3 * 6).view(2, 3, 6)
     assert torch.equal(
@@ -168,6 +178,19 @@ def test_gcig_relative_to_members(found):
     few = replace(HELD_OUT, rows=ROWS[torch.arange(0, 90, 3)])
     assert measure(NETWORK, few)["gcig_members"] == pytest.approx(np.mean(disparities), rel=2e-2)
     assert found["gcig_members"] > 0
+
+
+def test_members_are_measured_by_one_step_each():
+    network = make_mlp(6, (16, 16), "relu", generator=torch.Generator().manual_seed(0)).eval()
+    data = TRAINING
+    members = GroupMembers(data.inputs, data.labels, data.groups, n_groups=2, n_members=16)
+    by_steps = [
+        GCIGPenalty(members, origin=ORIGIN, n_steps=n_steps, label_weights="empirical") for n_steps in (1, 2)
+    ]
+    one, two = (penalty(network, ROWS.inputs, ROWS.labels).item() for penalty in by_steps)
+    found = measure(network, HELD_OUT)["gcig_members"]
+    assert found == pytest.approx(one, rel=1e-5)
+    assert found != pytest.approx(two, rel=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["right", "midpoint"])
@@ -323,6 +346,13 @@ def test_scores_are_smoothed_over_an_eighth_of_the_epochs():
     aucs = [HELD_OUT.auc(network) for network in networks]
     found = [-selector(network, WeightControl({}), i).criterion for i, network in enumerate(networks, 1)]
     assert found == pytest.approx([aucs[0], np.mean(aucs[:2]), np.mean(aucs[:3]), np.mean(aucs[1:])])
+
+
+def test_scores_of_few_epochs_are_not_smoothed():
+    selector = CheckpointSelector(HELD_OUT, n_epochs=15)
+    networks = [linear(*row, 0.0, 0.0, 0.0, 0.0) for row in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0))]
+    found = [-selector(network, WeightControl({}), i).criterion for i, network in enumerate(networks, 1)]
+    assert found == pytest.approx([HELD_OUT.auc(network) for network in networks])
 
 
 # --- Students ----------------------------------------------------------------------------------------

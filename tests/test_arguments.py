@@ -1,0 +1,158 @@
+"""Arguments of measurements and losses: whatever is not accepted is an error that names the argument."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import gcig
+from gcig.core.references import GroupMembers
+from gcig.methods.registry import METHODS
+from tables import QUICK, make_loans
+
+LOANS = make_loans(120)
+HOSTILE = [math.nan, math.inf, -1, -5.5, "x", b"x", 1j, (1, 2), {}, object(), pd.NA, 10**400, np.int64(-3)]
+FLAGS = [None, 1, "no", math.nan, pd.NA]
+SHARED = {
+    "threshold": [*HOSTILE, True, 1.5],
+    "definition": [*HOSTILE, 0, "", []],
+    "min_cell": [*HOSTILE, None, True, 2.5],
+    "n_bootstrap": [*HOSTILE, None, True, 2.5],
+    "random_state": [*HOSTILE[:-2], 1.5],
+    "robustness": FLAGS,
+}
+OF_AUDITS = {
+    "n_shuffles": [*HOSTILE, 2.5],
+    "max_rows_explained": [*HOSTILE, 0, 2.5],
+    "include_rows": FLAGS,
+    "include_protected": FLAGS,
+    "progress": FLAGS,
+    "trust_pickle": FLAGS,
+    "identifiers": [*HOSTILE[:7], 3],
+    "against": [*HOSTILE[:4], 1j, {}],
+    "name": [3, b"x", math.nan],
+}
+OF_PENALTIES = {
+    "norm": HOSTILE,
+    "rule": HOSTILE,
+    "pairs": HOSTILE,
+    "label_weights": HOSTILE,
+    "n_steps": [*HOSTILE, 0, True, 2**70],
+    "rows": [*HOSTILE, 0, True],
+    "every": [*HOSTILE, 0, True, 1.5],
+    "eps": [*HOSTILE, 0, True],
+    "each_member": FLAGS,
+    "fast": FLAGS,
+    "max_bytes": [*HOSTILE, 0],
+    "random_state": HOSTILE,
+    "score": [3, "x"],
+    "origin": [3, "x", [0, 1, 1]],
+}
+OF_EXPLANATIONS = {name: SHARED[name] for name in ("threshold", "definition", "min_cell", "random_state")}
+OF_EXPLANATIONS |= {
+    name: OF_AUDITS[name] for name in ("include_protected", "trust_pickle", "identifiers", "name")
+}
+OF_EXPLANATIONS |= {"neighbours": FLAGS}
+OF_REFERENCES = {
+    "n_groups": [*HOSTILE, 0, 2.5],
+    "n_members": [*HOSTILE, 0, 2.5, True],
+    "random_state": [*HOSTILE, 1.5],
+}
+OF_OUTCOMES = {
+    "n_groups": [*HOSTILE, 0, True, 2.5],
+    "cut": [math.nan, math.inf, "x", 1j, (1, 2), {}, pd.NA, 10**400, True],
+    "temperature": [*HOSTILE, 0],
+    "momentum": [*HOSTILE, 1],
+    "smoothness": HOSTILE,
+    "of_decisions": FLAGS,
+    "validate": FLAGS,
+}
+
+
+def pairs(wrong):
+    return [
+        pytest.param(name, value, id=f"{name}-{i}") for name in wrong for i, value in enumerate(wrong[name])
+    ]
+
+
+@pytest.fixture(scope="module")
+def model():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return METHODS["unconstrained"].estimator(**QUICK).fit(LOANS.X, LOANS.y, **LOANS.groups)
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(SHARED))
+def test_evaluations_name_the_argument(model, name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.evaluate(model, LOANS.X, LOANS.y, **LOANS.groups, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs({**SHARED, **OF_AUDITS}))
+def test_audits_name_the_argument(model, name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_EXPLANATIONS))
+def test_explanations_name_the_argument(model, name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.explain(model, LOANS.X[:2], **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_REFERENCES))
+def test_members_name_the_argument(name, value):
+    codes = torch.arange(8) % 2
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        GroupMembers(torch.zeros(8, 3), codes, torch.arange(8) // 2 % 2, **{name: value})
+
+
+@pytest.mark.parametrize("rate", [*HOSTILE, 1.5, True])
+def test_baselines_name_the_argument(rate):
+    with pytest.raises(gcig.InputError, match=r"^rate must be in \[0, 1\], not"):
+        gcig.GroupBaselines(torch.zeros(2, 2, 3), rate=rate)
+
+
+@pytest.mark.parametrize("limit", [math.nan, -1, "x", b"x", 1j, (1, 2), {}, pd.NA, True])
+def test_limits_name_the_argument(model, limit):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, n_bootstrap=5, n_shuffles=9)
+    with pytest.raises(gcig.InputError, match=r"^max_gcig must be a number of at least 0, not"):
+        found.check(max_gcig=limit)
+    assert found.check(max_gcig=math.inf).passed
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_PENALTIES))
+def test_penalties_name_the_argument(name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.GCIGPenalty(gcig.GroupBaselines(torch.zeros(2, 2, 3)), **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_OUTCOMES))
+def test_outcome_losses_name_the_argument(name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.EqualizedOddsLoss(**{name: value})
+
+
+def test_a_text_does_not_grant_trust(tmp_path):
+    torch.save(nn.Linear(3, 1), tmp_path / "model.pt")
+    with pytest.raises(gcig.InputError, match="trust_pickle must be True or False, not 'false'"):
+        gcig.audit(tmp_path / "model.pt", LOANS.X, LOANS.y, **LOANS.groups, trust_pickle="false")
+
+
+def test_numbers_of_numpy_are_accepted(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, same = (
+            gcig.evaluate(model, LOANS.X, LOANS.y, **LOANS.groups, **options)
+            for options in (
+                {"threshold": np.float32(0.5), "min_cell": np.int64(3), "n_bootstrap": np.int32(4)},
+                {"threshold": 0.5, "min_cell": 3, "n_bootstrap": 4},
+            )
+        )
+    assert found.eo_gap == same.eo_gap
