@@ -7,7 +7,7 @@ step is launched as a whole, and nothing waits for the device until the values o
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +16,18 @@ from gcig._warnings import warn_caller
 from gcig.core.layered import LayeredNetwork
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
-Result = TypeVar("Result")
 
 
 class _Fork(threading.local):
-    """Per-thread state: the `depth` of nested branches while a step is recorded or warmed up, else None."""
+    """Per-thread state while a step is recorded or warmed up: the next free stream; otherwise None.
+
+    `most` is one more than the last stream that the current task used: its siblings need others.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.depth: int | None = None
+        self.most = 0
 
 
 _fork = _Fork()
@@ -41,29 +44,32 @@ def _stream(number: int) -> torch.cuda.Stream:
     return streams[number]
 
 
-def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+def in_parallel(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run independent tasks and return their results; in a recording, each task is a branch of the graph.
 
-    A chain of small kernels leaves most of a GPU idle, and the branches of a graph run at the same time. A
-    task must include the backward pass of its own operations. The caller must keep the tensors that the tasks
-    use until all of them are done, because memory that one branch frees may be reused while another branch
-    runs.
+    A chain of small kernels leaves most of a GPU idle, and the branches of a graph run at the same time. The
+    last task runs on the current stream; the others must include the backward pass of their own operations.
+    The caller must keep the tensors that the tasks use until all of them are done, because memory that one
+    branch frees may be reused while another branch runs.
     """
     first = _fork.depth
     if first is None or len(tasks) < 2:
         return [task() for task in tasks]
-    current, results = torch.cuda.current_stream(), []
-    branches = [_stream(first + number) for number in range(len(tasks))]
-    _fork.depth = first + len(tasks)
+    current, results = torch.cuda.current_stream(), list[Any]()
+    branches = [_stream(first + number) for number in range(len(tasks) - 1)]
+    before, _fork.depth, _fork.most = _fork.most, first + len(branches), first + len(branches)
     try:
-        for task, branch in zip(tasks, branches, strict=True):
+        for branch in branches:
             branch.wait_stream(current)
+        for task, branch in zip(tasks, branches, strict=False):
             with torch.cuda.stream(branch):
                 results.append(task())
+            _fork.depth = _fork.most
+        results.append(tasks[-1]())
         for branch in branches:
             current.wait_stream(branch)
     finally:
-        _fork.depth = first
+        _fork.depth, _fork.most = first, max(before, _fork.most)
     return results
 
 

@@ -4,11 +4,14 @@ The forward pass equals `gcig.core.modules.logits` and `gcig.core.paths.cell_sec
 backward pass equals autograd through both. The rows' forward pass is shared by the two.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from gcig.core.layered import LayeredNetwork
+from gcig.engine.cuda_graph import in_parallel
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import Gradient, Layers, SecantPass, SecantRule
 
@@ -68,10 +71,10 @@ class NetworkPass:
         n_plain = len(inputs) - len(labels)
         work = SecantPass(self.layers, len(labels), n_plain, references, self.rule, self._scratch)
         self._work = work
-        work.inputs.copy_(inputs)
-        work.load(labels, references)
+        in_parallel([partial(work.inputs.copy_, inputs), partial(work.load, labels, references)])
         work.propagate()
-        return work.logits(), work.attribute()
+        logits, attributions = in_parallel([work.logits, work.attribute])
+        return logits, attributions
 
     @torch.no_grad()
     def pull(self, d_logits: Tensor, d_attributions: Tensor | None = None) -> None:

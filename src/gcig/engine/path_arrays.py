@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gcig.core.layered import Buffers
 from gcig.engine.comparison import ComparisonArrays
+from gcig.engine.cuda_graph import in_parallel
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import SecantBuffers
 
@@ -34,6 +35,7 @@ class PathShape(NamedTuple):
     sizes: tuple[int, ...]  # columns, then the units of each hidden layer
     curved: tuple[bool, ...]  # whether the activation of each hidden layer has a second derivative
     sharpness: tuple[float, ...]  # of the secants of each hidden layer
+    apart: bool = False  # whether gradients have arrays of their own, so that branches can use both at once
 
     @property
     def n_interior(self) -> int:
@@ -105,10 +107,23 @@ class PathArrays:
 
     def load(self, labels: Tensor, baselines: Tensor) -> None:
         """Copy the labels (n,) of the explained rows and the baselines (labels, groups, columns)."""
-        self._cells_by_label.copy_(baselines)
-        torch.add(self._offsets, labels, out=self._index)
-        torch.index_select(self._identity, 0, labels, out=self._members)
-        torch.mul(self._signs, self._members_by_label, out=self._indicator_apart)
+
+        def mark() -> None:
+            torch.index_select(self._identity, 0, labels, out=self._members)
+            torch.mul(self._signs, self._members_by_label, out=self._indicator_apart)
+
+        in_parallel(
+            [
+                mark,
+                lambda: torch.add(self._offsets, labels, out=self._index),
+                lambda: self._cells_by_label.copy_(baselines),
+            ]
+        )
+
+    def subtract_starts(self) -> None:
+        """Compute the differences between the explained rows and the cells where their paths start."""
+        torch.index_select(self.cells, 0, self.cell_index, out=self.flat_deltas)
+        torch.sub(self.rows, self.deltas, out=self.deltas)
 
 
 _Combination = tuple[Callable[..., Tensor], Tensor, Tensor, Tensor]
@@ -157,6 +172,9 @@ class LayerArrays:
         self.down, self.upper = array("down", *segments), array("upper", *segments)
         self.flat_down, self.flat_upper = self.down.flatten(0, 2), self.upper.flatten(0, 2)
         self.flat_down_transposed = self.flat_down.T
+        # The gradient of `upper`; it may overwrite `down`, whose products are computed first then.
+        self.d_upper = array("d_upper", *segments) if shape.apart else self.down
+        self.flat_d_upper = self.d_upper.flatten(0, 2)
         # In the first layer this is the gradient of the slope averaged over the segments.
         self.d_down = array("d_down", *segments[0 if index else 1 :])
         self.flat_d_down = self.d_down.flatten(0, -2)

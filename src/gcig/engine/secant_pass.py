@@ -13,8 +13,9 @@ Scale: the gradients of a layer's nodes are divided by the sharpness of its seca
 they enter multiply by it (see `gcig.engine.secants.pull_secants`).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from torch import Tensor
 from gcig.core.layered import Activation, LayeredNetwork
 from gcig.core.numerics import sharpness
 from gcig.engine.comparison import Comparison, compare, pull_compare
+from gcig.engine.cuda_graph import forks, in_parallel
 from gcig.engine.path_arrays import LayerArrays, PathArrays, PathShape, add_up
 from gcig.engine.scratch import Scratch
 from gcig.engine.secants import Secants, pull_secants, secants
@@ -118,8 +120,9 @@ class SecantPass:
         rule: SecantRule,
         scratch: Scratch,
     ) -> None:
-        self.network, self.rule = network, rule
+        self.network, self.rule, self.apart = network, rule, forks()
         key = (
+            self.apart,
             n_rows,
             n_plain,
             baselines.shape,
@@ -132,7 +135,7 @@ class SecantPass:
             key, lambda: PathArrays(self._shape(n_rows, n_plain, baselines), scratch, baselines)
         )
         self.inputs = self.arrays.inputs
-        self.secants: list[Secants] = []
+        self.secants: dict[int, Secants] = {}  # by layer
         # The factor of each segment's secants.
         self.top = network.top / rule.n_segments if rule.n_segments > 1 else network.top
 
@@ -149,6 +152,7 @@ class SecantPass:
             sharpness=tuple(
                 sharpness(baselines.dtype, smooth=activation.smooth) for activation in activations
             ),
+            apart=self.apart,
         )
 
     def load(self, labels: Tensor, baselines: Tensor) -> None:
@@ -157,16 +161,23 @@ class SecantPass:
 
     def propagate(self) -> None:
         """Compute values at all nodes and secants over all segments, from the first layer up."""
-        network, below = self.network, self.arrays.ends
-        for index, arrays in enumerate(self.arrays.layers):
-            nodes = arrays.pre_activations if index else arrays.ends
-            _affine(network.biases[index], below, network.transposed[index], nodes)
-            if index == 0 and self.rule.n_segments > 1:
-                arrays.interpolate(self.arrays.cell_index)
-            network.activations[index].derivatives(arrays.pre_activations, arrays.buffers)
-            differences = arrays.join(self.arrays.start_index)
-            self.secants.append(secants(differences, arrays.sharpness, arrays.secants))
-            below = arrays.values
+        in_parallel([self.arrays.subtract_starts, partial(self._propagate, 0, self.arrays.ends)])
+
+    def _propagate(self, index: int, below: Tensor) -> None:
+        network, arrays = self.network, self.arrays.layers[index]
+        nodes = arrays.pre_activations if index else arrays.ends
+        _affine(network.biases[index], below, network.transposed[index], nodes)
+        if index == 0 and self.rule.n_segments > 1:
+            arrays.interpolate(self.arrays.cell_index)
+        network.activations[index].derivatives(arrays.pre_activations, arrays.buffers)
+        tasks = [partial(self._join, index)]
+        if index + 1 < len(self.arrays.layers):
+            tasks.append(partial(self._propagate, index + 1, arrays.values))
+        in_parallel(tasks)
+
+    def _join(self, index: int) -> None:
+        arrays = self.arrays.layers[index]
+        self.secants[index] = secants(arrays.join(self.arrays.start_index), arrays.sharpness, arrays.secants)
 
     def logits(self) -> Tensor:
         """Return the network's outputs (n + plain,) for all rows."""
@@ -186,8 +197,6 @@ class SecantPass:
                 upper = below.upper
         if self.rule.n_segments > 1:
             add_up(arrays.down, 0, out=arrays.slope)
-        torch.index_select(arrays.cells, 0, arrays.cell_index, out=arrays.flat_deltas)
-        torch.sub(arrays.rows, arrays.deltas, out=arrays.deltas)
         torch.mm(arrays.flat_slope, weights[0], out=arrays.flat_attributions)
         return arrays.attributions.mul_(arrays.deltas)
 
@@ -198,76 +207,105 @@ class SecantPass:
 
     def pull(self, comparison: Comparison, d_disparity: Tensor) -> Gradient:
         """Return the parameter gradient, given that of the disparities (n,)."""
-        return self._pull(pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm))
+        pulled = pull_compare(self.arrays.comparison, comparison, d_disparity, self.rule.norm)
+        pulled.mul_(self.arrays.deltas)
+        return self._pull()
 
     def pull_attributions(self, d_attributions: Tensor, d_logits: Tensor) -> Gradient:
         """Return the parameter gradient, given those of attributions (groups, n, columns) and logits."""
-        return self._pull(self.arrays.comparison.work.copy_(d_attributions), d_logits)
+        torch.mul(d_attributions, self.arrays.deltas, out=self.arrays.comparison.work)
+        return self._pull(d_logits)
 
-    def _pull(self, pulled: Tensor, d_logits: Tensor | None = None) -> Gradient:
-        """Return the parameter gradient, given that of the attributions in `work`, which is overwritten."""
-        pulled.mul_(self.arrays.deltas)
-        d_weights, d_secants = self._pull_slopes(self.arrays.flat_work)
-        d_biases = self._pull_nodes(d_secants, d_logits, d_weights)
+    def _pull(self, d_logits: Tensor | None = None) -> Gradient:
+        """Return the parameter gradient, given that of the slopes at the inputs in `work`."""
+        layers = self.arrays.layers
+        products, d_weights = self._pull_slopes(self.arrays.flat_work), list[Tensor]()
+        d_biases = [self.network.top] * (len(layers) + 1)
+
+        def multiply() -> None:
+            d_weights.extend(product() for product in products)
+            d_biases[-1] = self._pull_logits(d_logits, d_weights[-1])
+
+        if self.apart:
+            segments = [partial(self._pull_segments, index) for index in range(len(layers))]
+            in_parallel([multiply, *segments])
+        else:
+            multiply()
+        self._pull_nodes(len(layers) - 1, d_logits, d_weights, d_biases)
         d_weights[-1] = d_weights[-1].unsqueeze(0)
         return Gradient(d_weights, d_biases)
 
-    def _pull_slopes(self, d_input_slopes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the gradient of the weights as factors of slopes, and that of every layer's secants.
+    def _pull_slopes(self, d_input_slopes: Tensor) -> list[Callable[[], Tensor]]:
+        """Compute the gradient of `down` in every layer; return products: the weights as factors of slopes.
 
-        `d_input_slopes`, shape (groups x n, columns), is the gradient of the slopes at the inputs.
+        `d_input_slopes`, shape (groups x n, columns), is the gradient of the slopes at the inputs. If the
+        gradients have no arrays of their own, the products are computed before their factors are overwritten.
         """
         transposed, layers = self.network.transposed, self.arrays.layers
-        d_weights = [torch.mm(self.arrays.flat_slope_transposed, d_input_slopes)]
-        d_secants = []
+        later = _later if self.apart else _now
+        products = [later(partial(torch.mm, self.arrays.flat_slope_transposed, d_input_slopes))]
         torch.mm(d_input_slopes, transposed[0], out=layers[0].flat_d_down)
         for index, (arrays, above) in enumerate(pairwise(layers)):
-            # From here on, `down` holds the gradient of `upper`, and `upper` that of the secants.
-            torch.mul(arrays.d_down, self.secants[index].slope, out=arrays.down)
-            d_secants.append(arrays.upper.mul_(arrays.d_down))
-            d_weights.append(torch.mm(above.flat_down_transposed, arrays.flat_down))
-            torch.mm(arrays.flat_down, transposed[index + 1], out=above.flat_d_down)
+            torch.mul(arrays.d_down, self.secants[index].slope, out=arrays.d_upper)
+            products.append(later(partial(torch.mm, above.flat_down_transposed, arrays.flat_d_upper)))
+            torch.mm(arrays.flat_d_upper, transposed[index + 1], out=above.flat_d_down)
         last = layers[-1]
-        torch.mul(last.d_down, self.secants[-1].slope, out=last.down)
-        d_weights.append(last.flat_down.sum(0))
-        if self.rule.n_segments > 1:
-            d_weights[-1].div_(self.rule.n_segments)
-        d_secants.append(last.d_down.mul_(self.top))
-        return d_weights, d_secants
+        torch.mul(last.d_down, self.secants[len(layers) - 1].slope, out=last.d_upper)
+        products.append(later(partial(self._sum_top, last.flat_d_upper)))
+        return products
+
+    def _sum_top(self, d_upper: Tensor) -> Tensor:
+        total = d_upper.sum(0)
+        return total.div_(self.rule.n_segments) if self.rule.n_segments > 1 else total
+
+    def _pull_segments(self, index: int) -> None:
+        """Set the gradient of the nodes on paths of a layer from that of `down`."""
+        arrays = self.arrays.layers[index]
+        if index + 1 < len(self.arrays.layers):
+            d_secants = arrays.upper.mul_(arrays.d_down)
+        else:
+            d_secants = arrays.d_down.mul_(self.top)
+        pull_secants(self.secants[index], d_secants)
+        arrays.pull_join()
+        if arrays.d_off_path is not None:
+            arrays.d_off_path[1].zero_()
 
     def _pull_nodes(
-        self, d_secants: Sequence[Tensor], d_logits: Tensor | None, d_weights: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """Add the gradient that reaches the weights through the nodes, and return that of the biases."""
+        self, index: int, d_logits: Tensor | None, d_weights: Sequence[Tensor], d_biases: list[Tensor]
+    ) -> None:
+        """Add the gradient that reaches weights and biases through the nodes of a layer and those below."""
         weights, layers = self.network.weights, self.arrays.layers
-        d_biases = [self._pull_logits(d_logits, d_weights[-1])]
-        above: LayerArrays | None = None
-        for index in range(len(layers) - 1, -1, -1):
-            arrays = layers[index]
-            pull_secants(self.secants[index], d_secants[index])
-            arrays.pull_join()
-            if arrays.d_off_path is not None:
-                arrays.d_off_path[1].zero_()
-            if above is not None:
-                scale = above.sharpness / arrays.sharpness
-                arrays.d_values.addmm_(above.d_pre_activations, weights[index + 1], alpha=scale)
-            elif d_logits is not None:
-                arrays.d_row_values.addcmul_(d_logits.unsqueeze(1), weights[-1], value=1 / arrays.sharpness)
-            _pull_activation(arrays)
-            if index:
-                below, d_nodes, scales = (
-                    layers[index - 1].values,
-                    arrays.d_pre_activations_transposed,
-                    arrays.scales,
-                )
-            else:
-                if self.rule.n_segments > 1:
-                    arrays.pull_interpolate()
-                below, d_nodes, scales = self.arrays.ends, arrays.d_ends_transposed, arrays.end_scales
-            d_weights[index].addmm_(d_nodes, below, alpha=arrays.sharpness)
-            d_biases.insert(0, torch.mv(d_nodes, scales))
-            above = arrays
-        return d_biases
+        arrays = layers[index]
+        if not self.apart:
+            self._pull_segments(index)
+        if index + 1 < len(layers):
+            above = layers[index + 1]
+            scale = above.sharpness / arrays.sharpness
+            arrays.d_values.addmm_(above.d_pre_activations, weights[index + 1], alpha=scale)
+        elif d_logits is not None:
+            arrays.d_row_values.addcmul_(d_logits.unsqueeze(1), weights[-1], value=1 / arrays.sharpness)
+        _pull_activation(arrays)
+        if index:
+            below, d_nodes, scales = (
+                layers[index - 1].values,
+                arrays.d_pre_activations_transposed,
+                arrays.scales,
+            )
+        else:
+            if self.rule.n_segments > 1:
+                arrays.pull_interpolate()
+            below, d_nodes, scales = self.arrays.ends, arrays.d_ends_transposed, arrays.end_scales
+
+        def sum_up() -> None:
+            d_biases[index] = torch.mv(d_nodes, scales)
+
+        tasks: list[Callable[[], object]] = [
+            sum_up,
+            lambda: d_weights[index].addmm_(d_nodes, below, alpha=arrays.sharpness),
+        ]
+        if index:
+            tasks.append(partial(self._pull_nodes, index - 1, d_logits, d_weights, d_biases))
+        in_parallel(tasks)
 
     def _pull_logits(self, d_logits: Tensor | None, d_top: Tensor) -> Tensor:
         """Add to the gradient of the last layer's weights, and return that of its bias."""
@@ -275,6 +313,15 @@ class SecantPass:
             return d_top.new_zeros(1)
         d_top.addmv_(self.arrays.layers[-1].row_values_transposed, d_logits)
         return d_logits.sum(0, keepdim=True)
+
+
+def _later(product: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    return product
+
+
+def _now(product: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    found = product()
+    return lambda: found
 
 
 def _affine(bias: Tensor | None, inputs: Tensor, transposed: Tensor, out: Tensor) -> Tensor:
