@@ -4,7 +4,7 @@ Folds stratified by label and group on each of the five datasets: FairX with its
 network trained plainly in the same run. GCIG is measured on test rows relative to several references, by code
 that shares nothing with training (`benchmarks.references`); ratios are those of the means over folds.
 
-    python -m benchmarks.quality [--datasets adult german] [--folds 2] [--json FILE] [--jobs 2]
+    python -m benchmarks.quality [--datasets adult german] [--folds 5] [--json FILE] [--jobs 2]
 """
 
 import argparse
@@ -29,7 +29,7 @@ from gcig.core.columns import protected_attributes
 from gcig.data.splitting import k_folds
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-SEED = 0
+SEED = 3  # of the partition into folds and of the fits: no setting was chosen on this partition
 
 # dataset -> smallest plain / FairX ratio (aim) per reference, and the largest AUC loss
 LIMITS: dict[str, tuple[dict[str, tuple[float, float | None]], float]] = {
@@ -89,7 +89,7 @@ LIMITS: dict[str, tuple[dict[str, tuple[float, float | None]], float]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=list(LIMITS), choices=list(LIMITS))
-    parser.add_argument("--folds", type=int, default=2, help="how many of the five folds to run")
+    parser.add_argument("--folds", type=int, default=5, help="how many of the five folds to run")
     parser.add_argument("--json", type=Path, help="also write the values to this file")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
@@ -121,14 +121,14 @@ def fit_and_measure(name: str, fold: int, fair: int) -> dict[str, float]:
 
 
 def measure_fold(
-    X: pd.DataFrame, y: NDArray[Any], sensitive: NDArray[Any], fold: int, *, fair: bool
+    X: pd.DataFrame, y: NDArray[Any], sensitive: NDArray[Any], fold: int, *, fair: bool, seed: int = SEED
 ) -> dict[str, float]:
     """Train FairX or the plain network with its defaults, and measure it on the rows of a test fold."""
     torch.set_num_threads(1)
     y, (names, groups) = y.astype(np.int64), np.unique(sensitive.astype(str), return_inverse=True)
-    train, test = k_folds(y, sensitive, n_splits=5, random_state=SEED)[fold]
+    train, test = k_folds(y, sensitive, n_splits=5, random_state=seed)[fold]
     estimator = gcig.FairXClassifier if fair else UnconstrainedClassifier
-    model = estimator(random_state=SEED, device="cpu")
+    model = estimator(random_state=seed, device="cpu")
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what is wrong with a model

@@ -112,7 +112,7 @@ def main() -> None:
 
 def _measure(name: str, fair: bool, fold: int) -> dict[str, float]:
     X, y, groups = TABLES[name]()
-    return measure_fold(X, y, groups, fold, fair=fair)
+    return measure_fold(X, y, groups, fold, fair=fair, seed=0)
 
 
 if __name__ == "__main__":
