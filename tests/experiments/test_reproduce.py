@@ -233,7 +233,7 @@ def test_parameters_are_tuned_in_the_run(tmp_path, patched, monkeypatch, tuning)
         key: registry.Method(key, m.label, m.location, {"learning_rate": (0.01, 0.02)})
         for key, m in registry.METHODS.items()
     }
-    monkeypatch.setattr(registry.METHODS, "_methods", small)
+    monkeypatch.setattr(registry.METHODS, "_entries", small)
     enough = {**QUICK, "max_epochs": 20}  # after fewer epochs a candidate may decide everyone alike
     asked = {**ASKED, "methods": ["unconstrained", "fairx"], "parameters": enough}
     reproduce(tmp_path, **{**asked, "tuning": tuning})

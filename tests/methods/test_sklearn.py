@@ -179,6 +179,7 @@ def test_groups_that_are_not_wanted_are_refused():
 @pytest.mark.slow
 @pytest.mark.usefixtures("routing")
 @pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # a student of few epochs
+@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.BoundWarning")  # one keeps the teacher
 def test_grid_search_over_weights_with_fairness_scorers():
     search = GridSearchCV(
         requesting(max_epochs=10),

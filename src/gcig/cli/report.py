@@ -106,8 +106,7 @@ def _draw_trade_off(folder: Path, out: Path | None) -> Drawn:
 
     def draw(document: Mapping[str, Any]) -> str:
         record = TradeOffRecord.from_dict(document)
-        title = f"Trade-off on {record.about.get('data', folder.name)}"
-        return trade_off_page(record, title=title, folder=str(folder))
+        return trade_off_page(record, title=f"Trade-off in {folder.name}", folder=str(folder))
 
     path = folder / "tradeoff.json"
     return _draw_stored(path, out, draw, "`gcig tradeoff` wrote", "Train the family again.")

@@ -79,6 +79,7 @@ def tradeoff(
         X_test,
         y_test,
         sensitive_features=sensitive_test,
+        title=f"Trade-off on {file.name}",
         subtitle=(
             f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute: "
             f"{table.protected}; trained on {len(train):,} rows, measured on {len(test):,} others"
@@ -89,7 +90,7 @@ def tradeoff(
     )
     for model in family.models:
         table.complete(model)
-    family.save(out, title=f"Trade-off on {file.name}")
+    family.save(out)
     bounds = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
     limited = any(bound is not None for bound in bounds.values())
     best = family.record.best(**bounds) if limited else None

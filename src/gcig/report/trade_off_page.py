@@ -32,7 +32,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
     """Return the page of a family of models, with commands for those saved in ``folder``."""
     about = dict(record.about)
     return page(
-        title,
+        about.pop("title", title),
         [
             Section("Trade-off: what does fairness cost?", _front(record)),
             Section("Models: what does each step buy?", [_explorer(record, folder)]),

@@ -39,7 +39,7 @@ def test_figures_are_those_of_evaluate(family):
         assert point.evaluation.auc == pytest.approx(found.auc, abs=1e-6)
         assert point.evaluation.f1 == pytest.approx(found.f1)
         assert point.gap == pytest.approx(found.eo_gap)
-        assert point.evaluation.gcig == pytest.approx(found.gcig, rel=2e-3)  # with fewer nodes per path
+        assert point.evaluation.gcig == pytest.approx(found.gcig, rel=1e-2)  # the tolerance of few nodes
         assert point.gap < point.gap_limit
         assert point.evaluation.gcig < point.gcig_limit
         plain = measured.models[0].predict(TEST.X)
