@@ -88,7 +88,7 @@ def _simulate_reasons(network: nn.Module, n_samples: int, n_rows: int) -> dict[s
         floors.append((found, (fair.outcome.eo_noise_floor, fair.procedural.noise_floor.value)))
         unfair = _audit(network, draw(n_rows, n_samples + seed, fair=False)).procedural
         none += unfair.evidence == "none"
-        missed += _misses(unfair.interval, truth.procedural.interval.value)
+        missed += _misses(unfair.gcig, truth.procedural.gcig.value)
     of_gap, of_gcig = np.divide(*np.mean(floors, axis=0))
     return {
         "GCIG above chance (p <= 0.05), fair": above / n_samples,

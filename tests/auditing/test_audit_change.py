@@ -49,7 +49,9 @@ def test_lower_gaps_and_higher_ratios_are_better() -> None:
     fairer = replace(
         record,
         outcome=replace(record.outcome, eo_gap=around(0.02, 0.01), selection_rate_ratio=around(0.9, 0.03)),
-        procedural=replace(record.procedural, gcig=around(0.05, 0.006), gcig_resampled=around(0.05, 0.01)),
+        procedural=replace(
+            record.procedural, gcig=around(0.05, 0.01), gcig_fixed_references=around(0.05, 0.006)
+        ),
     )
     found = compare_audits(record, fairer)
     judged = {each.figure: each.verdict for each in found.figures}
@@ -114,7 +116,7 @@ def test_the_history_of_several_audits() -> None:
             example(),
             subject=replace(example().subject, created=f"2025-0{month}-01T00:00:00+00:00"),
             procedural=replace(
-                example().procedural, gcig=around(value, 0.004), gcig_resampled=around(value, 0.006)
+                example().procedural, gcig=around(value, 0.006), gcig_fixed_references=around(value, 0.004)
             ),
         )
         for month, value in ((1, 0.16), (2, 0.16), (3, 0.05))

@@ -17,7 +17,7 @@ def test_json_gives_the_record_back(tmp_path, include_rows: bool) -> None:
     text = found.to_json(tmp_path / "audit.json")
     assert AuditResult.from_json(tmp_path / "audit.json").record == found.record
     assert AuditResult.from_json(text).record == found.record
-    assert json.loads(text)["schema"] == 4
+    assert json.loads(text)["schema"] == 5
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def record(gcig: Interval = GCIG) -> AuditRecord:
     found = example_audit().record
     return replace(
         found,
-        procedural=replace(found.procedural, gcig=gcig, gcig_resampled=gcig),
+        procedural=replace(found.procedural, gcig=gcig, gcig_fixed_references=gcig),
         outcome=replace(found.outcome, eo_gap=EO_GAP),
     )
 
@@ -134,3 +134,12 @@ def test_a_check_needs_a_sound_limit() -> None:
     for limit in (-0.1, math.nan):
         with pytest.raises(InputError, match="at least 0"):
             AuditResult(record()).check(max_gcig=limit)
+
+
+def test_audits_of_schema_4_are_read_with_the_interval_that_gates_test() -> None:
+    found = example_audit()
+    data = json.loads(found.to_json())
+    procedural = data["procedural"]
+    fixed, wide = procedural.pop("gcig_fixed_references"), procedural["gcig"]
+    data["schema"], procedural["gcig"], procedural["gcig_resampled"] = 4, fixed, wide
+    assert AuditResult.from_json(json.dumps(data)).record == found.record

@@ -255,12 +255,13 @@ class TestRecord:
         found = self.record.procedural
         for each in (
             found.gcig,
-            found.gcig_resampled,
+            found.gcig_fixed_references,
             found.excess,
             *(c.contribution for c in found.columns),
         ):
             assert each.low <= each.value <= each.high
-        assert found.gcig_resampled.high - found.gcig_resampled.low > found.gcig.high - found.gcig.low
+        fixed = found.gcig_fixed_references
+        assert found.gcig.high - found.gcig.low > fixed.high - fixed.low
         assert found.excess.value == pytest.approx(found.gcig.value - found.noise_floor.value)
 
     def test_the_same_seed_gives_the_same_record(self) -> None:
@@ -422,7 +423,7 @@ def test_own_baselines_are_those_of_training() -> None:
     assert here == pytest.approx(checks["means of the audited rows"], rel=1e-3)
     # ... and here the headline, its interval and its noise floor among the other references.
     headline = next(each for each in found.robustness.figures if each.reference == "mean")
-    assert headline.gcig.to_dict() == found.procedural.interval.to_dict()
+    assert headline.gcig.to_dict() == found.procedural.gcig.to_dict()
     assert headline.noise == found.procedural.noise_floor.value
 
 
@@ -435,6 +436,6 @@ def test_own_baselines_explain_a_table_with_few_rows() -> None:
     expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:], min_cell=1)
     assert found.record.procedural.gcig.value == pytest.approx(expected.gcig, rel=1e-5)
     assert found.record.procedural.evidence == "not enough"
-    assert "With typical members of the audited rows instead of the training rows, it is" in str(found)
+    assert "if the typical members are estimated on the audited rows instead" in str(found)
     one_sided = audit(model, X[1000:1012], y[1000:1012], sensitive_features=sex[1000:1012], **QUICK)
     assert "nan" not in str(one_sided)

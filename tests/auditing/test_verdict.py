@@ -89,13 +89,21 @@ def test_no_difference_requires_enough_power() -> None:
         ({"selection_rate_ratio": Interval(0.75, 0.6, 0.9)}, "inconclusive"),
         ({"eo_gap": Interval(0.3, 0.2, 0.4)}, "concern"),
         ({"eo_gap": Interval(0.3, 0.01, 0.6)}, "inconclusive"),
-        ({"eo_gap": Interval(0.3, 0.2, 0.4), "eo_noise_floor": 0.25}, "clear"),  # chance explains it
+        ({"eo_gap": Interval(0.3, 0.2, 0.34), "eo_noise_floor": 0.25}, "clear"),  # chance explains it
+        ({"eo_gap": Interval(0.05, 0.0, 0.15)}, "inconclusive"),  # a material gap is not excluded
+        ({"selection_rate_ratio": Interval(0.85, 0.7, 1.0)}, "inconclusive"),
         ({"eo_gap": Interval(math.nan)}, "inconclusive"),
         ({"collapsed": True}, "inconclusive"),
     ],
 )
 def test_status_of_outcomes(changes, status) -> None:
     assert outcome_status(replace(EVEN, **changes)) == status
+
+
+def test_a_ratio_whose_interval_includes_values_below_four_fifths_is_described_as_such() -> None:
+    unsure = replace(EVEN, selection_rate_ratio=Interval(0.85, 0.7, 1.0))
+    findings = " ".join(write_verdict(replace(RECORD, outcome=unsure)).findings)
+    assert "meets four fifths in this sample; the interval includes values below." in findings
 
 
 def test_the_more_serious_question_gives_the_status() -> None:

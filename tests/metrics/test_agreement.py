@@ -103,7 +103,8 @@ def test_evaluate_and_audit_return_the_same_numbers(table, fitted, make, min_cel
         assert outcome.eo_noise_floor == pytest.approx(expected.eo_noise_floor)
         for name in OUTCOMES:
             assert getattr(outcome, name).value == pytest.approx(getattr(expected, name)), name
-    low, high = of_table.record.procedural.gcig.low, of_table.record.procedural.gcig.high
+    fixed = of_table.record.procedural.gcig_fixed_references
+    low, high = fixed.low, fixed.high
     assert (low, high) == pytest.approx((expected.gcig_low, expected.gcig_high), rel=1e-9)
     assert of_table.record.subject.definition == expected.definition
 

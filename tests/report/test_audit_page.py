@@ -209,7 +209,7 @@ def test_an_exceeded_limit_sets_the_status():
 
 def test_one_interval_of_gcig_is_shown_the_one_that_limits_are_compared_with():
     record = example()
-    assert record.procedural.interval.high == pytest.approx(0.176)
+    assert record.procedural.gcig.high == pytest.approx(0.176)
     text = Page(audit_page(record)).text
     assert "0.154 to 0.176" in text
     assert "0.158 to 0.170" not in text.replace("GCIG is 0.164 (0.158 to 0.170), where", "")

@@ -194,8 +194,8 @@ def example(
             for i, g in enumerate(groups)
         ),
         procedural=GcigAudit(
-            gcig=around(0.164, 0.006),
-            gcig_resampled=around(0.165, 0.011),
+            gcig=Interval(0.164, 0.154, 0.176),
+            gcig_fixed_references=around(0.164, 0.006),
             noise_floor=Interval(0.012, 0.006, 0.021),
             excess=around(0.152, 0.006),
             p_value=0.005,

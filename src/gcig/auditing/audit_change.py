@@ -39,14 +39,14 @@ def _members(found: GcigAudit) -> Interval:
     choice of the reference rows; this uncertainty is taken from that of GCIG.
     """
     own = found.gcig_members
-    extra = _error(found.interval) ** 2 - _error(found.gcig) ** 2
+    extra = _error(found.gcig) ** 2 - _error(found.gcig_fixed_references) ** 2
     reach = Z * math.sqrt(max(0.0, extra)) if not math.isnan(extra) else math.nan
     reach = math.hypot(reach, (own.high - own.low) / 2)
     return Interval(own.value, own.value - reach, own.value + reach)
 
 
 _FIGURES = (
-    _Figure("gcig", "GCIG", lambda r: r.procedural.interval, compares="reasons"),
+    _Figure("gcig", "GCIG", lambda r: r.procedural.gcig, compares="reasons"),
     _Figure(
         "gcig_members",
         "GCIG, members",

@@ -214,9 +214,10 @@ class GcigFigures:
         excess = Interval(above, above - reach, above + reach)
         # The draws lie above the estimate, since resampled references are noisier than estimated ones.
         centred = np.maximum(both - both.mean() + value, 0) if len(both) else both
+        fixed = interval(value, of_rows)
         return GcigAudit(
-            gcig=interval(value, of_rows),
-            gcig_resampled=interval(value, centred),
+            gcig=fixed.combine(interval(value, centred)),
+            gcig_fixed_references=fixed,
             noise_floor=floor,
             excess=excess,
             p_value=self.null.p_value,

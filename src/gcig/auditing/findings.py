@@ -194,7 +194,7 @@ def _measure_robustness(
         panels.append(measure_panel(comparison, first.sample, first.pool, streams, options.n_bootstrap))
     if len(panels) == 1:
         own = panels[0]["mean"]
-        panels[0]["mean"] = replace(own, interval=headline.interval, noise=headline.noise_floor.value)
+        panels[0]["mean"] = replace(own, interval=headline.gcig, noise=headline.noise_floor.value)
     return conclude(*panels) if panels else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
-from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, upgrade_audit
 from gcig.records.base import Interval, flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
 from gcig.records.trust import TRUST_NUMBERS, describe_trust
@@ -21,6 +21,7 @@ from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
 if TYPE_CHECKING:
     import pandas as pd
 
+_EARLIER_SCHEMA = 4  # the oldest schema that can be read
 _CARD_COLUMNS = 10  # columns of the table that a model card or a notebook lists
 
 
@@ -156,7 +157,7 @@ class AuditResult:
         """
         outcome, checks = self.record.outcome, []
         for figure, measured, limit in (
-            ("gcig", self.record.procedural.interval, max_gcig),
+            ("gcig", self.record.procedural.gcig, max_gcig),
             ("eo_gap", outcome.eo_gap, max_eo_gap),
         ):
             if limit is None:
@@ -235,15 +236,16 @@ class AuditResult:
         except (ValueError, RecursionError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != AUDIT_SCHEMA:
+        if schema not in (_EARLIER_SCHEMA, AUDIT_SCHEMA):
             raise InputError(
-                f"This audit has schema {schema!r}, but this version of gcig reads schema {AUDIT_SCHEMA}. "
+                f"This audit has schema {schema!r}, but this version of gcig reads schemas "
+                f"{_EARLIER_SCHEMA} and {AUDIT_SCHEMA}. "
                 "Read it with the version that wrote it."
             )
         try:
-            record = AuditRecord.from_dict(data)
+            record = AuditRecord.from_dict(upgrade_audit(data) if schema == _EARLIER_SCHEMA else data)
             record.to_json()  # an infinite number cannot be written again
-        except ValueError as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
         return cls(record)
 
@@ -268,7 +270,7 @@ class AuditResult:
         record = self.record
         found, outcome = record.procedural, record.outcome
         figures = (
-            ("GCIG", estimate(found.interval)),
+            ("GCIG", estimate(found.gcig)),
             ("noise floor", estimate(found.noise_floor)),
             ("evidence", found.evidence),
             ("equalized odds gap", estimate(outcome.eo_gap)),
@@ -289,7 +291,7 @@ def model_card(record: AuditRecord) -> str:
     """Return the section of a model card in Markdown; names from the user's table are escaped."""
     subject, found, outcome = record.subject, record.procedural, record.outcome
     figures = {
-        "GCIG": found.interval,
+        "GCIG": found.gcig,
         "GCIG with shuffled groups (noise floor)": found.noise_floor,
         "GCIG beyond chance": found.excess,
         "equalized odds gap": outcome.eo_gap,

@@ -5,6 +5,7 @@ import math
 from gcig._tables import listed
 from gcig.records import Robustness
 from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
+from gcig.records.base import Interval
 from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
 
@@ -59,16 +60,19 @@ def members_status(found: GcigAudit) -> str:
 
 
 def outcome_status(found: OutcomeAudit) -> str:
-    """Decide whether decisions differ between the groups beyond chance."""
+    """Decide whether decisions differ between the groups beyond chance.
+
+    The status is "clear" only if the intervals exclude what would be a concern: a ratio below four fifths,
+    and a gap of error rates that exceeds the noise floor by a material amount.
+    """
     ratio, gap = found.selection_rate_ratio, found.eo_gap
     beyond = gap.value - found.eo_noise_floor
     if found.collapsed or found.decides_alike or math.isnan(gap.value) or math.isnan(ratio.value):
         return "inconclusive"
     if ratio.high < FOUR_FIFTHS or (beyond >= MATERIAL_GAP and gap.low > found.eo_noise_floor):
         return "concern"
-    if ratio.value < FOUR_FIFTHS or beyond >= MATERIAL_GAP:
-        return "inconclusive"
-    return "clear"
+    excluded = ratio.low >= FOUR_FIFTHS and gap.high - found.eo_noise_floor < MATERIAL_GAP
+    return "clear" if excluded else "inconclusive"
 
 
 _REASONS = {
@@ -108,7 +112,7 @@ def _reason_findings(record: AuditRecord) -> list[str]:
     if math.isnan(found.gcig.value):
         return [_why_undefined(record)]
     measured = (
-        f"The reasons for a person's score change by {estimate(found.interval)} on average (GCIG) between "
+        f"The reasons for a person's score change by {estimate(found.gcig)} on average (GCIG) between "
         "comparing the person with the typical member of one group and with that of another."
     )
     if math.isnan(found.p_value):
@@ -118,7 +122,8 @@ def _reason_findings(record: AuditRecord) -> list[str]:
     here = found.excess.value + found.noise_floor.value
     if found.comparable is not None:
         measured += (
-            f" With typical members of the audited rows instead of the training rows, it is {number(here)}."
+            f" It is {number(here)} if the typical members are estimated on the audited rows instead of the "
+            "training rows, as they are for the comparison with chance."
         )
     lines = [
         f"{measured} If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone"
@@ -158,7 +163,10 @@ def _reference_findings(record: AuditRecord) -> list[str]:
         if small and found.gcig_members.value >= MATERIAL:
             line += " The small value relative to means does not hold relative to the people behind them."
         if found.comparable is not None:
-            line += " These members are audited rows, because the model keeps no training rows."
+            line += (
+                " The members are drawn from the audited rows: of the training rows, the model keeps only "
+                "the means."
+            )
         lines.append(line)
     if record.robustness is not None:
         lines.append(record.robustness.verdict)
@@ -199,12 +207,11 @@ def _outcome_findings(record: AuditRecord) -> list[str]:
     rates = {group: rate for group, rate in rates.items() if not math.isnan(rate)}
     if len(rates) > 1 and not math.isnan(found.selection_rate_ratio.value):
         low, high = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
-        kept = "meets" if found.selection_rate_ratio.value >= FOUR_FIFTHS else "is below"
         lines.append(
             f"Group {low!r} gets the favourable decision, {record.subject.favourable!r}, in "
             f"{percent(rates[low], 1)} of cases, group {high!r} "
-            f"in {percent(rates[high], 1)}: a ratio of {estimate(found.selection_rate_ratio)}, which {kept} "
-            "four fifths."
+            f"in {percent(rates[high], 1)}: a ratio of {estimate(found.selection_rate_ratio)}, which "
+            f"{_compare_with_four_fifths(found.selection_rate_ratio)}."
         )
     if not math.isnan(found.eo_gap.value):
         lines.append(
@@ -212,6 +219,17 @@ def _outcome_findings(record: AuditRecord) -> list[str]:
             f"gap); an exactly fair model would show {number(found.eo_noise_floor)} on this many rows."
         )
     return lines
+
+
+def _compare_with_four_fifths(ratio: Interval) -> str:
+    if ratio.value < FOUR_FIFTHS:
+        unsure = ratio.high >= FOUR_FIFTHS
+        return "is below four fifths" + (
+            " in this sample; the interval includes values above" if unsure else ""
+        )
+    if ratio.low < FOUR_FIFTHS:
+        return "meets four fifths in this sample; the interval includes values below"
+    return "meets four fifths"
 
 
 def _utility_finding(found: OutcomeAudit) -> str:

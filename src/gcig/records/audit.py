@@ -14,7 +14,7 @@ from gcig.records.explanation import RowExplanation
 from gcig.records.trust import Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
-AUDIT_SCHEMA = 4
+AUDIT_SCHEMA = 5
 MATERIAL = 0.05  # a GCIG beyond chance that counts as material; a smaller difference of reasons is small
 
 
@@ -141,8 +141,10 @@ class StabilityCheck(Record):
 class GcigAudit(Record):
     """GCIG, its uncertainty, and where it comes from; fields without a comment are those of `Evaluation`."""
 
-    gcig: Interval = UNDEFINED  # by the definition; the interval resamples rows with the references fixed
-    gcig_resampled: Interval = UNDEFINED  # the same with the references estimated again in every draw
+    # By the definition, with the one interval that pages show and gates test: rows and references are
+    # uncertain. There is no interval if the references could not be estimated again.
+    gcig: Interval = UNDEFINED
+    gcig_fixed_references: Interval = UNDEFINED  # the same, if the references were known: a narrower interval
     # Mean, 2.5 % and 97.5 % quantile of GCIG with groups shuffled within each label.
     noise_floor: Interval = UNDEFINED
     excess: Interval = UNDEFINED  # GCIG minus the mean of the noise floor: what chance does not explain
@@ -183,16 +185,17 @@ class GcigAudit(Record):
         here = self.excess.value + self.noise_floor.value
         return here if math.isfinite(here) and abs(here - self.gcig.value) > 1e-9 else None
 
-    @property
-    def interval(self) -> Interval:
-        """GCIG with the one interval that pages show and gates test: rows and references are uncertain.
 
-        There is none if the references could not be estimated again.
-        """
-        own, wide = self.gcig, self.gcig_resampled
-        if math.isnan(wide.low + wide.high):
-            return Interval(own.value)
-        return Interval(own.value, min(own.low, wide.low), max(own.high, wide.high))
+def upgrade_audit(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an audit of schema 4 as those of the current schema.
+
+    In schema 4, "gcig" has the interval with fixed references, and "gcig_resampled" the wider one.
+    """
+    found = dict(data["procedural"])
+    fixed, wide = (Interval.from_dict(found.pop(name, {})) for name in ("gcig", "gcig_resampled"))
+    gcig = fixed.combine(wide)
+    procedural = {**found, "gcig": gcig.to_dict(), "gcig_fixed_references": fixed.to_dict()}
+    return {**data, "procedural": procedural, "schema": AUDIT_SCHEMA}
 
 
 @dataclass(frozen=True, eq=False)

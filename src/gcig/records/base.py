@@ -137,6 +137,12 @@ class Interval(Record):
             return self
         return Interval(self.value, max(self.low, smallest), min(self.high, largest))
 
+    def combine(self, other: "Interval") -> "Interval":
+        """Return the estimate with limits that enclose both intervals; none if the other has none."""
+        if math.isnan(other.low + other.high):
+            return Interval(self.value)
+        return Interval(self.value, min(self.low, other.low), max(self.high, other.high))
+
 
 UNDEFINED = Interval(math.nan)
 

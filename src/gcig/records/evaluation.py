@@ -110,7 +110,7 @@ class Evaluation(Record):
     demographic_parity_difference, selection_rate_ratio : largest minus smallest, and smallest over
         largest, selection rate.
     gcig, gcig_low, gcig_high : GCIG by ``definition``, and its 95 % bootstrap interval over rows with the
-        references fixed.
+        references treated as known; the interval of an audit includes their uncertainty and is wider.
     gcig_l2 : GCIG by ``definition`` with the l2 norm.
     gcig_members, gcig_members_low, gcig_members_high : GCIG relative to members of the cells, with
         attributions averaged over members, and its 95 % bootstrap interval over rows.

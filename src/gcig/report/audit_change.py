@@ -64,7 +64,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
     """Return a page on several audits, the oldest first, and the changes from each to the next."""
     last, names = records[-1], {record.subject.model_name for record in records}
     figures = {
-        "GCIG": [r.procedural.interval for r in records],
+        "GCIG": [r.procedural.gcig for r in records],
         "GCIG, members": [r.procedural.gcig_members for r in records],
         "EO gap": [r.outcome.eo_gap for r in records],
         "Four-fifths ratio": [r.outcome.selection_rate_ratio for r in records],

@@ -75,7 +75,7 @@ def _lead(
     record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
 ) -> list[Block]:
     found, outcome = record.procedural, record.outcome
-    around = limits(found.interval)
+    around = limits(found.gcig)
     suppressed = len(record.suppressed_cells)
     figures = [
         (
@@ -112,7 +112,7 @@ def _lead(
         ),
         ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
-    gauge = charts.gauge(found.interval, found.noise_floor, limit=max_gcig, comparable=found.comparable)
+    gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig, comparable=found.comparable)
     hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
     return [
         _verdict(record, max_gcig, max_eo_gap, conservative),
@@ -138,7 +138,7 @@ def _verdict(
     """Return the verdict; an exceeded limit comes first and determines the status."""
     verdict = record.verdict
     figures = (
-        ("GCIG", record.procedural.interval, max_gcig),
+        ("GCIG", record.procedural.gcig, max_gcig),
         ("The EO gap", record.outcome.eo_gap, max_eo_gap),
     )
     exceeded = [
@@ -161,7 +161,7 @@ def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: S
         (
             name,
             estimate(audit.outcome.auc),
-            estimate(audit.procedural.interval),
+            estimate(audit.procedural.gcig),
             audit.procedural.noise_floor.value,
             estimate(audit.outcome.eo_gap),
             number_entry(audit.procedural.effective_columns, 1),

@@ -144,7 +144,7 @@ def _measures_table(record: AuditRecord) -> Table:
     rows: list[tuple[Value, ...]] = [
         (
             "GCIG",
-            estimate(found.interval),
+            estimate(found.gcig),
             f"mean disparity over the rows; {_columns_counted(record)}; the interval, which is compared with "
             "limits, includes the uncertainty of the references",
         ),
@@ -198,10 +198,9 @@ def _parts(record: AuditRecord) -> list[Block]:
     parts: list[Block] = []
     if found.labels:
         labels = [
-            (part.label, rows_entry(part.n_rows, record.min_cell), estimate(part.gcig))
-            for part in found.labels
+            (part.label, rows_entry(part.n_rows, record.min_cell), part.gcig.value) for part in found.labels
         ]
-        parts.append(Table(("outcome", "rows", "GCIG"), labels, "By true outcome", notes=[_OF_ROWS]))
+        parts.append(Table(("outcome", "rows", "GCIG"), labels, "By true outcome"))
     if len(found.pairs) > 1:
         pairs = [(pair.first, pair.second, pair.gcig.value) for pair in found.pairs]
         parts.append(Table(("group", "compared with", "GCIG"), pairs, "By pair of groups"))
@@ -246,7 +245,8 @@ def columns_section(record: AuditRecord) -> Section:
             *_proxy_note(record),
             FigureBlock(
                 bars,
-                "The contribution of each column to GCIG, with 95 % intervals; the largest shares first.",
+                "The contribution of each column to GCIG, with 95 % intervals; the largest shares first. "
+                f"{_OF_ROWS}",
             ),
             Table(header, rows, "Every column"),
             *explanations("How are columns ranked?"),
