@@ -145,4 +145,4 @@ def test_the_history_connects_only_audits_that_can_be_compared() -> None:
     assert [[part.count("L") for part in line.split("M")[1:]] for line in lines[:2]] == [[1, 0], [0]]
     assert [[part.count("L") for part in line.split("M")[1:]] for line in lines[-2:]] == [[2], [0]]
     assert "Last audit, of second: " in page
-    assert "Values that are not connected cannot be compared." in page
+    assert "A line ends if the next audit cannot be compared." in page

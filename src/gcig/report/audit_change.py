@@ -150,7 +150,7 @@ def _development(
         series.append(charts.Series(shown, range(1, len(own) + 1), values, low, high, breaks=breaks))
     title = f"{name} over the audits"
     svg = charts.lines(series, title=title, x_label="audit", y_label=name, whole_x=True)
-    gaps = " Values that are not connected cannot be compared." if breaks else ""
+    gaps = " A line ends if the next audit cannot be compared." if breaks else ""
     other = " Lines connect consecutive audits of the same model." if len(names) > 1 else ""
     return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.{other}{gaps}")
 
@@ -161,5 +161,5 @@ def _summary(change: AuditChange) -> Entry:
     worse = any(each.verdict == "worse" for each in change.figures)
     compared = {each.figure for each in change.figures}
     missing = [name for field, name in _NAMES.items() if field not in compared]
-    parts += [f"not compared: {', '.join(missing)}"] if missing else []
+    parts += [f"not compared: {' and '.join(missing)}"] if missing else []
     return Entry("; ".join(parts), mark="concern" if worse else None)
