@@ -28,6 +28,7 @@ exclude_patterns = ["_build", "_templates"]
 autosummary_generate = True
 autodoc_typehints = "none"
 default_role = "py:obj"
+toc_object_entries_show_parents = "hide"  # the names of methods fit into the sidebar
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 # Inherited docstrings of scikit-learn refer to labels of its own documentation. A class in the settings of

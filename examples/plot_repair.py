@@ -5,6 +5,10 @@ A network was trained for accuracy alone. A few epochs of FairX from its weights
 ``changes_`` reports the cost on rows held out of the repair.
 """
 
+# %%
+# The network as its owners trained it, on a part of the COMPAS data: the inputs are encoded once, and plain
+# PyTorch does the rest.
+
 import torch
 from matplotlib import pyplot as plt
 from torch import nn
@@ -30,9 +34,15 @@ for _ in range(10):
         loss.backward()
         optimizer.step()
 
+# %%
+# Repair it. The classifier starts from the network's weights and keeps its predictions.
+
 repaired = gcig.FairXClassifier.from_module(network, max_epochs=15, random_state=0)
 repaired.fit(rows, labels, sensitive_features=race)
 print(repaired.changes_.round(3))
+
+# %%
+# The disparity of single rows after the repair: rows at 0 have reasons that do not depend on race.
 
 figure, axes = plt.subplots(layout="constrained")
 DisparityDisplay.from_estimator(repaired, rows, labels, sensitive_features=race, ax=axes)

@@ -5,6 +5,9 @@ Sex and age of credit applicants are crossed into four groups. The audit compare
 agree for women and for young people, and differ for young women.
 """
 
+# %%
+# Naming two protected attributes crosses them. Small groups make every figure less certain.
+
 import gcig
 from gcig.auditing import audit
 from gcig.report.displays import GroupRatesDisplay
@@ -13,8 +16,14 @@ data = gcig.load_dataset("german", sensitive=["sex", "age"], include_sensitive=F
 print(data.sensitive_features.value_counts().to_string())
 train, test = data.X.index[::2], data.X.index[1::2]
 
+# %%
+# FairX takes any number of groups.
+
 model = gcig.FairXClassifier(class_weight="balanced", random_state=0)
 model.fit(data.X.loc[train], data.y[train], sensitive_features=data.sensitive_features.loc[train])
+
+# %%
+# The audit says in words what it found. GCIG of each pair tells which groups the reasons differ between.
 
 found = audit(
     model,
@@ -27,5 +36,8 @@ found = audit(
 print(found.record.verdict.headline)
 for pair in sorted(found.record.procedural.pairs, key=lambda pair: -pair.gcig.value):
     print(f"{pair.gcig.value:.3f}  {pair.first} | {pair.second}")
+
+# %%
+# Rates of each group, with intervals that are wide for small groups.
 
 figure = GroupRatesDisplay.from_record(found.record).figure_

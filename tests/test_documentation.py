@@ -333,6 +333,12 @@ def test_pages_open_offline_in_a_browser(built):
         formula = driver.find_element("css selector", "main math msub")
         assert formula.size["width"] > 0
         assert formula.size["height"] > 0
+        driver.set_window_size(500, 1000)
+        driver.get((built / "theory.html").as_uri())
+        cut = """const left = each => each.getBoundingClientRect().left;
+            return [...document.querySelectorAll('main div.math')]
+                .filter(box => left(box.querySelector('math')) < left(box) - 1).length"""
+        assert driver.execute_script(cut) == 0  # no scrolling reaches what lies to the left of its box
 
 
 def _check_links(built):

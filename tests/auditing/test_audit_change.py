@@ -1,6 +1,7 @@
 """What changed between two audits, and whether that is more than chance."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -127,3 +128,23 @@ def test_the_history_of_several_audits() -> None:
     assert "GCIG better" in page
     assert page.count("<svg") == 5
     assert "within chance" in page
+
+
+def test_the_history_connects_only_audits_that_can_be_compared() -> None:
+    def made(month: int, name: str, columns: tuple[str, ...]) -> AuditRecord:
+        record = example(columns=columns, name=name)
+        return replace(record, subject=replace(record.subject, created=f"2025-0{month}-01"))
+
+    records = [
+        made(1, "first", ("a",)),
+        made(2, "first", ("a",)),
+        made(3, "first", ("a", "b")),
+        made(4, "second", ("a", "b")),
+    ]
+    page = history_page(records, [compare_audits(a, b) for a, b in pairwise(records)])
+    lines = re.findall(r'<path d="([^"]*)" fill="none" stroke="currentColor" stroke-width="2"', page)
+    # GCIG of the third audit has other columns, but its AUC can be compared; the fourth has another model.
+    assert [[part.count("L") for part in line.split("M")[1:]] for line in lines[:2]] == [[1, 0], [0]]
+    assert [[part.count("L") for part in line.split("M")[1:]] for line in lines[-2:]] == [[2], [0]]
+    assert "Last audit, of second: " in page
+    assert "A line ends if the next audit cannot be compared." in page

@@ -77,6 +77,8 @@ def test_the_distance_in_a_single_column_is_its_difference() -> None:
         (0.12345678, "0.123457"),
         (2.0, "2"),
         (7, "7"),
+        (pd.Timestamp("2018-09-08"), "2018-09-08"),
+        (pd.Timestamp("2018-09-08 07:30"), "2018-09-08 07:30:00"),
     ],
 )
 def test_entries_as_text(value: object, text: str) -> None:

@@ -100,6 +100,26 @@ def test_narrow_pages_do_not_scroll_sideways(visit, name, width):
     assert evaluate(browser, "document.body.scrollWidth") <= width
 
 
+def test_wide_tables_of_narrow_pages_say_that_more_follows(visit):
+    browser = visit("audit", width=375)
+    wide = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+    assert evaluate(browser, f"{wide}.length") > 0
+    assert evaluate(browser, f"{wide}.every(t => getComputedStyle(t).backgroundImage.includes('gradient'))")
+    first = "t.querySelector('tbody td')"
+    assert evaluate(browser, f"{wide}.every(t => getComputedStyle({first}).position === 'sticky')")
+    left = f"{wide}.map(t => {{ t.scrollLeft = 999; return {first}.getBoundingClientRect().left"
+    left += " - t.getBoundingClientRect().left; })"
+    assert all(0 <= each <= 2 for each in evaluate(browser, left))
+
+
+def test_labels_of_charts_are_not_cut_off(visit):
+    browser = visit("audit", width=375)
+    outside = """[...document.querySelectorAll('svg.chart text')].filter(t => {
+        const box = t.getBBox(); return t.getClientRects().length && (box.x < -1 || box.x + box.width > 392);
+    }).map(t => t.textContent)"""
+    assert evaluate(browser, outside) == []
+
+
 def test_a_click_on_a_header_sorts_both_ways(visit):
     browser = visit("audit")
     table = "[...document.querySelectorAll('table')].find(t => t.caption?.textContent === 'Every column')"
@@ -169,7 +189,9 @@ def test_the_row_explorer_shows_one_row_at_a_time(visit):
     search.clear()
     search.send_keys("nobody\n")
     assert shown() == ["row-3281"]
-    assert "not among the 8 rows" in browser.find_element("css selector", ".found").text
+    found = browser.find_element("css selector", ".found").text
+    assert "not among the 8 rows" in found
+    assert "gcig explain --id" in found
     assert browser.get_log("browser") == []
 
 

@@ -287,7 +287,7 @@ def test_gaps_below_the_noise_floor_are_shaded():
 def test_long_text_is_cut():
     assert fitted("short", 100) == "short"
     cut = fitted("a" * 200, 100)
-    assert cut.endswith("…")
+    assert "a…a" in cut
     assert text_width(cut) <= 100
 
 

@@ -146,6 +146,8 @@ def _as_text(value: object) -> str:
         return "missing"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, pd.Timestamp) and value == value.normalize():
+        return f"{value:%Y-%m-%d}"
     return level_name(value)
 
 

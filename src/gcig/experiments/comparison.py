@@ -105,7 +105,8 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
     header = ("dataset", *triples, "EO gap: chance", "AUC plain → FairX", "F1 plain → FairX")
     notes = (
         "GCIG is relative to the mean of each label and group, GCIG, members relative to its members. Hardt "
-        "has no rank in GCIG. The best other EO gap has the F1 of its method in brackets, to compare with "
+        "has no rank in GCIG, because its decisions come from group thresholds that the explained logit does "
+        "not contain. The best other EO gap has the F1 of its method in brackets, to compare with "
         "the last column. Chance: the EO gap that an exactly fair model shows on folds of this size.",
     )
     caption = "FairX, the plain network and the best of the other methods"
@@ -184,7 +185,8 @@ def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[st
         notes=(
             "Means over folds and seeds. Intervals: Nadeau and Bengio's corrected resampled t over the "
             "folds, after averaging the fits of a fold, cut off at the smallest and the largest possible "
-            "value of a measure. Best means are bold; Hardt has no rank in GCIG.",
+            "value of a measure. Best means are bold. Hardt has no rank in GCIG, because its decisions "
+            "come from group thresholds that the explained logit does not contain.",
             "GCIG, members: relative to members of each label and group instead of their mean. Reference "
             "offset, faithfulness and attribute effect say whether a low GCIG can be trusted; the effect is "
             "undefined if no column reveals the group or the method has its own decision rule.",

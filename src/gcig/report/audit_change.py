@@ -16,6 +16,13 @@ _VERDICTS = {
     "chance": Entry("within chance"),
     "unknown": Entry("cannot be judged"),
 }
+_NAMES = {
+    "gcig": "GCIG",
+    "gcig_members": "GCIG, members",
+    "eo_gap": "EO gap",
+    "selection_rate_ratio": "Four-fifths ratio",
+    "auc": "AUC",
+}
 _STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
 
 
@@ -62,20 +69,21 @@ def _date(created: str) -> str:
 
 def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange]) -> str:
     """Return a page on several audits, the oldest first, and the changes from each to the next."""
-    last, names = records[-1], {record.subject.model_name for record in records}
+    last, models = records[-1], [record.subject.model_name for record in records]
+    names = list(dict.fromkeys(models))
     figures = {
-        "GCIG": [r.procedural.gcig for r in records],
-        "GCIG, members": [r.procedural.gcig_members for r in records],
-        "EO gap": [r.outcome.eo_gap for r in records],
-        "Four-fifths ratio": [r.outcome.selection_rate_ratio for r in records],
-        "AUC": [r.outcome.auc for r in records],
+        "gcig": [r.procedural.gcig for r in records],
+        "gcig_members": [r.procedural.gcig_members for r in records],
+        "eo_gap": [r.outcome.eo_gap for r in records],
+        "selection_rate_ratio": [r.outcome.selection_rate_ratio for r in records],
+        "auc": [r.outcome.auc for r in records],
     }
     drawn = [
-        _development(name, found)
-        for name, found in figures.items()
+        _development(_NAMES[field], found, models, _breaks(field, changes))
+        for field, found in figures.items()
         if any(math.isfinite(interval.value) for interval in found)
     ]
-    measures = [name for name in figures if name != "AUC"]
+    measures = [field for field in figures if field != "auc"]
     rows: list[tuple[Value, ...]] = []
     for i, (record, change) in enumerate(zip(records, (None, *changes), strict=True)):
         subject, status = record.subject, record.verdict.status
@@ -86,7 +94,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
                 f"{subject.model_name} {(subject.model_sha256 or '')[:8]}",
                 Entry(count(subject.n_rows), float(subject.n_rows)),
                 Entry(_STATUS[status], mark="concern" if status == "concern" else None),
-                *(estimate(figures[name][i]) for name in measures),
+                *(estimate(figures[field][i]) for field in measures),
                 "" if change is None else _summary(change),
             )
         )
@@ -116,7 +124,7 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         lead=[
             VerdictBlock(
                 last.verdict.status,
-                last.verdict.headline,
+                f"Last audit, of {last.subject.model_name}: {last.verdict.headline}",
                 [change.headline for change in news],
                 [note for change in news for note in change.notes],
             )
@@ -124,16 +132,34 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
     )
 
 
-def _development(name: str, found: Sequence[Interval]) -> FigureBlock:
-    """Return the chart of one figure over the audits."""
-    values, low, high = ([getattr(i, end) for i in found] for end in ("value", "low", "high"))
-    series = charts.Series(name, range(1, len(found) + 1), values, low, high)
+def _breaks(field: str, changes: Sequence[AuditChange]) -> list[int]:
+    """Return the positions of the audits in which a figure cannot be compared with the audit before."""
+    return [i for i, change in enumerate(changes, 1) if field not in {each.figure for each in change.figures}]
+
+
+def _development(
+    name: str, found: Sequence[Interval], models: Sequence[str], breaks: Sequence[int]
+) -> FigureBlock:
+    """Return the chart of one figure over the audits: one mark per model, lines only between its audits."""
+    names = list(dict.fromkeys(models))
+    series = []
+    for model in names:
+        own = [each if of == model else Interval(math.nan) for each, of in zip(found, models, strict=True)]
+        values, low, high = ([getattr(each, end) for each in own] for end in ("value", "low", "high"))
+        shown = model if len(names) > 1 else name
+        series.append(charts.Series(shown, range(1, len(own) + 1), values, low, high, breaks=breaks))
     title = f"{name} over the audits"
-    svg = charts.lines([series], title=title, x_label="audit", y_label=name, whole_x=True)
-    return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.")
+    svg = charts.lines(series, title=title, x_label="audit", y_label=name, whole_x=True)
+    gaps = " A line ends if the next audit cannot be compared." if breaks else ""
+    other = " Lines connect consecutive audits of the same model." if len(names) > 1 else ""
+    return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.{other}{gaps}")
 
 
 def _summary(change: AuditChange) -> Entry:
-    parts = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
+    found = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
+    parts = [", ".join(found) or "within chance"]
     worse = any(each.verdict == "worse" for each in change.figures)
-    return Entry(", ".join(parts) or "within chance", mark="concern" if worse else None)
+    compared = {each.figure for each in change.figures}
+    missing = [name for field, name in _NAMES.items() if field not in compared]
+    parts += [f"not compared: {' and '.join(missing)}"] if missing else []
+    return Entry("; ".join(parts), mark="concern" if worse else None)

@@ -106,6 +106,9 @@ def trust_section(record: AuditRecord) -> Section:
 def histogram_figure(record: AuditRecord) -> FigureBlock:
     """Return the histogram of the disparity over the rows of each group."""
     found = record.procedural
+    drawn = {group for group, counts in found.histogram_counts.items() if sum(counts)}
+    left_out = [repr(group) for group in record.group_names if group not in drawn]
+    omitted = f" Not drawn, for the same reason: {', '.join(left_out)}." if drawn and left_out else ""
     return FigureBlock(
         charts.disparity_histogram(
             found.histogram_edges,
@@ -115,7 +118,7 @@ def histogram_figure(record: AuditRecord) -> FigureBlock:
         ),
         "The distribution of the disparity over the rows of each group; the dashed line is the mean. Rows at "
         "0 have reasons that do not depend on the group. The last bar includes all larger values; bars of "
-        f"fewer than {record.min_cell} rows are suppressed.",
+        f"fewer than {record.min_cell} rows are suppressed.{omitted}",
     )
 
 

@@ -1,7 +1,7 @@
 """Curves with bands, and scatter plots with a fitted line."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -21,6 +21,7 @@ from gcig.report.charts.drawing import (
     marker,
     scale_for,
     text,
+    vertical,
     x_axis,
     y_axis,
 )
@@ -33,7 +34,8 @@ _LEFT, _RIGHT = 52.0, WIDTH - 14
 class Series:
     """Points of one curve with a band (``low`` to ``high``), or of a scatter plot if they are not ``joined``.
 
-    A point with NaN is not drawn and breaks the line. ``hollow`` flags points such as collapsed models.
+    A point with NaN is not drawn and breaks the line and the band; ``breaks`` has the positions of points
+    that are not connected with the one before. ``hollow`` flags points such as collapsed models.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Series:
     high: Sequence[float] = ()
     hollow: Sequence[bool] = ()
     joined: bool = True
+    breaks: Collection[int] = ()
 
     def __post_init__(self) -> None:
         for field in ("y", "low", "high", "hollow"):
@@ -75,7 +78,7 @@ def lines(
         return empty_chart(title)
     names = [s.name for s in series]
     marks = Marks(names if names != [y_label] else [])  # the axis has this name already
-    top = marks.height + 26
+    top = marks.height + 34  # below the name of the axis, the first value needs half a line
     bottom = top + _PANEL
     x = scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
     y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
@@ -85,7 +88,7 @@ def lines(
     return chart(
         bottom + 40,
         marks.legend(),
-        text(fitted(y_label, WIDTH - 20), 8, top - 12, class_="label"),
+        text(fitted(y_label, WIDTH - 20), 8, top - 20, class_="label"),
         x_axis(x, top, bottom, x_label, whole=whole_x),
         y_axis(y, _LEFT, _RIGHT),
         *(_band(s, k, x, y) for k, s in enumerate(series)),
@@ -107,16 +110,28 @@ def _drawn(series: Sequence[Series], log_x: bool) -> list[tuple[float, float]]:
     return [(a, b) for a, b in points if math.isfinite(a + b) and (a > 0 or not log_x)]
 
 
-def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
-    path, pen, marks = "", "M", []
-    for i, (a, b) in enumerate(_pairs(series)):
-        if not math.isfinite(a + b) or (x.log and a <= 0):
-            pen = "M"
+def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[int]]:
+    """Return the positions of the points that are defined in all fields, one list per connected part."""
+    runs: list[list[int]] = []
+    for i, values in enumerate(zip(series.x, *fields, strict=True)):
+        if not math.isfinite(sum(values)) or (log_x and values[0] <= 0):
             continue
-        path, pen = f"{path}{pen}{x(a):.2f} {y(b):.2f}", "L"
-        hollow = bool(series.hollow) and bool(series.hollow[i])
-        tooltip = f"{series.name}: {number(a)}, {number(b)}"
-        marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
+        if runs and runs[-1][-1] == i - 1 and i not in series.breaks:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
+    path, marks = "", []
+    for run in _runs(series, x.log, series.y):
+        path += "M" + "L".join(f"{x(series.x[i]):.2f} {y(series.y[i]):.2f}" for i in run)
+        for i in run:
+            a, b = series.x[i], series.y[i]
+            hollow = bool(series.hollow) and bool(series.hollow[i])
+            tooltip = f"{series.name}: {number(a)}, {number(b)}"
+            marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
     if not path or not series.joined:
         return join(*marks)
     paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
@@ -126,15 +141,17 @@ def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
 def _band(series: Series, index: int, x: Scale, y: Scale) -> Markup:
     if not series.low or not series.high:
         return join()
-    ends = zip(series.x, series.low, series.high, strict=True)
-    kept = [(x(a), y(b), y(c)) for a, b, c in ends if math.isfinite(a + b + c) and (a > 0 or not x.log)]
-    if len(kept) < 2:
-        return join()
-    outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]
-    area = element(
-        "polygon", points=" ".join(f"{a:.2f},{b:.2f}" for a, b in outline), fill="currentColor", opacity=0.14
-    )
-    return element("g", area, class_=colour(index))
+    parts = []
+    for run in _runs(series, x.log, series.low, series.high):
+        kept = [(x(series.x[i]), y(series.low[i]), y(series.high[i])) for i in run]
+        if len(kept) == 1:  # the interval of a single point
+            ((at, low, high),) = kept
+            parts.append(vertical(at, high, low, stroke="currentColor", stroke_width=1.3))
+            continue
+        outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]
+        points = " ".join(f"{a:.2f},{b:.2f}" for a, b in outline)
+        parts.append(element("polygon", points=points, fill="currentColor", opacity=0.14))
+    return element("g", *parts, class_=colour(index)) if parts else join()
 
 
 def _fitted_line(fit: tuple[float, float] | None, x: Scale, y: Scale) -> Markup:

@@ -99,7 +99,7 @@
       var wanted = search.value.trim().toLowerCase();
       if (!wanted) { status.textContent = ""; return; }
       var index = rows.findIndex(function (row) { return row.dataset.identifier.toLowerCase() === wanted; });
-      status.textContent = index < 0 ? "not among the " + rows.length + " rows of this page" : "";
+      status.textContent = index < 0 ? "not among the " + rows.length + " rows of this page; gcig explain --id explains any row" : "";
       if (index >= 0) show(index);
     });
     select.addEventListener("change", function () { show(select.selectedIndex); });
