@@ -108,6 +108,8 @@ def test_the_penalty_and_its_gradient(kind, dtype, options, members):
         torch.cat([each.flatten().cpu().double() for each in parts])
         for parts in (expected, gradients(other, on_device))
     )
+    # Gradients of the penalty are second derivatives, summed over rows, groups and nodes in an order that
+    # depends on the device. Each of these steps rounds, so they may differ by more than values do.
     assert float((there - flat).norm() / flat.norm()) <= 4 * TOLERANCE[dtype]
 
 
@@ -392,9 +394,10 @@ def test_a_fit_is_as_good_as_on_the_cpu(german):
     assert abs(found["cuda"].gcig - found["cpu"].gcig) < 0.06
 
 
+@EVERY_TYPE
 @EVERY_PROBLEM
-def test_modules_on_the_device_are_evaluated_audited_and_explained(kind):
-    module, x, y, groups = PROBLEMS[kind](torch.float64)
+def test_modules_on_the_device_are_evaluated_audited_and_explained(kind, dtype):
+    module, x, y, groups = PROBLEMS[kind](dtype)
     rows, options = x.numpy(), {"sensitive_features": groups.numpy()}
     figures = []
     with warnings.catch_warnings():
@@ -409,7 +412,7 @@ def test_modules_on_the_device_are_evaluated_audited_and_explained(kind):
             disparities = [row.disparity for row in found.record.rows]
             gcig_found = audit.record.procedural.gcig.value
             figures.append((evaluation.auc, evaluation.gcig, score, gcig_found, *disparities))
-    np.testing.assert_allclose(figures[1], figures[0], rtol=1e-9)
+    np.testing.assert_allclose(figures[1], figures[0], rtol=1e-5 if dtype == torch.float32 else 1e-9)
 
 
 def test_training_in_a_loop_of_ones_own_with_autocast():

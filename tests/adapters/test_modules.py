@@ -12,6 +12,8 @@ from torch import nn
 import gcig
 from gcig._validation import InputError
 from gcig.adapters import adapt
+from gcig.auditing.subject import hash_model
+from support.networks import image_problem, token_problem
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"pay": RNG.normal(size=300), "age": RNG.normal(size=300)})
@@ -91,3 +93,60 @@ def test_messages_name_the_column_and_the_remedy() -> None:
         adapt(module, TABLE, preprocess=lambda table: table[:3])
     with pytest.raises(InputError, match="preprocess is for torch modules, but the model is a function"):
         adapt(lambda rows: rows, TABLE, preprocess=ENCODER)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "patches"])
+def test_groups_of_inputs_are_measured_as_the_penalty_measures_them(kind) -> None:
+    module, x, y, groups = token_problem(64) if kind == "tokens" else image_problem(64)
+    origin = torch.arange(5).unsqueeze(1)
+    if kind == "patches":
+        side = torch.arange(6) // 3
+        origin = 2 * side.unsqueeze(1) + side
+    exact = {"rule": "gauss_legendre", "n_steps": 4, "label_weights": "empirical"}
+    baselines = gcig.GroupBaselines.from_data(x, y, groups)
+    with torch.no_grad():
+        penalty = float(gcig.GCIGPenalty(baselines, origin=origin, **exact)(module, x, y))
+        each = [
+            float(gcig.GCIGPenalty(baselines, origin=origin, **exact)(module, x[[i]], y[[i]]))
+            for i in range(2)
+        ]
+    names = [f"{kind} {i}" for i in range(int(origin.max()) + 1)]
+    rows = x.numpy()
+    adapted = gcig.adapt(module, rows, origin=origin.numpy(), original_names=names)
+    options = {"sensitive_features": groups.numpy(), "definition": gcig.Definition(**exact), "min_cell": 2}
+    found = gcig.evaluate(adapted, rows, y.numpy(), n_bootstrap=0, **options)
+    audited = gcig.audit(adapted, rows, y.numpy(), n_bootstrap=20, n_shuffles=5, **options).record
+    del options["sensitive_features"]
+    reference = (rows, y.numpy(), groups.numpy())
+    explained = gcig.explain(adapted, rows[:2], y[:2].numpy(), reference=reference, **options).record
+    score = gcig.metrics.gcig_score(
+        adapted, rows, y.numpy(), sensitive_features=groups.numpy(), definition=gcig.Definition(**exact)
+    )
+    assert found.gcig == pytest.approx(penalty, rel=1e-9)
+    assert audited.procedural.gcig.value == pytest.approx(penalty, rel=1e-9)
+    assert score == pytest.approx(penalty, rel=1e-9)
+    assert [row.disparity for row in explained.rows] == pytest.approx(each, rel=1e-9)
+    assert set(found.gcig_columns) == {column.column for column in audited.procedural.columns} == set(names)
+    assert {reason.column for reason in explained.rows[0].columns} <= set(names)
+    assert audited.subject.model_name == explained.model_name == type(module).__name__
+    assert audited.subject.model_sha256 == hash_model(module)
+    assert gcig.adapt(module, rows, origin=origin).original_names[:2] == ("x0", "x1")
+
+
+def test_groups_of_two_valued_inputs_are_not_merged() -> None:
+    adapted = adapt(make_module(), ROWS, origin=torch.tensor([0, 1, 2, 3, 3]))
+    found = gcig.evaluate(adapted, ROWS, Y, sensitive_features=SEX, n_bootstrap=0)
+    assert list(found.gcig_columns) == ["x0", "x1", "x2", "x3"]
+
+
+def test_options_of_groups_of_inputs_are_checked() -> None:
+    module = make_module()
+    with pytest.raises(ValueError, match=r"origin must have the shape of a row, \(5,\)"):
+        adapt(module, ROWS, origin=np.arange(4))
+    for names in (["a", "b"], ["a", "a", "b"], "abc"):
+        with pytest.raises(InputError, match="original_names must be 3 different names"):
+            adapt(module, ROWS, origin=[0, 0, 0, 1, 2], original_names=names)
+    with pytest.raises(InputError, match="origin is for torch modules, but the model is a function"):
+        adapt(lambda rows: rows[:, 0], ROWS, origin=np.arange(5))
+    with pytest.raises(InputError, match="model is adapted already"):
+        gcig.evaluate(adapt(module, ROWS), ROWS, Y, sensitive_features=SEX, preprocess=ENCODER)

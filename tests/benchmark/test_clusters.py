@@ -1,4 +1,5 @@
 import json
+import pickle
 import sys
 from dataclasses import replace
 
@@ -8,11 +9,12 @@ import pytest
 import gcig
 from gcig._validation import InputError
 from gcig.benchmark import clusters
-from gcig.benchmark.backends import LocalBackend
+from gcig.benchmark.backends import LocalBackend, WorkerDeath
 from gcig.benchmark.clusters import DaskBackend, RayBackend, make_backend
 from gcig.benchmark.results import csv_text, results_frame
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunError
+from gcig.benchmark.trade_off import train_family
 from gcig.cli import main
 from support.small_runs import (
     QUICK,
@@ -23,6 +25,7 @@ from support.small_runs import (
     small_table,
     small_trials,
 )
+from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 TABLE = small_table()
 BACKENDS = {"dask": DaskBackend(2), "ray": RayBackend(2)}
@@ -211,3 +214,42 @@ def test_an_address_without_a_cluster_is_named(monkeypatch):
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     with pytest.raises(RunError, match=r"no connection to a Dask cluster at tcp://127\.0\.0\.1:9:"):
         run_trials(small_trials(TABLE), [TABLE], backend=DaskBackend(address="tcp://127.0.0.1:9"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_trains_the_family_of_the_local_run(tmp_path):
+    make_raw_loans(300).to_csv(tmp_path / "loans.csv", index=False)
+    flags = ["tradeoff", tmp_path / "loans.csv", *ROLE_FLAGS, "--drop", "id", *QUICK_FLAGS]
+    saved = []
+    for backend in ("local", "dask"):
+        out = tmp_path / "family"  # the same name, because the page mentions it
+        assert main([*map(str, flags), "--backend", backend, "--out", str(out), "--overwrite"]) == 0
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        saved.append({path.relative_to(out).as_posix(): path.read_bytes() for path in files})
+    assert len(saved[0]) > 4
+    assert saved[0] == saved[1]
+
+
+def test_errors_warnings_and_deaths_of_a_family_reach_the_caller():
+    class Elsewhere:
+        def __init__(self, outcome=None):
+            self.outcome = outcome
+
+        def run(self, trials, tables, work):
+            (trial,) = trials
+            yield trial, self.outcome or pickle.loads(pickle.dumps(work(trial, tables[trial.dataset])))
+
+    model = gcig.FairXClassifier(max_epochs=1, random_state=0, device="cpu")
+    data = gcig.load_dataset("german", include_sensitive=False)
+    rows = {"X": data.X, "y": data.y, "sensitive_features": data.sensitive_features}
+    here = train_family(model, **rows, measured_on=rows)
+    there = train_family(model, **rows, measured_on=rows, backend=Elsewhere())
+    assert there.record.to_json() == here.record.to_json()
+    inputs = data.X.assign(sex=data.sensitive_features)
+    with pytest.warns(gcig.InputWarning, match="sex"):
+        train_family(model, **{**rows, "X": inputs}, backend=Elsewhere())
+    with pytest.raises(RunError, match=r"the family was not trained: the worker died\. Run it again"):
+        train_family(model, **rows, backend=Elsewhere(WorkerDeath("the worker died")))
+    with pytest.raises(InputError, match="early_stopping=True"):
+        train_family(gcig.FairXClassifier(early_stopping=False), **rows, backend=Elsewhere())

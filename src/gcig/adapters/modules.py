@@ -1,6 +1,6 @@
 """Torch modules that map float rows to one logit per row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._validation import InputError, check_features
-from gcig.adapters.base import DifferentiableModel, numeric_rows
+from gcig.adapters.base import DifferentiableModel, default_names, numeric_rows
 from gcig.adapters.explainers import Rows, first_parameter, to_tensor
 from gcig.adapters.origin import column_origin, probe_origin
+from gcig.core.columns import spread_origin
 from gcig.core.modules import Score, evaluating
 
 Preprocess = Callable[[Any], Any]
@@ -43,7 +44,16 @@ class TorchModel(DifferentiableModel):
     preprocess: Preprocess | None = None
 
     @classmethod
-    def wrap(cls, model: nn.Module, X: Any, score: Score | None, preprocess: Any = None) -> "TorchModel":
+    def wrap(
+        cls,
+        model: nn.Module,
+        X: Any,
+        score: Score | None,
+        *,
+        preprocess: Any = None,
+        origin: Any = None,
+        original_names: Sequence[str] | None = None,
+    ) -> "TorchModel":
         """Learn the row shape and column names from ``X``, and try the module on two of its rows."""
         if X is None:
             raise TypeError(
@@ -58,14 +68,20 @@ class TorchModel(DifferentiableModel):
         if _check_output(nn.Sequential(*steps), flat[[0, -1]]) == 2:
             steps.append(nn.Flatten(0))
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
-        origin, originals = _original_columns(preprocess, X, rows.ndim, names)
+        if origin is None:
+            groups, originals = _original_columns(preprocess, X, rows.ndim, names)
+        else:
+            groups, originals = _given_groups(origin, rows.shape[1:])
+        if original_names is not None:
+            originals = _checked_names(original_names, len(originals))
         # A new Sequential does not change the mode of its parts.
         return cls(
             model=model,
             module=module,
             columns=names,
-            origin=origin,
+            origin=groups,
             original_names=originals,
+            blocks=None if origin is None else groups,  # no dummy columns are looked for
             preprocess=prepare,
         )
 
@@ -105,6 +121,20 @@ def _original_columns(
     if origin is None or len(origin) != len(names):
         return np.arange(len(names)), names
     return origin, tuple(map(str, table.columns))
+
+
+def _given_groups(origin: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the group of inputs of each entry of a flattened row, and default names of the groups."""
+    groups = spread_origin(torch.as_tensor(origin).cpu(), torch.Size(shape)).numpy()
+    return groups, default_names(int(groups.max()) + 1)
+
+
+def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
+    if isinstance(names, str) or len(names) != n_groups or len(set(names)) < n_groups:
+        raise InputError(
+            f"must be {n_groups} different names, one per group of inputs.", argument="original_names"
+        )
+    return tuple(map(str, names))
 
 
 def _check_output(module: nn.Module, rows: Rows) -> int:

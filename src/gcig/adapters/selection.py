@@ -1,5 +1,6 @@
 """Selection of the adapter for a model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -20,9 +21,13 @@ def adapt(
     *,
     score: Score | None = None,
     preprocess: Any = None,
+    origin: Any = None,
+    original_names: Sequence[str] | None = None,
     reference: Any = None,
 ) -> AdaptedModel:
-    """Wrap a model in the interface that ``evaluate``, ``gcig_score`` and ``audit`` use.
+    """Wrap a model in the interface that ``evaluate``, ``gcig_score``, ``audit`` and ``explain`` use.
+
+    They also take the wrapped model in place of the model; call this function for options of its own.
 
     Models with gradients are explained by integrated gradients: estimators of this package, torch modules,
     linear classifiers of scikit-learn, and pipelines that encode each column separately and end in an
@@ -41,6 +46,10 @@ def adapt(
     preprocess : for a torch module: a function from the table to the rows that it takes, or a fitted
         transformer. If a transformer treats columns separately, attributions are added up over the columns
         that came from one column of the table.
+    origin : for a torch module: the group of inputs that each entry of a row belongs to, as integers from 0,
+        in the shape of a row or one that broadcasts to it, as in `GCIGPenalty`. Attributions are added up
+        over each group before they are compared: tokens, patches or superpixels instead of single entries.
+    original_names : the names of these groups; by default x0, x1, ...
     reference : further rows whose categories are learned as well.
 
     Examples
@@ -51,17 +60,34 @@ def adapt(
     (('x0', 'x1', 'x2'), (4,))
     >>> adapt(lambda rows: rows[:, 0], np.array([[0.2, 5], [0.7, 1]])).explainer.name
     'Shapley values'
+
+    A module over three tokens of four numbers, explained by token:
+
+    >>> rows, module = np.zeros((2, 3, 4), dtype="float32"), nn.Sequential(nn.Flatten(), nn.Linear(12, 1))
+    >>> adapt(module, rows, origin=np.arange(3)[:, None], original_names=["a", "b", "c"])
+    <TorchModel: torch module, 3 columns, explained by integrated gradients>
     """
+    module_options = {"preprocess": preprocess, "origin": origin, "original_names": original_names}
+    given = [name for name, value in module_options.items() if value is not None]
+    if isinstance(model, AdaptedModel):
+        if given or score is not None:
+            raise InputError(
+                "is adapted already. Pass score=, preprocess= and origin= to the first call of adapt.",
+                argument="model",
+            )
+        return model
     model = _unwrap(model)
-    if GcigModel.fits(model) and preprocess is None:
+    if GcigModel.fits(model) and not given:
         return GcigModel.wrap(model)
     if isinstance(model, nn.Module):
-        return TorchModel.wrap(model, X, score, preprocess)
-    if preprocess is not None:
+        return TorchModel.wrap(model, X, score, **module_options)
+    if given:
+        remedy = "Leave it out: other models are explained by the columns of their table."
+        if preprocess is not None:
+            remedy = "Pass a pipeline that starts with the preprocessing, or a function that applies both."
         raise InputError(
-            f"is for torch modules, but the model is a {type(model).__name__}. Pass a pipeline that starts "
-            "with the preprocessing, or a function that applies both.",
-            argument="preprocess",
+            f"is for torch modules, but the model is a {type(model).__name__}. {remedy}",
+            argument=given[0],
         )
     if LinearModel.fits(model):
         return LinearModel.wrap(model)

@@ -127,6 +127,7 @@ def explain(
         preprocess=preprocess,
         reference=None if given is None else rows,
     )
+    model = adapted.model if isinstance(model, AdaptedModel) else model
     if isinstance(model, RemoteModel):
         model.begin()
     known = _References.of(adapted, reference, min_cell, random_state)

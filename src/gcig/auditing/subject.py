@@ -243,6 +243,7 @@ def hash_model(model: Any) -> str | None:
 
     Return None if the content cannot be read, such as that of a service or a function.
     """
+    model = model.model if isinstance(model, AdaptedModel) else model
     if isinstance(model, RemoteModel) or inspect.isroutine(model):
         return None
     if isinstance(model, NetworkClassifier):

@@ -377,17 +377,7 @@ REPEAT_FAILED = (
     "The same command repeats those whose worker was killed, for example because memory ran out (fewer "
     "--jobs need less); --retry-failed repeats all of them."
 )
-run_options = _stack(
-    names_option("--methods", METHOD, "Methods, such as fairx,unconstrained; all by default."),
-    option("--folds", "N", "Number of folds.", default=5, type=IntRange(2, 100)),
-    option(
-        "--seeds",
-        "NUMBERS",
-        "Seeds, such as 0,1,2: one partition into folds per seed.",
-        default="0",
-        callback=parse_numbers,
-    ),
-    jobs_option,
+backend_options = _stack(
     option(
         "--backend",
         None,
@@ -400,6 +390,19 @@ run_options = _stack(
         "ADDRESS",
         "A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
     ),
+)
+run_options = _stack(
+    names_option("--methods", METHOD, "Methods, such as fairx,unconstrained; all by default."),
+    option("--folds", "N", "Number of folds.", default=5, type=IntRange(2, 100)),
+    option(
+        "--seeds",
+        "NUMBERS",
+        "Seeds, such as 0,1,2: one partition into folds per seed.",
+        default="0",
+        callback=parse_numbers,
+    ),
+    jobs_option,
+    backend_options,
     option(
         "--device",
         None,

@@ -25,6 +25,7 @@ from gcig.cli.frame import ExitCode, check_absent, command, say
 @opt.held_out_options
 @opt.limit_options
 @opt.training_options
+@opt.backend_options
 @opt.reading_options
 @opt.config_option
 @opt.output_options
@@ -37,6 +38,8 @@ def tradeoff(
     test_size: float,
     seed: int,
     device: str,
+    backend: str,
+    address: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -53,6 +56,8 @@ def tradeoff(
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
+    from gcig.benchmark.clusters import make_backend
+    from gcig.benchmark.trade_off import train_family
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
@@ -61,7 +66,9 @@ def tradeoff(
     remark = (lambda *_: None) if quiet else say
     check_absent(out, overwrite=overwrite)
     check_creatable(out)
-    resolve_device(device)
+    place = make_backend(backend, address=address)
+    if backend == "local":
+        resolve_device(device)
     given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
     parameters = {name: value for name, value in given.items() if value is not None}
     table = read_labelled(file, **options)
@@ -75,18 +82,21 @@ def tradeoff(
     estimator = FairXClassifier(**parameters, device=device, random_state=seed, verbose=progress)
     X, y, sensitive = table.part(train)
     X_test, y_test, sensitive_test = table.part(test)
-    family = estimator.path(X, y, sensitive_features=sensitive).measure(
-        X_test,
-        y_test,
-        sensitive_features=sensitive_test,
-        title=f"Trade-off on {file.name}",
-        subtitle=(
+    measured_on = {
+        "X": X_test,
+        "y": y_test,
+        "sensitive_features": sensitive_test,
+        "title": f"Trade-off on {file.name}",
+        "subtitle": (
             f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute: "
             f"{table.protected}; trained on {len(train):,} rows, measured on {len(test):,} others"
         ),
-        data=f"{file.name}, {len(table.labels):,} rows, SHA-256 {hash_file(file)}",
-        split=f"seed {seed}, stratified by {table.target} and {table.protected}",
-        gcig=__version__,
+        "data": f"{file.name}, {len(table.labels):,} rows, SHA-256 {hash_file(file)}",
+        "split": f"seed {seed}, stratified by {table.target} and {table.protected}",
+        "gcig": __version__,
+    }
+    family = train_family(
+        estimator, X, y, sensitive_features=sensitive, measured_on=measured_on, backend=place
     )
     for model in family.models:
         table.complete(model)

@@ -65,6 +65,24 @@ def _end_of_block(candidates: dict[int, Tensor | None], start: int) -> int:
     return start + 1
 
 
+def spread_origin(origin: Tensor, shape: torch.Size) -> Tensor:
+    """Return the group of each entry of a flattened row.
+
+    >>> spread_origin(torch.arange(2).unsqueeze(1), torch.Size([2, 3]))
+    tensor([0, 0, 0, 1, 1, 1])
+    """
+    try:
+        spread = origin.broadcast_to(shape)
+    except RuntimeError as error:
+        raise ValueError(
+            f"origin must have the shape of a row, {tuple(shape)}, or one that broadcasts to it, not "
+            f"{tuple(origin.shape)}"
+        ) from error
+    if spread.is_floating_point() or int(spread.min()) < 0:
+        raise ValueError("origin must consist of integers from 0: the group of inputs of each entry")
+    return spread.flatten().long()
+
+
 class AttributeColumns(NamedTuple):
     """Columns that reveal the group, or one of the attributes that are crossed in it."""
 

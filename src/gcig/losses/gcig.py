@@ -16,6 +16,7 @@ from torch.nn.functional import one_hot
 
 from gcig._arguments import check_argument, is_count, is_flag
 from gcig.core import disparity
+from gcig.core.columns import spread_origin
 from gcig.core.definition import EPS, Definition
 from gcig.core.memory import Chunks, accumulate, compute_attributions, parameters_of, plan_chunks
 from gcig.core.modules import (
@@ -208,7 +209,7 @@ class GCIGPenalty(nn.Module):
         self.references = references
         values = references.values
         if origin is not None:
-            origin = _spread_origin(origin, values.shape[values.dim() - self._row_dim :]).to(values.device)
+            origin = spread_origin(origin, values.shape[values.dim() - self._row_dim :]).to(values.device)
         self.each_member = each_member and self.n_members > 1
         self.register_buffer("origin", origin, persistent=False)
         self.n_columns: int | None = None
@@ -521,24 +522,6 @@ class GCIGPenalty(nn.Module):
         if known is None or known[0]() is not module:
             known = self._probed = weakref.ref(module), probe(module, by_group[0], self.score)
         return known[1]
-
-
-def _spread_origin(origin: Tensor, shape: torch.Size) -> Tensor:
-    """Return the group of each entry of a flattened row.
-
-    >>> _spread_origin(torch.arange(2).unsqueeze(1), torch.Size([2, 3]))
-    tensor([0, 0, 0, 1, 1, 1])
-    """
-    try:
-        spread = origin.broadcast_to(shape)
-    except RuntimeError as error:
-        raise ValueError(
-            f"origin must have the shape of a row, {tuple(shape)}, or one that broadcasts to it, not "
-            f"{tuple(origin.shape)}"
-        ) from error
-    if spread.is_floating_point() or int(spread.min()) < 0:
-        raise ValueError("origin must consist of integers from 0: the group of inputs of each entry")
-    return spread.flatten().long()
 
 
 def is_fusible(integration: Integration) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,17 @@ class HeldOut:
     def is_held_out(self) -> bool:
         """True unless the rows are the training rows."""
         return self.rows is not self.training
+
+    def to(self, device: torch.device | str) -> "HeldOut":
+        """Return the held-out set on another device."""
+        training = self.training.to(device)
+        return replace(
+            self,
+            rows=self.rows.to(device) if self.is_held_out else training,
+            training=training,
+            origin=self.origin.to(device),
+            protected=[AttributeColumns(*(part.to(device) for part in each)) for each in self.protected],
+        )
 
     @property
     def counts(self) -> tuple[int, int]:

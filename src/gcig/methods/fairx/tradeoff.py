@@ -68,6 +68,10 @@ class TradeOff:
     ) -> None:
         self.models, self.record, self._held_out = list(models), record, held_out
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A family that was trained on a GPU can be opened on a machine without one.
+        return {**self.__dict__, "_held_out": self._held_out.to("cpu")}
+
     @property
     def frame(self) -> pd.DataFrame:
         """One row per model: weights, AUC, GCIG and outcome gap with confidence limits, and decisions.
