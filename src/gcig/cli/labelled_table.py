@@ -19,7 +19,7 @@ from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
 from gcig.data.entries import are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
-from gcig.data.roles import name_groups
+from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
 
 _SAMPLED_ROWS = 200_000  # rows sampled from a file that is too large for memory: enough for a report
@@ -66,9 +66,13 @@ class LabelledTable:
         check_cells(Labels(self.labels.to_numpy(), self.classes), groups, minimum=minimum)
         return groups
 
-    def complete(self, model: Any) -> None:
-        """Give a model trained on 0 and 1 the values of the target, and the notation of the file."""
+    def complete(self, model: Any, favourable: int = 1) -> None:
+        """Give a model trained on 0 and 1 the values of the target, and how the file was read."""
         model.classes_ = np.asarray(self.classes)
+        model.favourable_ = model.classes_.tolist()[favourable]
+        model.group_names_ = names_by_column(self.group_names, self.sensitive.columns)
+        used = {*self.inputs.columns, *self.sensitive.columns, self.target}
+        model.column_kinds_ = {name: kind for name, kind in self.kinds.items() if name in used}
         if self.reading.written is not None:
             model.csv_format_ = self.reading.written
 

@@ -215,7 +215,7 @@ trust_option = flag(
 favourable_option = option(
     "--favourable",
     "VALUE",
-    "The value of the target that is good for a person, if it is not the positive one.",
+    "The value of the target that is good for a person; by default that of training, or the positive one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = option("--seed", "N", "Seed of all random numbers.", default=0, type=IntRange(0, 2**32 - 1))
@@ -306,7 +306,7 @@ reading_options = _stack(
     option(
         "--group-names",
         "VALUE=NAME,...",
-        "Names for the values of the protected attribute, such as 1=male,2=female.",
+        "Names for the values of the protected attribute, such as 1=male,2=female; stored with a model.",
         multiple=True,
         callback=parse_group_names,
     ),
