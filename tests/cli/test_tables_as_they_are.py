@@ -136,13 +136,13 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
     code, _, err = shell(*train, "--text-drop")
     assert code == 2
     assert "'opened'" in err
-    assert "--date COLUMN=dmy" in err
+    assert "--date opened=dmy" in err
     code, _, err = shell(*train, "--text-drop", "--date", "opened=mdy")
     assert code == 2
     assert "not dates written as month/day/year" in err
     code, _, err = shell(*train, "--group-names", "3=other")
     assert code == 2
-    assert "no value '3' (--group-names). It has: 1, 2" in err
+    assert "no value '3' (--group-names). It has: 1, 2." in err
     for option in (("--group-names", "male"), ("--categorical", "income")):
         assert shell(*train, *option)[0] == 2
 

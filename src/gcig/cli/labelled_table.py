@@ -17,7 +17,7 @@ from gcig._tables import checked_column, factorise, is_date_column, level_name, 
 from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.entries import are_dates, parse_numbers
+from gcig.data.entries import are_ambiguous_dates, are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
 from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
@@ -121,6 +121,7 @@ def read_labelled(
     unrequested = candidates.drop(columns=[*(kinds or {})], errors="ignore")
     _reject_mixtures(unrequested, path, typed=file.layout is None)
     free = _free_text(candidates, path, accepted=text_drop)
+    _reject_ambiguous_dates(unrequested, path)
     drop += free
     left_out.update(free)
     inputs = frame[[name for name in frame.columns if name not in left_out]]
@@ -166,13 +167,15 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
 
 def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> None:
     """Raise an error if ``--group-names`` has a value that the protected columns do not contain."""
+    shown: set[str] = set()
     present: set[str] = set()
     for column in frame.columns:
         values = [level_name(value) for value in frame[column].dropna().unique().tolist()]
+        shown.update(values)
         present.update(values, (f"{column}.{value}" for value in values))
     for value in names:
         if value not in present:
-            guess = did_you_mean(value, sorted(present), introduction="It has")
+            guess = did_you_mean(value, sorted(shown), introduction="It has")
             raise click.ClickException(
                 f"{path}: the protected attribute has no value '{value}' (--group-names). {guess}"
             )
@@ -188,6 +191,19 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
             f"--drop, or all such columns ({len(found)}) with --text-drop."
         )
     return found
+
+
+def _reject_ambiguous_dates(inputs: pd.DataFrame, path: Path) -> None:
+    """Raise an error for dates whose day and month could be exchanged, before training starts."""
+    for name in inputs.columns:
+        column = inputs[name]
+        if pt.is_numeric_dtype(column.dtype) or pt.is_datetime64_any_dtype(column.dtype):
+            continue
+        if are_ambiguous_dates(map(str, column.dropna().unique())):
+            raise click.ClickException(
+                f"{path}: column '{name}' holds dates in which day and month could be exchanged, such as "
+                f"01/02/2024: add --date {name}=dmy or --date {name}=mdy."
+            )
 
 
 def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
