@@ -178,6 +178,11 @@ def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> Audi
         lambda given: given is None or isinstance(given, AuditRecord | AuditResult | str | Path),
     )
     if isinstance(against, str | Path):
+        if not str(against).lstrip().startswith("{") and not Path(against).is_file():
+            raise InputError(
+                f"is {str(against)!r}, but there is no such file. Name the JSON of an audit.",
+                argument="against",
+            )
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against
 
