@@ -145,7 +145,7 @@ def test_object_columns_of_numbers_are_numbers(values, expected, dtype):
         (3.5, "expected 2D data, got 0D"),
         ("adult.csv", "not the name of a column"),
         ([1, 2, 3], "Reshape your data"),
-        (pd.Series([1, 2]), "Reshape your data"),
+        (pd.Series([1, 2]), r"X\.iloc\[\[0\]\] is one row"),
         ([[1, 2], [3]], "rows of different lengths, from 1 to 2 entries"),
         ({"a": [1, 2], "b": [1]}, r"inconsistent numbers of samples: X\['a'\] has 2, X\['b'\] has 1"),
         ({"a": [1], "b": 2}, "has no rows"),

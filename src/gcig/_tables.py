@@ -173,6 +173,8 @@ def to_frame(values: Any, name: str, *, prefix: str, flat: bool = False) -> pd.D
         return pd.DataFrame(array[:, np.newaxis], columns=[prefix], copy=False)
     if array.ndim != 2:
         hint = f"Reshape your data: {name}.reshape(-1, 1) is one column, {name}.reshape(1, -1) is one row."
+        if isinstance(native, nw.Series):
+            hint = f"{name}.iloc[[0]] is one row, unlike {name}.iloc[0]; .to_frame() gives one column."
         if isinstance(values, str):
             hint = "Pass the values themselves, not the name of a column or a file."
         if hasattr(values, "collect"):

@@ -71,7 +71,7 @@ def test_fault_33_thresholds_outside_of_the_unit_interval(folder, tmp_path, caps
     assert main(["predict", str(tmp_path / "m"), str(table)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "does not hold a unconstrained model" in captured.err
+    assert "does not hold a model of the method 'unconstrained'" in captured.err
 
 
 def test_fault_33_weights_so_large_that_scores_are_no_numbers(folder, tmp_path, capsys):

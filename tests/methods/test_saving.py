@@ -380,7 +380,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_documents_that_no_model_has_are_refused(saved, change):
     rewritten(saved, CHANGES[change])
-    with pytest.raises(PersistenceError, match="does not hold a fairx model as this version of gcig stores"):
+    with pytest.raises(
+        PersistenceError, match="does not hold a model of the method 'fairx' as this version of gcig stores"
+    ):
         gcig.load(saved)
 
 

@@ -95,7 +95,15 @@ def _prepared(X: Any, prepare: Preprocess | None) -> Any:
     """Apply the preprocessing, and check that it returns one row of numbers per row."""
     if prepare is None:
         return X
-    found = prepare(X)
+    try:
+        found = prepare(X)
+    except InputError:
+        raise
+    except Exception as error:  # the caller's own code may raise anything
+        raise InputError(
+            f"failed on these rows ({type(error).__name__}: {error}). Call it on X to see where.",
+            argument="preprocess",
+        ) from error
     found = found.toarray() if hasattr(found, "toarray") else found
     found = found.detach().cpu().numpy() if isinstance(found, Tensor) else found
     if not hasattr(found, "shape") or len(found) != len(X):

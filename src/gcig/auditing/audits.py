@@ -98,8 +98,8 @@ def audit(
     other : any, optional
         A second model, or its path, to compare with under every reference.
     favourable : optional
-        The class that is favourable for a person; by default the second one. It determines the direction of
-        differences and the four-fifths ratio.
+        The class that is favourable for a person; by default the one that `gcig train` stored with the
+        model, otherwise the second one. It determines the direction of differences and the four-fifths ratio.
     identifiers : sequence of n names, optional
         Names of the rows, by which a reader of the page finds them; by default positions.
     include_protected : bool
@@ -160,7 +160,7 @@ def audit(
         progress=progress,
         robustness=robustness,
         include_protected=include_protected,
-        favourable=check_favourable(favourable, audited.source.classes),
+        favourable=check_favourable(favourable, audited.source.classes, model),
     )
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
@@ -178,6 +178,11 @@ def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> Audi
         lambda given: given is None or isinstance(given, AuditRecord | AuditResult | str | Path),
     )
     if isinstance(against, str | Path):
+        if not str(against).lstrip().startswith("{") and not Path(against).is_file():
+            raise InputError(
+                f"is {str(against)!r}, but there is no such file. Name the JSON of an audit.",
+                argument="against",
+            )
         against = AuditResult.from_json(against)
     return against.record if isinstance(against, AuditResult) else against
 
@@ -247,10 +252,10 @@ def audit_file(
         The format of a CSV file; detected by default.
     kinds : mapping of column to kind, optional
         Columns whose kind is not inferred from their entries: "number", "category", "date", "date dmy" or
-        "date mdy". The categories of a gcig model are read as text by default, as in training.
+        "date mdy". Columns that are not listed are read as the file that a gcig model was trained on.
     group_names : mapping of value to name, optional
         Other names for values of the protected columns, such as ``{"1": "male", "2": "female"}``; for one of
-        several columns ``{"sex.1": "male"}``.
+        several columns ``{"sex.1": "male"}``. By default the names stored with a gcig model.
     rows_at_once : int
         Rows per batch.
     in_memory_rows : int
@@ -282,7 +287,7 @@ def audit_file(
         "sensitive": sensitive,
         "drop": drop,
         "keep_sensitive": keep_sensitive,
-        "group_names": group_names,
+        "group_names": group_names or getattr(model, "group_names_", None),
     }
     roles = also = assign_roles(stream, **named_roles, known=columns_of(model, stream.names))
     if other is not None:
@@ -329,7 +334,8 @@ def audit_file(
         while True:
             audited = replace(prepare(model, roles, id_column), **identity)
             check_positive(positive, target, schema.targets, audited.adapted.classes)
-            options = replace(options, favourable=check_favourable(favourable, audited.source.classes))
+            good = check_favourable(favourable, audited.source.classes, model)
+            options = replace(options, favourable=good)
             second = None if other is None else prepare(other, also)
             try:
                 return AuditResult(run_audit(audited, options, other=second, earlier=earlier))
@@ -342,9 +348,16 @@ def open_for_model(
 ) -> TableFile:
     """Open a file with `open_table`; for a model of gcig, read it in the same way as the training file.
 
-    The model's categories are then text even if they hold digits, unless ``kinds`` requests another kind.
+    The model's categories are then text even if they hold digits, and columns have the kinds that were
+    requested in training, unless ``kinds`` requests another kind.
     """
-    file = open_table(path, trained=getattr(model, "csv_format_", None), kinds=kinds, **layout)
+    file = open_table(
+        path,
+        trained=getattr(model, "csv_format_", None),
+        trained_kinds=getattr(model, "column_kinds_", None),
+        kinds=kinds,
+        **layout,
+    )
     encoder = getattr(model, "encoder_", None)
     trained = getattr(encoder, "kinds_", ())
     names = getattr(encoder, "feature_names_in_", ())[: len(trained)]

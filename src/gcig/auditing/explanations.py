@@ -153,7 +153,7 @@ def explain(
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes
     negative, positive = map(str, named_classes)
-    good = check_favourable(favourable, named_classes)
+    good = check_favourable(favourable, named_classes, model)
     named_attributes = groups.attribute.split(" & ") if groups else ()
     describer = RowDescriber(
         comparison,
@@ -361,7 +361,7 @@ def explain_file(
             drop=drop,
             keep_sensitive=keep_sensitive,
             known=known,
-            group_names=group_names,
+            group_names=group_names or getattr(model, "group_names_", None),
         )
         inputs = roles.inputs
     elif known is None or not hasattr(last_step(model), "baselines_"):

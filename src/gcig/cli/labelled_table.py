@@ -17,9 +17,9 @@ from gcig._tables import checked_column, factorise, is_date_column, level_name, 
 from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.entries import are_dates, parse_numbers
+from gcig.data.entries import are_ambiguous_dates, are_dates, parse_numbers
 from gcig.data.reading import TableFile, TableReading, open_table
-from gcig.data.roles import name_groups
+from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
 
 _SAMPLED_ROWS = 200_000  # rows sampled from a file that is too large for memory: enough for a report
@@ -66,9 +66,13 @@ class LabelledTable:
         check_cells(Labels(self.labels.to_numpy(), self.classes), groups, minimum=minimum)
         return groups
 
-    def complete(self, model: Any) -> None:
-        """Give a model trained on 0 and 1 the values of the target, and the notation of the file."""
+    def complete(self, model: Any, favourable: int = 1) -> None:
+        """Give a model trained on 0 and 1 the values of the target, and how the file was read."""
         model.classes_ = np.asarray(self.classes)
+        model.favourable_ = model.classes_.tolist()[favourable]
+        model.group_names_ = names_by_column(self.group_names, self.sensitive.columns)
+        used = {*self.inputs.columns, *self.sensitive.columns, self.target}
+        model.column_kinds_ = {name: kind for name, kind in self.kinds.items() if name in used}
         if self.reading.written is not None:
             model.csv_format_ = self.reading.written
 
@@ -117,6 +121,7 @@ def read_labelled(
     unrequested = candidates.drop(columns=[*(kinds or {})], errors="ignore")
     _reject_mixtures(unrequested, path, typed=file.layout is None)
     free = _free_text(candidates, path, accepted=text_drop)
+    _reject_ambiguous_dates(unrequested, path)
     drop += free
     left_out.update(free)
     inputs = frame[[name for name in frame.columns if name not in left_out]]
@@ -162,13 +167,15 @@ def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], pat
 
 def _check_names(frame: pd.DataFrame, names: Mapping[str, str], path: Path) -> None:
     """Raise an error if ``--group-names`` has a value that the protected columns do not contain."""
+    shown: set[str] = set()
     present: set[str] = set()
     for column in frame.columns:
         values = [level_name(value) for value in frame[column].dropna().unique().tolist()]
+        shown.update(values)
         present.update(values, (f"{column}.{value}" for value in values))
     for value in names:
         if value not in present:
-            guess = did_you_mean(value, sorted(present), introduction="It has")
+            guess = did_you_mean(value, sorted(shown), introduction="It has")
             raise click.ClickException(
                 f"{path}: the protected attribute has no value '{value}' (--group-names). {guess}"
             )
@@ -184,6 +191,19 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
             f"--drop, or all such columns ({len(found)}) with --text-drop."
         )
     return found
+
+
+def _reject_ambiguous_dates(inputs: pd.DataFrame, path: Path) -> None:
+    """Raise an error for dates whose day and month could be exchanged, before training starts."""
+    for name in inputs.columns:
+        column = inputs[name]
+        if pt.is_numeric_dtype(column.dtype) or pt.is_datetime64_any_dtype(column.dtype):
+            continue
+        if are_ambiguous_dates(map(str, column.dropna().unique())):
+            raise click.ClickException(
+                f"{path}: column '{name}' holds dates in which day and month could be exchanged, such as "
+                f"01/02/2024: add --date {name}=dmy or --date {name}=mdy."
+            )
 
 
 def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:

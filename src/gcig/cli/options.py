@@ -127,8 +127,30 @@ _COMMAND_LINE_ONLY = ("trust_pickle",)
 _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
 
 
+class _Once(click.Option):
+    """An option with one value, which is an error if it is repeated: click would keep the last value."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser refuse a second value."""
+        super().add_to_parser(parser, ctx)
+        for name in self.opts:
+            known = parser._long_opt.get(name) or parser._short_opt.get(name)
+            if known is not None and known.action == "store":
+                known.process = self._refuse_second(known.process, name, ctx)
+
+    def _refuse_second(self, process: Any, name: str, ctx: click.Context) -> Any:
+        def once(value: Any, state: Any) -> None:
+            if self.name in state.opts:
+                raise click.BadOptionUsage(name, f"{name} is given twice, but takes one value.", ctx)
+            process(value, state)
+
+        return once
+
+
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Callable[[F], F]:
     """Return an option with a value; ``more`` is passed to click."""
+    if not more.get("multiple"):
+        more = {"cls": _Once, **more}
     return click.option(*name.split(), metavar=metavar, help=text, show_default=True, **more)
 
 
@@ -215,7 +237,7 @@ trust_option = flag(
 favourable_option = option(
     "--favourable",
     "VALUE",
-    "The value of the target that is good for a person, if it is not the positive one.",
+    "The value of the target that is good for a person; by default that of training, or the positive one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = option("--seed", "N", "Seed of all random numbers.", default=0, type=IntRange(0, 2**32 - 1))
@@ -306,7 +328,7 @@ reading_options = _stack(
     option(
         "--group-names",
         "VALUE=NAME,...",
-        "Names for the values of the protected attribute, such as 1=male,2=female.",
+        "Names for the values of the protected attribute, such as 1=male,2=female; stored with a model.",
         multiple=True,
         callback=parse_group_names,
     ),
@@ -358,6 +380,7 @@ training_options = _stack(
     option("--device", None, "auto, cpu, cuda or cuda:1.", default="auto"),
 )
 overwrite_option = flag("--overwrite", "Replace --out if it exists.")
+overwrite_page_option = flag("--overwrite", "Replace files that exist.")
 target_options = _stack(
     option("--target", "COLUMN", "The column to predict.", required=True),
     option(

@@ -82,7 +82,13 @@ def predict(
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
-        table = open_table(path, trained=getattr(estimator, "csv_format_", None), **reading)
+        table = open_table(
+            path,
+            trained=getattr(estimator, "csv_format_", None),
+            trained_kinds=getattr(estimator, "column_kinds_", None),
+            **reading,
+        )
+        group_names = group_names or getattr(estimator, "group_names_", {})
         passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
         if not quiet:
             for note in table.notes:

@@ -130,7 +130,7 @@ def train(
     if not is_first:
         return ExitCode.OK
     chosen = trained[-1]
-    table.complete(chosen.estimator)
+    table.complete(chosen.estimator, favourable)
     chosen.estimator.save(out)
     if save_test is not None:
         held_out = table.reading.frame.iloc[rows[1]]
@@ -138,8 +138,8 @@ def train(
             held_out.to_csv(temporary, index=False)
         warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
-    shown: dict[str, Any] = {"favourable": favourable, "limits": limits, "reasons": reasons}
-    document = write_report(out, table, len(rows[1]), trained, seed=seed, **shown)
+    shown: dict[str, Any] = {"limits": limits, "reasons": reasons}
+    document = write_report(out, table, len(rows[1]), trained, favourable=favourable, seed=seed, **shown)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:

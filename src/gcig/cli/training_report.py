@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig._files import hash_file, write_atomically
-from gcig._tables import level_name
 from gcig._version import __version__
 from gcig.cli.frame import ExitCode, echo, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
@@ -136,7 +135,6 @@ def print_summary(
     table: LabelledTable,
     trained: Sequence[TrainedModel],
     *,
-    favourable: int,
     limits: Mapping[str, float | None],
     reasons: Sequence[str],
     saved_test: Path | None,
@@ -158,10 +156,6 @@ def print_summary(
     echo(f"Report:  {out / 'report.html'}")
     echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
-    if table.group_names:
-        roles += ["--group-names", ",".join(f"{value}={name}" for value, name in table.group_names.items())]
-    if favourable == 0:
-        roles += ["--favourable", level_name(table.classes[0])]
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
         echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")

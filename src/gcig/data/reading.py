@@ -172,7 +172,7 @@ class TableFile:
         # Everything as text: only empty entries count as missing, and they are needed as "".
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
             typed = {
-                name: convert_requested(strip_entries(frame[name]), self.kinds[name], decimal)
+                name: self._convert_requested(strip_entries(frame[name]), decimal)
                 if name in self.kinds
                 else convert_entries(frame[name], kind, decimal, thousands=self._thousands)
                 for name, kind in kinds.items()
@@ -248,11 +248,32 @@ class TableFile:
 
     def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
         """Convert a column to the requested kind, or by its entries."""
-        if (kind := self.kinds.get(str(column.name))) is not None:
-            return convert_requested(column, kind, decimal, made.notes)
+        if str(column.name) in self.kinds:
+            return self._convert_requested(column, decimal, made.notes)
         found = infer_entries(column, decimal, made, thousands=self._thousands)
         self._check_format(found)
         return found
+
+    def _convert_requested(
+        self, column: pd.Series[Any], decimal: str, notes: list[str] | None = None
+    ) -> pd.Series[Any]:
+        """Convert a column to the requested kind; numbers must be written as in the training file."""
+        kind = self.kinds[str(column.name)]
+        if kind == "number" and self.trained is not None and not pt.is_numeric_dtype(column.dtype):
+            entries = [entry.strip() for entry in levels(column)[1]]
+            texts = [each for each in entries if parse_numbers([each], decimal, inexact=True) is None]
+            if any(parse_numbers([each], mark) is not None for each in texts for mark in ".,"):
+                raise self._other_format(column)
+        return convert_requested(column, kind, decimal, notes)
+
+    def _other_format(self, column: pd.Series[Any]) -> InputError:
+        assert self.trained is not None
+        return InputError(
+            f"must be set: column {column.name!r} of {self.path} writes numbers differently than the "
+            f"file that the model was trained on, which has {self.trained.numbers}. Use the mark that "
+            "starts a fraction in this file: '.' or ','.",
+            argument="decimal",
+        )
 
     def _check_format(self, column: pd.Series[Any]) -> None:
         """Raise an error if the column is text only because the training file writes numbers differently."""
@@ -260,12 +281,7 @@ class TableFile:
             return
         entries = [entry.strip() for entry in levels(column)[1]]
         if any(parse_numbers(entries, mark, inexact=True) is not None for mark in ".,"):
-            raise InputError(
-                f"must be set: column {column.name!r} of {self.path} writes numbers differently than the "
-                f"file that the model was trained on, which has {self.trained.numbers}. Use the mark that "
-                "starts a fraction in this file: '.' or ','.",
-                argument="decimal",
-            )
+            raise self._other_format(column)
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:
         assert self.layout is not None
@@ -348,6 +364,7 @@ def open_table(
     decimal: str | None = None,
     encoding: str | None = None,
     trained: CsvFormat | None = None,
+    trained_kinds: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> TableFile:
     """Scan a CSV, Parquet or Feather file in constant memory.
@@ -355,7 +372,8 @@ def open_table(
     Parquet, Feather and gzip are recognised by their first bytes. The separator (comma, semicolon, tab or
     bar), decimal mark and encoding (UTF-8, UTF-16, Windows-1252 or Latin-1) of a CSV file are detected unless
     given. A file that contradicts the `trained` format, that of a model's training file, is an error unless
-    `decimal` is given. `kinds` requests kinds of columns, as in `gcig.data.entries.REQUESTED_KINDS`.
+    `decimal` is given. `kinds` requests kinds of columns, as in `gcig.data.entries.REQUESTED_KINDS`, and
+    takes precedence over `trained_kinds`, those requested for a model's training file.
     """
     path, kinds = Path(path), dict(kinds or {})
     found = recognise_format(path)
@@ -364,6 +382,7 @@ def open_table(
             names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
         check_unique(names, path)
         check_requests(kinds, names, path)
+        kinds = _with_trained(kinds, trained_kinds, names)
         if n_rows == 0:
             raise InputError(f"{path} has columns but no rows.")
         return TableFile(path, found, names, n_rows, (), None, None, kinds=kinds)
@@ -371,6 +390,7 @@ def open_table(
     notes: list[str] = []
     layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
     check_requests(kinds, layout.names, path)
+    kinds = _with_trained(kinds, trained_kinds, layout.names)
     if decimal is None and trained is not None:
         if separator is None:
             _check_separator(layout, trained, path)
@@ -378,6 +398,13 @@ def open_table(
     else:
         trained = None
     return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)
+
+
+def _with_trained(
+    kinds: Mapping[str, str], trained: Mapping[str, str] | None, names: Sequence[str]
+) -> dict[str, str]:
+    """Return the requested kinds, and those requested in training for other columns of the file."""
+    return {**{name: kind for name, kind in (trained or {}).items() if name in names}, **kinds}
 
 
 def _check_separator(layout: CsvLayout, trained: CsvFormat, path: Path) -> None:

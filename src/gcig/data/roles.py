@@ -66,6 +66,20 @@ def name_groups(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: renamed(frame[name]) for name in frame.columns}, index=frame.index)
 
 
+def names_by_column(names: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
+    """Return names for values of protected columns with keys that apply to these columns only.
+
+    >>> names_by_column({"1": "male", "race.1": "white"}, ["sex", "race"])
+    {'sex.1': 'male', 'race.1': 'white'}
+    """
+    prefixes = [f"{column}." for column in columns]
+    plain = {value: name for value, name in names.items() if not value.startswith(tuple(prefixes))}
+    return {
+        **{prefix + value: name for prefix in prefixes for value, name in plain.items()},
+        **{value: name for value, name in names.items() if value not in plain},
+    }
+
+
 def assign_roles(
     file: TableFile,
     *,

@@ -29,7 +29,7 @@ from gcig.data.encoding import TableEncoder
 from gcig.data.formats import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile, open_table
-from gcig.data.roles import Roles, assign_roles, target_codes
+from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
 from gcig.methods.saving import portable_state, restore_state, save_model
@@ -60,6 +60,9 @@ class _Learned:
     history_: pd.DataFrame
     n_epochs_: int
     csv_format_: CsvFormat
+    favourable_: Any
+    group_names_: dict[str, str]
+    column_kinds_: dict[str, str]
 
 
 class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
@@ -93,6 +96,10 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         The epoch that was kept.
     csv_format_ : CsvFormat
         How the training file writes numbers; only of models that `gcig train` fitted to a CSV file.
+    favourable_, group_names_, column_kinds_ : class, dict and dict
+        The favourable class, the names for values of the protected columns and the kinds of columns that were
+        requested in training; only of models fitted to a file. Audits, explanations and predictions of other
+        files use them unless they are given others.
 
     Examples
     --------
@@ -116,6 +123,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "csv_format_"),
+        *("favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
@@ -255,7 +263,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         )
         skipped = np.unique(np.asarray(skip_rows, dtype=np.int64))
         if 8 * file.n_rows * len(roles.columns) <= in_memory_bytes:
-            return self._fit_whole(file, roles, skipped)
+            return self._fit_whole(file, roles, skipped)._remember_requests(file, roles)
         if file.layout is not None:
             raise InputError(
                 f"{file.path} is a {file.format} file that does not fit into memory, and training reads its "
@@ -272,6 +280,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             diverged = self._fit_blocks(rows, Path(folder))
         if diverged is not None:
             raise diverged
+        return self._remember_requests(file, roles)
+
+    def _remember_requests(self, file: TableFile, roles: Roles) -> Self:
+        """Keep how columns and groups of the training file were requested, for other files."""
+        self.column_kinds_ = dict(file.kinds)
+        self.group_names_ = names_by_column(roles.group_names, roles.sensitive)
         return self
 
     def _fit_whole(self, file: TableFile, roles: Roles, skipped: NDArray[np.int64]) -> Self:

@@ -46,7 +46,10 @@ def _method_of(key: str, found: Any) -> Method:
     """Return the entry of a method that another package offers: a `Method`, or the class of an estimator."""
     own = found.key if isinstance(found, Method) else getattr(found, "method_key", None)
     if own != key:
-        raise TypeError(f"it is not a Method or estimator with the key {key!r}")
+        raise TypeError(
+            f"its key is {own!r}, but must be {key!r}, the name of the entry point: set method_key = {key!r} "
+            "in the class of the estimator, or the key of the Method"
+        )
     if isinstance(found, Method):
         return found
     return Method(key, key, f"{found.__module__}:{found.__qualname__}")

@@ -19,6 +19,7 @@ from gcig._validation import InputError
 from gcig.core.definition import Definition
 from gcig.core.modules import logits
 from gcig.data.encoding import TableEncoder
+from gcig.data.entries import REQUESTED_KINDS
 from gcig.data.passthrough import PassThrough
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS
@@ -199,6 +200,7 @@ def _from_document(
     except InputError as error:  # about the file, not about an argument of the caller
         raise ValueError(str(error)) from error
     _check_fits_together(model)
+    _check_requests(model)
     model.check_learned()
     return model
 
@@ -231,6 +233,19 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
             logits(model.module_, torch.zeros(1, n_inputs, dtype=torch.float32))
     except RuntimeError as error:
         raise ValueError(f"the network does not take {n_inputs} columns: {error}") from error
+
+
+def _check_requests(model: "NetworkClassifier") -> None:
+    """Raise a `ValueError` if what a training file was requested to be read as is not possible."""
+    if hasattr(model, "favourable_") and model.favourable_ not in model.classes_.tolist():
+        raise ValueError("the favourable outcome is not a class of the model")
+    requests = [getattr(model, name, {}) for name in ("group_names_", "column_kinds_")]
+    if not all(isinstance(each, dict) for each in requests) or not all(
+        isinstance(text, str) for each in requests for pair in each.items() for text in pair
+    ):
+        raise ValueError("names of groups and kinds of columns are not text")
+    if unknown := set(requests[1].values()) - set(REQUESTED_KINDS):
+        raise ValueError(f"{min(unknown)!r} is not a kind of column")
 
 
 def _is_label(value: Any) -> bool:
@@ -270,6 +285,6 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
         raise  # about the argument module, or about the encoder
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         raise PersistenceError(
-            f"{path} does not hold a {key} model as this version of gcig stores it "
+            f"{path} does not hold a model of the method {key!r} as this version of gcig stores it "
             f"({type(error).__name__}: {error}); load it with the version that wrote it."
         ) from error

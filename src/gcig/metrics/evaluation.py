@@ -174,7 +174,7 @@ def evaluate(
         threshold=cut,
         probabilistic=adapted.probabilistic,
         min_cell=min_cell,
-        favourable=check_favourable(favourable, sample.labels.classes),
+        favourable=check_favourable(favourable, sample.labels.classes, model),
     )
     definition = definition or Definition()
     if len(sample.compared) < 2:

@@ -13,6 +13,7 @@ from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel, within_budget
+from gcig.adapters.base import last_step
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
@@ -246,14 +247,18 @@ def check_sample_labels(y: ArrayLike, n_rows: int, classes: NDArray[Any] | None)
         return Labels(codes, (known[0], known[1]))
 
 
-def check_favourable(favourable: Any, classes: tuple[Any, Any]) -> int:
-    """Return the code of the class that is favourable for a person: by default 1, the positive class.
+def check_favourable(favourable: Any, classes: tuple[Any, Any], model: Any = None) -> int:
+    """Return the code of the class that is favourable for a person.
+
+    By default it is the one that the model records (``favourable_``), otherwise 1, the positive class.
 
     >>> check_favourable(None, ("paid", "default")), check_favourable("paid", ("paid", "default"))
     (1, 0)
     """
     if favourable is None:
-        return 1
+        trained = last_step(model)
+        recorded = getattr(trained, "favourable_", None)
+        return 1 if recorded is None else trained.classes_.tolist().index(recorded)
     names = [level_name(each) for each in classes]
     if level_name(favourable) not in names:
         raise InputError(
