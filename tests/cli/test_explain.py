@@ -46,7 +46,7 @@ def test_wrong_input(shell, files):
         (["--id", "7"], "No row of"),
         ([], "No row is chosen"),
         (["--row", "3", "--favourable", "True"], "--favourable is 'True', but the classes are 'no', 'yes'"),
-        (["--row", "3", "--positive", "yes"], "--positive is given twice, but takes one value"),
+        (["--row", "3", "--positive", "Yes"], "--positive is 'Yes', but column 'approved' has the values"),
     ):
         code, _, err = shell("explain", *files, *ROLES, "--trust-pickle", *arguments)
         assert code == 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_absent, check_writable, command, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, command, echo, say, wrap_for_terminal
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 )
 @opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
-@opt.overwrite_page_option
 @opt.flag("--include-rows", "Include the reasons of single rows in the report: this is personal data.")
 @opt.option("--id-column", "COLUMN", "The column of identifiers, to find rows on the page.")
 @opt.flag("--include-protected", "With --include-rows: show groups, and entries of columns that reveal them.")
@@ -72,7 +71,6 @@ def audit(
     conservative: bool,
     html: Path | None,
     markdown: Path | None,
-    overwrite: bool,
     columns: str,
     robustness: bool,
     other: Path | None,
@@ -107,7 +105,6 @@ def audit(
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
     check_writable(html, markdown)
-    check_absent(html, markdown, overwrite=overwrite)
     if options["against"] is not None and not options["against"].is_file():
         raise click.ClickException(
             f"--against {options['against']} is not a file: name the JSON of an audit."

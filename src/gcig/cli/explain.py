@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import check_absent, check_writable, command, echo, say, wrap_for_terminal
+from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 
 
 @command(
@@ -34,14 +34,11 @@ from gcig.cli.frame import check_absent, check_writable, command, echo, say, wra
 @opt.min_cell_option
 @opt.flag("--include-protected", "Show the group of the row, and the entries of columns that reveal it.")
 @opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
-@opt.overwrite_page_option
 @opt.trust_option
 @opt.reading_options
 @opt.config_option
 @opt.output_options
-def explain(
-    model: Path, file: Path, html: Path | None, overwrite: bool, quiet: bool, as_json: bool, **options: Any
-) -> None:
+def explain(model: Path, file: Path, html: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Explain the decisions for single rows: entries, score and reasons, compared with every group.
 
     MODEL is any model that `gcig audit` takes. Reasons are the amounts by which each column moves the score,
@@ -53,7 +50,6 @@ def explain(
     from gcig.auditing.explanations import explain_file
 
     check_writable(html)
-    check_absent(html, overwrite=overwrite)
     found = explain_file(model, file, **options)
     if html is not None:
         found.to_html(html)

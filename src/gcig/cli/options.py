@@ -127,30 +127,8 @@ _COMMAND_LINE_ONLY = ("trust_pickle",)
 _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
 
 
-class _Once(click.Option):
-    """An option with one value, which is an error if it is repeated: click would keep the last value."""
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser refuse a second value."""
-        super().add_to_parser(parser, ctx)
-        for name in self.opts:
-            known = parser._long_opt.get(name) or parser._short_opt.get(name)
-            if known is not None and known.action == "store":
-                known.process = self._refuse_second(known.process, name, ctx)
-
-    def _refuse_second(self, process: Any, name: str, ctx: click.Context) -> Any:
-        def once(value: Any, state: Any) -> None:
-            if self.name in state.opts:
-                raise click.BadOptionUsage(name, f"{name} is given twice, but takes one value.", ctx)
-            process(value, state)
-
-        return once
-
-
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Callable[[F], F]:
     """Return an option with a value; ``more`` is passed to click."""
-    if not more.get("multiple"):
-        more = {"cls": _Once, **more}
     return click.option(*name.split(), metavar=metavar, help=text, show_default=True, **more)
 
 
@@ -380,7 +358,6 @@ training_options = _stack(
     option("--device", None, "auto, cpu, cuda or cuda:1.", default="auto"),
 )
 overwrite_option = flag("--overwrite", "Replace --out if it exists.")
-overwrite_page_option = flag("--overwrite", "Replace files that exist.")
 target_options = _stack(
     option("--target", "COLUMN", "The column to predict.", required=True),
     option(
