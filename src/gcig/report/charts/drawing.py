@@ -153,7 +153,7 @@ def fitted(content: str, room: float) -> str:
     takes up at most two thirds of the room.
 
     >>> fitted("bureau_score_component_7 = 12", 130.0)
-    'bureau_s…ent_7 = 12'
+    'bureau_…nt_7 = 12'
     """
     longest = int(room / FONT_SIZE / 0.36) + 2  # no character is narrower than that
     if len(content) > 4 * longest:  # what is in the middle is not shown
