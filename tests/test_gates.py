@@ -75,6 +75,7 @@ def test_the_action_passes_fails_and_reports(folder, tmp_path):
     done, summary, _ = run_action(folder, tmp_path, **inputs, **more | {"max-gcig": "0.0000001"})
     assert done.returncode == 1
     assert "failed: GCIG" in done.stdout
+    assert summary.startswith("**failed: GCIG")
     hostile = inputs | {"target": "approved; touch stolen"}
     assert run_action(folder, tmp_path, **hostile, **more)[0].returncode == 2
     assert not (folder / "stolen").exists()
@@ -82,7 +83,9 @@ def test_the_action_passes_fails_and_reports(folder, tmp_path):
 
 def test_every_input_of_the_action_is_used_and_exists():
     declared = action()
-    used = set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", (ROOT / "action.yml").read_text("utf-8")))
+    used = set(
+        re.findall(r"\$\{\{ inputs\.([\w-]+) (?:\|\| .*)?\}\}", (ROOT / "action.yml").read_text("utf-8"))
+    )
     assert used == set(declared["inputs"])
     script = "".join(step["run"] for step in declared["runs"]["steps"])
     assert "${{" not in script  # inputs in a script would be executed

@@ -67,6 +67,13 @@ def test_model_card_is_markdown_with_escaped_names(tmp_path) -> None:
     assert r"\|\*x\*\|" in escaped
 
 
+def test_model_card_begins_with_the_result_of_a_check() -> None:
+    found = example_audit()
+    first, _, rest = found.to_markdown(check=found.check(max_gcig=0.0)).partition("\n\n")
+    assert first.startswith("**failed: ")
+    assert rest == found.to_markdown()
+
+
 def test_the_page_is_written(tmp_path) -> None:
     found = example_audit(include_rows=True)
     html = found.to_html(tmp_path / "audit.html", others=[example_audit(3)], max_gcig=0.05)

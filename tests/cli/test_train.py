@@ -168,7 +168,9 @@ def test_the_four_fifths_ratio_is_of_the_favourable_class(train):
     assert found["selection_rate_ratio"] == pytest.approx(min(refused) / max(refused))
     assert found["selection_rate_ratio"] != ratio["selection_rate_ratio"]
     assert report["target"]["favourable"] == "no"
-    assert "favourable outcome: no (the model predicts yes)" in (folder / "report.html").read_text()
+    assert (
+        "favourable outcome: no (the score is the probability of yes)" in (folder / "report.html").read_text()
+    )
     assert gcig.load(folder).favourable_ == "no"  # audits need no option
     assert "--favourable" not in usual + turned
     assert "--favourable is 'maybe', but the classes are" in train("--favourable", "maybe", "--overwrite")[2]

@@ -218,8 +218,8 @@ def test_undefined_numbers_have_a_reason(table) -> None:
     numbers = frame[["x0", "x1", "x2", "x3"]]
     found = evaluate(LogisticRegression().fit(numbers, y), numbers, y, sensitive_features=sex, n_bootstrap=0)
     assert math.isnan(found.attribute_effect)
-    assert found.undefined == {"attribute_effect": "No column of the table reveals the group."}
-    assert "No column of the table reveals the group." in str(found)
+    assert found.undefined == {"attribute_effect": "Not measured: the group is not among the inputs."}
+    assert "Not measured: the group is not among the inputs." in str(found)
     two = numbers[["x0", "x1"]]
     found = evaluate(LogisticRegression().fit(two, y), two, y, sensitive_features=sex, n_bootstrap=0)
     assert "fewer than three" in found.undefined["faithfulness"]

@@ -219,5 +219,5 @@ def test_words_follow_the_favourable_class():
     record = example()
     bad = replace(record, subject=replace(record.subject, favourable="no default", positive="default"))
     text = Page(audit_page(bad)).text
-    assert "favourable outcome: no default (the model predicts default)" in text
+    assert "favourable outcome: no default (the score is the probability of default)" in text
     assert "favourable rate" in text

@@ -200,9 +200,9 @@ def test_the_headline_may_use_another_reference():
 def test_the_l2_norm_has_an_axis_of_its_own():
     figures = example_robustness().figures
     words = [node.text for node in parsed(charts.robustness(figures)).iter(f"{SVG}text")]
-    assert "GCIG with the l2 norm: another scale" in words
+    assert "GCIG, normalised by l2: another scale" in words
     rest = [f for f in figures if f.reference != charts.OTHER_NORM]
-    assert "GCIG with the l2 norm: another scale" not in str(charts.robustness(rest))
+    assert "GCIG, normalised by l2: another scale" not in str(charts.robustness(rest))
 
 
 def test_a_single_model_is_compared_with_the_headline():

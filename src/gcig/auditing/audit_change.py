@@ -177,8 +177,13 @@ def _incomparable(before: AuditRecord, after: AuditRecord) -> dict[str, str]:
     found = {}
     if apart := [reason for reason, holds in reasons.items() if holds]:
         found["reasons"] = f"GCIG is not compared: {', and '.join(apart)}."
+    why = "different groups are suppressed"
+    if groups[0] != groups[1]:
+        why = "the groups have other names or are others (name them alike: group_names, --group-names)"
     if shown[0] != shown[1]:
-        found["decisions"] = "The four-fifths ratio is not compared: different groups are suppressed."
+        found["decisions"] = f"The four-fifths ratio is not compared: {why}."
     if shown[0] != shown[1] or cells[0] != cells[1]:
-        found["error rates"] = "The EO gap is not compared: different (label, group) cells are suppressed."
+        cells_differ = groups[0] == groups[1] and shown[0] == shown[1]
+        reason = "different (label, group) cells are suppressed" if cells_differ else why
+        found["error rates"] = f"The EO gap is not compared: {reason}."
     return found

@@ -223,9 +223,10 @@ class AuditResult:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""
         return write_if_named(path, self.record.to_json(indent=1) + "\n")
 
-    def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return a section for a model card; write it to ``path`` if given."""
-        return write_if_named(path, model_card(self.record))
+    def to_markdown(self, path: str | Path | None = None, *, check: CheckResult | None = None) -> str:
+        """Return a section for a model card, below the result of a ``check``; write it to a ``path``."""
+        result = "" if check is None else f"**{markdown_text(str(check))}**\n\n"
+        return write_if_named(path, result + model_card(self.record))
 
     @classmethod
     def from_json(cls, source: str | Path) -> "AuditResult":

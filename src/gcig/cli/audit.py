@@ -129,7 +129,7 @@ def audit(
             audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative),
         )
     if markdown is not None:
-        write_atomically(markdown, found.to_markdown())
+        write_atomically(markdown, found.to_markdown(check=check))
     if as_json:
         click.echo(found.to_json(), nl=False)
         if check is not None and not check.passed:

@@ -147,7 +147,7 @@ def _attribute_effect(
     blocks = torch.from_numpy(comparison.compared_columns.input_blocks)
     attributes = protected_attributes(inputs, groups, blocks)
     if not attributes:
-        return UNDEFINED, "No column of the table reveals the group."
+        return UNDEFINED, "Not measured: the group is not among the inputs."
     versions = exchange_attributes(inputs, groups, inputs, groups, attributes)
     weights = None if rows.weights is None else torch.from_numpy(rows.weights)
     after = [_logits(comparison, version) for version in versions]

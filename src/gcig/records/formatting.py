@@ -172,7 +172,7 @@ def favourable_outcome(favourable: str, positive: str) -> str:
     """Say which outcome is favourable for a person, and what scores predict if that is the other one.
 
     >>> favourable_outcome("paid", "default")
-    'favourable outcome: paid (the model predicts default)'
+    'favourable outcome: paid (the score is the probability of default)'
     """
-    more = "" if favourable == positive else f" (the model predicts {positive})"
+    more = "" if favourable == positive else f" (the score is the probability of {positive})"
     return f"favourable outcome: {favourable}{more}"

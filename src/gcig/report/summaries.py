@@ -39,7 +39,7 @@ MEASURES = {
     "demographic_parity_difference": ("Difference in selection rates", _DIFFERENCE),
     "selection_rate_ratio": ("Four-fifths ratio", "lowest divided by highest rate of favourable decisions"),
     "gcig": ("GCIG", "how far the reasons depend on the group"),
-    "gcig_l2": ("GCIG with the l2 norm", "on a different scale from GCIG"),
+    "gcig_l2": ("GCIG, normalised by l2", "on a different scale from GCIG"),
     "gcig_encoded": ("GCIG on encoded columns", "each category is a column, centred within its variable"),
     "gcig_raw": (
         "GCIG on raw columns",

@@ -216,7 +216,7 @@ def robustness(
     marks = Marks(names, order)
     top = marks.height + 8
     parts = [marks.legend(hollow=(1,))]
-    scales = {"GCIG (lower is fairer)": False, "GCIG with the l2 norm: another scale": True}
+    scales = {"GCIG (lower is fairer)": False, "GCIG, normalised by l2: another scale": True}
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
