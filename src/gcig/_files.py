@@ -13,25 +13,26 @@ from typing import Any
 _MAX_JSON_BYTES = 64 * 2**20
 
 
-def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:
     """Write a file, text in UTF-8: after a crash or with a full disk, the old or the new file exists."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, private=private) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def write_if_named(path: str | os.PathLike[str] | None, text: str) -> str:
+def write_if_named(path: str | os.PathLike[str] | None, text: str, *, private: bool = False) -> str:
     """Write text to a file if there is one to write to, and return the text."""
     if path is not None:
-        write_atomically(path, text)
+        write_atomically(path, text, private=private)
     return text
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which is renamed to ``path`` when the block ends.
 
     If the block raises an error, the temporary file is removed and the old file is unchanged. A killed
-    process may leave a hidden ``.<name>.*.tmp`` behind. A replaced file keeps its permissions, and a link
+    process may leave a hidden ``.<name>.*.tmp`` behind. Only the owner may read a new file that is
+    ``private``. A replaced file keeps its permissions, and a link
     remains a link to the file that is replaced. Anything that is not a regular file (a pipe,
     ``/dev/stdout``) is written directly.
     """
@@ -44,7 +45,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     replaced = target.is_file()
     try:
         # Until the permissions of the old file are copied, nobody else may read the new content.
-        temporary.touch(0o600 if replaced else 0o666, exist_ok=False)
+        temporary.touch(0o600 if replaced or private else 0o666, exist_ok=False)
         yield temporary
         with open(temporary, "rb+") as file:
             if replaced:

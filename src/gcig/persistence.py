@@ -360,7 +360,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.tmp"
-    temporary.mkdir()
+    temporary.mkdir(0o700)
     try:
         for name, content in files.items():
             write_new(temporary / name, content)

@@ -297,11 +297,11 @@ class ExplainResult:
         """Return one self-contained HTML page; write it to ``path`` if given."""
         from gcig.report.explanation_page import explanation_page
 
-        return write_if_named(path, explanation_page(self.record))
+        return write_if_named(path, explanation_page(self.record), private=True)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON; write it to ``path`` if given."""
-        return write_if_named(path, self.record.to_json(indent=1) + "\n")
+        return write_if_named(path, self.record.to_json(indent=1) + "\n", private=True)
 
     def __str__(self) -> str:
         lines = ([f"Row {row.row}:", *(f"- {line}" for line in row.describe())] for row in self.record.rows)

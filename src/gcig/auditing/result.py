@@ -195,7 +195,7 @@ class AuditResult:
         page = audit_page(
             self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative
         )
-        return write_if_named(path, page)
+        return write_if_named(path, page, private=self.record.describes_people)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, those of `to_json`."""
@@ -221,7 +221,9 @@ class AuditResult:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""
-        return write_if_named(path, self.record.to_json(indent=1) + "\n")
+        return write_if_named(
+            path, self.record.to_json(indent=1) + "\n", private=self.record.describes_people
+        )
 
     def to_markdown(self, path: str | Path | None = None, *, check: CheckResult | None = None) -> str:
         """Return a section for a model card, below the result of a ``check``; write it to a ``path``."""

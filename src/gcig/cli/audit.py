@@ -127,6 +127,7 @@ def audit(
         write_atomically(
             html,
             audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative),
+            private=found.record.describes_people,
         )
     if markdown is not None:
         write_atomically(markdown, found.to_markdown(check=check))

@@ -84,8 +84,8 @@ def write_report(
         "passed": not reasons,
         "reasons": list(reasons),
     }
-    write_atomically(out / "report.json", json.dumps(document, indent=1) + "\n")
-    write_atomically(out / "report.html", report_page(document))
+    write_atomically(out / "report.json", json.dumps(document, indent=1) + "\n", private=True)
+    write_atomically(out / "report.html", report_page(document), private=True)
     return document
 
 

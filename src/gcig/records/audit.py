@@ -253,6 +253,11 @@ class AuditRecord(Record):
     schema: int = AUDIT_SCHEMA
 
     @property
+    def describes_people(self) -> bool:
+        """True if the reasons for single rows are included."""
+        return any(row.explanation is not None for row in self.procedural.rows)
+
+    @property
     def group_names(self) -> list[str]:
         """Names of all groups, in the order that gives each its colour and mark on a page."""
         return [group.group for group in self.groups]
