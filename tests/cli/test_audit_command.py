@@ -135,7 +135,7 @@ def test_pages_and_cards(audit, tmp_path, shell):
     assert code == 0
     assert f"Report:  {page}" in out
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert card.read_text().startswith("#")
+    assert card.read_text().startswith("**passed: GCIG ")
     _, out, _ = audit("--json", "--quiet")
     (tmp_path / "audit.json").write_text(out)
     assert shell("report", tmp_path / "audit.json")[1] == f"Report:  {page}\n"
