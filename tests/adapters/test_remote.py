@@ -172,7 +172,7 @@ def test_repeated_rows_are_sent_once_in_batches() -> None:
 
 
 def test_the_row_budget_is_a_limit() -> None:
-    with pytest.raises(InputError, match=r"row_budget is 300, but this measurement sends at least"):
+    with pytest.raises(InputError, match=r"row_budget is 300, but even the roughest measurement may need"):
         gcig.audit(gcig.RemoteModel(MODEL.predict_proba, row_budget=300), ROWS, Y, sensitive_features=SEX)
     model = gcig.RemoteModel(MODEL.predict_proba, row_budget=100)
     model.begin()

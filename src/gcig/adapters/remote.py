@@ -289,8 +289,8 @@ class Workload:
             if (total := sum(self.rows_sent(budget).values())) <= limit:
                 return budget
         raise InputError(
-            f"is {limit:,}, but this measurement sends at least {total:,} rows: {self.n_rows:,} for "
-            "decisions, the others for reasons. Raise it, or measure fewer rows or columns.",
+            f"is {limit:,}, but even the roughest measurement may need up to {total:,} rows: {self.n_rows:,} "
+            f"for decisions, the others for reasons. Raise it to that, or measure fewer rows or columns.",
             argument="row_budget",
         )
 
