@@ -7,8 +7,8 @@ from gcig.training.loop import Loop
 
 # The width, in logits, of the smoothed decisions whose rates are compared. Wide ones move rows far from the
 # threshold, which costs AUC; narrow ones depend on few rows and are noisy. With a weight, 0.3 keeps larger
-# weights in order (0.15 does not). With a bound, 0.15 costs less: on a fold of COMPAS, a gap of 0.11 for
-# 0.0145 of AUC, where 0.3 left 0.19 for 0.0126 and 0.6 left 0.24 for 0.0156.
+# weights in order (0.15 does not). With a bound, 0.15 costs less: prototypes on a fold of COMPAS had a gap of
+# 0.11 for 0.0145 of AUC, where 0.3 left 0.19 for 0.0126 and 0.6 left 0.24 for 0.0156.
 _WEIGHTED_TEMPERATURE, _BOUNDED_TEMPERATURE = 0.3, 0.15
 
 

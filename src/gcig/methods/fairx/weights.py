@@ -27,7 +27,8 @@ _NEGLIGIBLE_SHARE, _TOLERATED_SHARE, _EXCESSIVE_SHARE, _UNRECOVERABLE_SHARE = 1 
 # datasets, and confirmed on another one (docs/quality.rst).
 USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _LOSS_TIMES_ERROR = 0.015, 0.004, 0.48, 4e-4
 # The tolerated loss relative to the usual one: of a term with a bound, and of an unbounded term alongside it.
-# Compared on five folds of Adult, Bank and COMPAS: with 1.2 and 0.8 the gaps were larger by 0.01 to 0.05.
+# Compared on five folds: with 1.2 and 0.8 gaps were larger by 0.02 (Adult), 0.00 (Bank) and 0.05 (COMPAS),
+# and AUC was higher by at most 0.001, all close to the noise of five folds.
 _BOUNDED_SHARES, _UNBOUNDED_SHARE = {"gcig": math.inf, "outcome": 2.0}, 0.6
 # Weights of the other terms relative to the GCIG weight, tuned on rows outside the test folds of
 # docs/quality.rst.
