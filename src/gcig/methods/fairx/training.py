@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -402,33 +403,35 @@ class Student:
             terms["attribute"] = AttributeTerm(cut, settings.rate_temperature)
         if not settings.explains:
             return Objective(terms)
-        columns = (rows.inputs, rows.labels, rows.groups)
-        members = GroupMembers(
-            *columns,
-            n_groups=held_out.n_groups,
-            n_members=settings.n_members,
-            typical=typical_members(*columns, n_groups=held_out.n_groups, origin=held_out.origin),
-            random_state=int(torch.randint(2**31 - 1, (), generator=self.generator)),
-        )
-        options = {
+        options: dict[str, Any] = {
             "origin": held_out.origin,
             "norm": settings.norm,
             "rule": settings.rule,
             "n_steps": settings.n_steps,
         }
-        by_mean, by_members = GCIGPenalty(self._means, **options), GCIGPenalty(members, **options)  # type: ignore[arg-type]
+        by_mean = by_reference = GCIGPenalty(self._means, **options)
         if settings.references != "members":
             terms["gcig"] = ReasonTerm(by_mean)
+        seed = int(torch.randint(2**31 - 1, (), generator=self.generator))
         if settings.references != "mean":
+            columns = (rows.inputs, rows.labels, rows.groups)
+            members = GroupMembers(
+                *columns,
+                n_groups=held_out.n_groups,
+                n_members=settings.n_members,
+                typical=typical_members(*columns, n_groups=held_out.n_groups, origin=held_out.origin),
+                random_state=seed,
+            )
+            by_members = GCIGPenalty(members, **options)
             terms["gcig_members"] = ReasonTerm(by_members)
-            terms["gcig_each_member"] = ReasonTerm(GCIGPenalty(members, each_member=True, **options))  # type: ignore[arg-type]
-        if settings.references == "both":
-            terms["consistency"] = ConsistencyTerm(by_mean, by_members)
+            terms["gcig_each_member"] = ReasonTerm(GCIGPenalty(members, each_member=True, **options))
+            if settings.references == "both":
+                terms["consistency"] = ConsistencyTerm(by_mean, by_members)
+            else:
+                by_reference = by_members
         least = _WANTED_COLUMNS * self.teacher.measured["columns"]
         if math.isfinite(least):  # NaN if no row has attributions
-            terms["column_shortfall"] = ColumnTerm(
-                by_members if settings.references == "members" else by_mean, least
-            )
+            terms["column_shortfall"] = ColumnTerm(by_reference, least)
         return Objective(terms)
 
 
