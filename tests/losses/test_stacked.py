@@ -139,7 +139,9 @@ def test_a_stack_trains_each_network_as_it_trains_alone(options):
             other.update()
             torch.testing.assert_close(other.parameters[0], one.parameters[0], rtol=0, atol=1e-9)
     for one, other in zip(alone, stacked, strict=True):
-        for mine, theirs in zip(one.gradient.objective.penalties(), other.gradient.objective.penalties(), strict=True):
+        for mine, theirs in zip(
+            one.gradient.objective.penalties(), other.gradient.objective.penalties(), strict=True
+        ):
             torch.testing.assert_close(theirs.references.values, mine.references.values, rtol=0, atol=1e-12)
             assert theirs.n_undefined == mine.n_undefined
 
@@ -173,5 +175,7 @@ def test_unknown_terms_networks_and_penalties_are_not_stacked():
         def compare(self, attributions):
             return super().compare(attributions).square()
 
-    other = deepcopy(objective).with_term("gcig", ReasonTerm(Squared(objective.terms["gcig"].penalty.references)))
+    other = deepcopy(objective).with_term(
+        "gcig", ReasonTerm(Squared(objective.terms["gcig"].penalty.references))
+    )
     assert key_of((other, *make_problem(0)[1:])) is None

@@ -46,7 +46,10 @@ def stacking_key(gradient: ObjectiveGradient, parameters: Sequence[nn.Parameter]
         tuple((name, type(term)) for name, term in objective.terms.items()),
         tuple((each.definition, each.each_member, tuple(each.references.values.shape)) for each in penalties),
         tuple(None if each.blocks is None else tuple(each.blocks.shape) for each in penalties),
-        tuple((type(each), each.n_groups, each.momentum, each.smoothness, each.of_decisions) for each in _losses(objective)),
+        tuple(
+            (type(each), each.n_groups, each.momentum, each.smoothness, each.of_decisions)
+            for each in _losses(objective)
+        ),
     )
 
 
@@ -74,7 +77,9 @@ class StackedGradient:
         for each in gradients:
             _start_averages(each.objective, parameters[0])
         constants = zip(*(_constants(each.objective) for each in gradients), strict=True)
-        self._constants = [_stack([getattr(*place) for place in places], parameters[0]) for places in constants]
+        self._constants = [
+            _stack([getattr(*place) for place in places], parameters[0]) for places in constants
+        ]
         self._state = list(zip(*(_state(each.objective) for each in gradients), strict=True))
         self._places = [*self._layers, *_state(self._objective), *_constants(self._objective)]
         self._vector = parameters[0].detach().new_zeros(len(gradients), len(self._names))
@@ -117,13 +122,14 @@ class StackedGradient:
         with fixed_operations():
             terms: dict[str, Tensor] = evaluate([*layers, *state, *self._constants], arrays, self._vector)
         (gradient,) = torch.autograd.grad(terms["total"].sum(), flat)
-        torch._foreach_copy_([each.grad for each in self.parameters], list(gradient.unbind()))
+        own = [each.grad for each in self.parameters if each.grad is not None]
+        torch._foreach_copy_(own, list(gradient.unbind()))
         for places, values in zip(self._state, state, strict=True):
             _unstack([getattr(*place) for place in places], values)
         return {name: value.detach() for name, value in terms.items()}
 
     def _evaluate(
-        self, like: MiniBatch, values: Sequence[Any], arrays: Mapping[str, Tensor], vector: Tensor
+        self, like: MiniBatch, values: Sequence[Any], arrays: Mapping[str, Any], vector: Tensor
     ) -> dict[str, Tensor]:
         """Return the terms of one network: called once, with tensors that stand for those of all networks."""
         for (owner, name), value in zip(self._places, values, strict=True):
@@ -144,8 +150,8 @@ def _state(objective: Objective) -> list[_Place]:
 
 
 def _constants(objective: Objective) -> list[_Place]:
-    """Return the places of the numbers that differ between networks: cuts, widths, limits, sums of columns."""
-    terms = [each for each in objective.terms.values() if is_dataclass(each)]
+    """Return the places of what may differ between networks: cuts, widths, limits, and sums of columns."""
+    terms: list[Any] = [each for each in objective.terms.values() if is_dataclass(each)]
     numbers = [(each, field.name) for each in terms for field in fields(each)]
     return [
         *(place for place in numbers if isinstance(getattr(*place), float)),
