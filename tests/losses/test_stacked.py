@@ -36,13 +36,23 @@ WEIGHTS = {
 }
 
 
-def make_problem(seed, *, columns=8, activation="silu", weighted=False, plain=False):
+def make_problem(
+    seed,
+    *,
+    columns=8,
+    hidden=(7, 5),
+    activation="silu",
+    n_groups=2,
+    of_decisions=False,
+    weighted=False,
+    plain=False,
+):
     """Return the gradient of a random network on rows of its own; cuts and limits depend on the seed."""
     generator = torch.Generator().manual_seed(seed)
-    network = make_mlp(columns, (7, 5), activation, generator=generator).double()
+    network = make_mlp(columns, hidden, activation, generator=generator).double()
     x = torch.randn(60 + seed, columns, generator=generator, dtype=torch.float64)
     codes = torch.arange(len(x))
-    y, groups = codes % 2, codes // 2 % 2
+    y, groups = codes % 2, codes // 2 % n_groups
     targets = torch.rand(len(x), generator=generator, dtype=torch.float64) * 0.9 + 0.05
     weights = torch.rand(len(x), generator=generator, dtype=torch.float64) if weighted else None
     cut = 0.1 * seed - 0.2
@@ -54,7 +64,15 @@ def make_problem(seed, *, columns=8, activation="silu", weighted=False, plain=Fa
         "prediction": PredictionTerm(),
         "selection": SelectionTerm(cut, 0.1),
         "outcome": OutcomeTerm(
-            gcig.EqualizedOddsLoss(2, cut=cut, temperature=0.3, momentum=0.9, smoothness=0.05, validate=False)
+            gcig.EqualizedOddsLoss(
+                n_groups,
+                cut=cut,
+                temperature=0.3,
+                momentum=0.9,
+                of_decisions=of_decisions,
+                smoothness=0.05,
+                validate=False,
+            )
         ),
         "attribute": AttributeTerm(cut, 0.3),
         "gcig": ReasonTerm(by_mean),
@@ -107,8 +125,16 @@ def rows_of(step, seed, n=24):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"activation": "relu"}, {"weighted": True}, {"plain": True}],
-    ids=["silu", "relu", "weighted", "plain"],
+    [
+        {},
+        {"activation": "relu"},
+        {"activation": "relu", "hidden": (6, 5, 4)},  # paths of two segments
+        {"n_groups": 3},
+        {"of_decisions": True},
+        {"weighted": True},
+        {"plain": True},
+    ],
+    ids=str,
 )
 def test_a_stack_trains_each_network_as_it_trains_alone(options):
     """Weights, learning rates and rows differ; what a step keeps (references, averages, counts) is kept."""

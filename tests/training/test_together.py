@@ -104,6 +104,29 @@ def test_an_error_of_the_batched_step_reaches_every_fit(german, monkeypatch):
         run_together(fits)
 
 
+def test_an_interrupt_ends_all_fits(german, monkeypatch):
+    ended = []
+
+    class Thread(threading.Thread):
+        def join(self):
+            if not ended:
+                ended.append("interrupted")
+                raise KeyboardInterrupt
+            super().join()
+
+    def work(seed):
+        try:
+            fit(UnconstrainedClassifier, german, seed, max_epochs=100_000, patience=100_000)
+        except BaseException as error:
+            ended.append(type(error))
+            raise
+
+    monkeypatch.setattr("gcig.training.together.threading.Thread", Thread)
+    with pytest.raises(KeyboardInterrupt):
+        run_together([partial(work, seed) for seed in range(2)])
+    assert ended == ["interrupted", KeyboardInterrupt, KeyboardInterrupt]
+
+
 def test_one_fit_runs_at_a_time(german):
     running, most = set(), []
 

@@ -141,10 +141,10 @@ class _Team:
         """Wait until the epoch of a network has been computed, and return the means of its terms."""
         self._waiting[step] = batches
         self._fall_asleep()
-        while step not in self._done:
+        while step not in self._done and not self.stopped:
             self.turn.wait(timeout=1.0)
-            if self.stopped:
-                raise KeyboardInterrupt
+        if self.stopped:
+            raise KeyboardInterrupt
         terms = self._done.pop(step)
         if isinstance(terms, BaseException):
             raise RuntimeError(f"training many networks together failed: {terms}") from terms
