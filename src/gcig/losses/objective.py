@@ -230,6 +230,17 @@ def _distinct_references(penalties: Iterable[Penalty]) -> list[Any]:
     return list({id(each.references): each.references for each in penalties}.values())
 
 
+def join_references(penalties: Iterable[Penalty], dtype: torch.dtype) -> tuple[list[Any], Tensor, list[int]]:
+    """Return the distinct references of some penalties, their points one after another, and their numbers.
+
+    The points have the shape (labels, all groups and members, columns).
+    """
+    references = _distinct_references(penalties)
+    values = [each.values.to(dtype) for each in references]
+    flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in values]
+    return references, flat[0] if len(flat) == 1 else torch.cat(flat, 1), [each.shape[1] for each in flat]
+
+
 def _by_autograd(
     objective: Objective, batch: MiniBatch, weights: Mapping[str, float], vector: Tensor | None = None
 ) -> dict[str, Tensor]:
@@ -284,15 +295,9 @@ class _Leaves(NamedTuple):
     def compute(cls, engine: NetworkPass, batch: MiniBatch, penalties: Sequence[Penalty]) -> "_Leaves":
         if not (penalties and batch.n_explained):
             return cls(engine.predict(batch.inputs), None, (), ())
-        references = _distinct_references(penalties)
-        values = [each.values.to(batch.inputs.dtype) for each in references]
-        flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in values]
-        scores, attributions = engine.explain(
-            batch.inputs,
-            batch.labels[: batch.n_explained],
-            flat[0] if len(flat) == 1 else torch.cat(flat, dim=1),
-        )
-        return cls(scores, attributions, references, [each.shape[1] for each in flat])
+        references, joined, sizes = join_references(penalties, batch.inputs.dtype)
+        scores, attributions = engine.explain(batch.inputs, batch.labels[: batch.n_explained], joined)
+        return cls(scores, attributions, references, sizes)
 
     def stirred(self) -> "_Leaves":
         """Return other values of the same shapes, on which terms that start at zero are not zero."""

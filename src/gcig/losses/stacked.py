@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gcig.core.modules import fixed_operations
 from gcig.engine.cuda_graph import in_parallel
-from gcig.losses.objective import Objective, ObjectiveGradient
+from gcig.losses.objective import Objective, ObjectiveGradient, join_references
 from gcig.losses.standard_terms import is_standard
 from gcig.losses.terms import MiniBatch, OutcomeTerm
 
@@ -135,7 +135,19 @@ class StackedGradient:
         for (owner, name), value in zip(self._places, values, strict=True):
             object.__setattr__(owner, name, value)  # terms are frozen
         batch = replace(like, module=self._network, known={}, **arrays)
+        _explain(batch, self._objective.penalties())
         return self._objective(batch, dict.fromkeys(self._names, 1.0), vector)
+
+
+def _explain(batch: MiniBatch, penalties: Sequence[Any]) -> None:
+    """Compute the attributions of all penalties at once: those that share references share attributions."""
+    if penalties and batch.n_explained:
+        rows, labels, _ = batch.explained
+        references, joined, sizes = join_references(penalties, rows.dtype)
+        attributions = penalties[0].attribute(batch.module, rows, labels, joined).split(sizes)
+        parts = dict(zip(map(id, references), attributions, strict=True))
+        for penalty in penalties:
+            batch.known[id(penalty)] = penalty.reduce(parts[id(penalty.references)])
 
 
 def _state(objective: Objective) -> list[_Place]:
