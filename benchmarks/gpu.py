@@ -248,7 +248,7 @@ def _per_step(epochs: list[tuple[bool, int, float]], fair: bool) -> float:
 
 
 STACKED_ROWS, STACKS = 8_000, (1, 5, 25)
-BATCHED = ("unconstrained", "dir", "hardt", "fairx")  # the methods whose networks are trained as one model
+BATCHED = ("unconstrained", "fairx")  # methods whose networks are trained as one model
 
 
 class OneByOne:

@@ -111,9 +111,9 @@ def test_the_penalty_and_its_gradient(kind, dtype, options, members):
         torch.cat([each.flatten().cpu().double() for each in parts])
         for parts in (expected, gradients(other, on_device))
     )
-    # Gradients of the penalty are second derivatives, summed over rows, groups and nodes in an order that
-    # depends on the device. Each of these steps rounds, so they may differ by more than values do.
-    assert float((there - flat).norm() / flat.norm()) <= 4 * TOLERANCE[dtype]
+    # On an H200 they differed by 6e-6 at most in single precision. On either device they differ by up to
+    # 2.4e-5 from double precision, in which secants blend slopes less (`gcig.core.numerics.sharpness`).
+    assert float((there - flat).norm() / flat.norm()) <= TOLERANCE[dtype]
 
 
 @EVERY_TYPE
