@@ -184,7 +184,7 @@ def test_trials_keep_their_own_warnings_and_errors(table, monkeypatch):
     assert (torch.get_num_threads(), warnings.showwarning) == (threads, show)
 
 
-def test_trials_on_a_gpu_are_grouped_by_method_and_table(table):
+def test_trials_on_a_gpu_are_grouped_by_method_and_table(table, monkeypatch):
     on_cpu = fold_trials(table, "fairx", {}, n_folds=3)
     on_gpu = [
         trial
@@ -192,9 +192,13 @@ def test_trials_on_a_gpu_are_grouped_by_method_and_table(table):
         for seed in (0, 1)
         for trial in fold_trials(table, method, {"device": "cuda:0"}, n_folds=20, seed=seed)
     ]
-    teams = list(_teams([*on_cpu, *on_gpu]))
+    tables = {table.name: table}
+    teams = list(_teams([*on_cpu, *on_gpu], tables))
     assert [len(team) for team in teams] == [1, 1, 1, 25, 15, 25, 15]
     assert {each for team in teams for each in team} == {*on_cpu, *on_gpu}
+    for rows, expected in ((4 * len(table.y), 4), (len(table.y) - 1, 1)):  # large tables do not fit at once
+        monkeypatch.setattr("gcig.benchmark.backends._TEAM_ROWS", rows)
+        assert {len(team) for team in _teams(on_gpu, tables)} == {expected}
 
 
 def test_the_local_backend_runs_teams_in_this_process(table, monkeypatch):

@@ -25,6 +25,7 @@ from gcig.training.runtime import resolve_device
 
 RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
 _TEAM_SIZE = 25  # networks that are trained as one: more save little per network (docs/performance.rst)
+_TEAM_ROWS = 1_000_000  # of all their tables, which are in memory at once
 
 
 @dataclass(frozen=True)
@@ -78,22 +79,23 @@ class LocalBackend:
         if self.jobs > 1 and trials:
             yield from _run_in_workers(trials, tables, work, jobs=self.jobs)
         else:
-            for team in _teams(trials):
+            for team in _teams(trials, tables):
                 calls = [partial(work, trial, tables[trial.dataset]) for trial in team]
                 yield from zip(
                     team, run_trials_together(calls) if len(calls) > 1 else [calls[0]()], strict=True
                 )
 
 
-def _teams(trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+def _teams(trials: Sequence[Trial], tables: Mapping[str, Table]) -> Iterator[list[Trial]]:
     """Yield the trials in groups that can be trained together: one by one on a CPU."""
     groups: dict[Hashable, list[Trial]] = {}
     for trial in trials:
         on_gpu = str(trial.parameters.get("device", "cpu")).startswith("cuda")
         groups.setdefault((trial.dataset, trial.method, trial.role) if on_gpu else trial, []).append(trial)
     for group in groups.values():
-        for start in range(0, len(group), _TEAM_SIZE):
-            yield group[start : start + _TEAM_SIZE]
+        size = max(1, min(_TEAM_SIZE, _TEAM_ROWS // len(tables[group[0].dataset].y)))
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
 
 
 def check_jobs(jobs: int) -> None:
