@@ -24,7 +24,7 @@ from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device
 
 RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
-_TEAM_SIZE = 25  # networks that are trained as one: more save little per network (docs/performance.rst)
+_TEAM_SIZE = 25  # networks trained as one: most operations of a step are then no longer the shared ones
 _TEAM_ROWS = 1_000_000  # of all their tables, which are in memory at once
 
 
@@ -60,7 +60,8 @@ class LocalBackend:
     """Runs trials in this process (one job) or in ``jobs`` worker processes.
 
     In this process, trials of one method and table on a GPU train their networks together; see
-    `gcig.training.together`. Results are then the same up to the rounding of floats.
+    `gcig.training.together`. Their results are those of one trial at a time up to rounding, which training
+    amplifies.
 
     Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
     worker once. If a worker is killed, only its current trial is lost, and is repeated. If the driver is
