@@ -1,6 +1,6 @@
 """Cost on a CUDA device, as ratios within one run.
 
-python -m benchmarks.gpu [--only penalty captum fit table] [--json FILE]
+python -m benchmarks.gpu [--only penalty captum fit stack together table] [--json FILE]
 
 The table is trained by one process per core; they take turns on the GPU unless NVIDIA's MPS is started
 before (nvidia-cuda-mps-control -d).
@@ -12,8 +12,10 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +24,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
 from benchmarks.measurement import Row, format_rows, report
-from gcig.benchmark.backends import LocalBackend
+from gcig.benchmark.backends import Backend, LocalBackend, Work
 from gcig.benchmark.comparison import ComparisonResult, compare_tables
-from gcig.benchmark.trials import Table, common_parameters
+from gcig.benchmark.trials import Table, Trial, common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines
@@ -32,7 +34,7 @@ from gcig.experiments.comparison import DATASETS
 from gcig.losses.gcig import GCIGPenalty, label_row_weights
 from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
-from gcig.training import loop
+from gcig.training import loop, together
 
 DEVICE = torch.device("cuda", 0)
 NAIVE_STEPS = 16
@@ -223,7 +225,7 @@ def fit_rows() -> Iterator[Row]:
         epochs.append((len(terms) > 2, len(batches), time.perf_counter() - start))
         return terms
 
-    run, loop._run_epoch = loop._run_epoch, run_epoch
+    run, loop.mean_terms = loop.mean_terms, run_epoch
     torch.set_num_threads(1)
     try:
         fit("cuda", max_epochs=2)
@@ -232,7 +234,7 @@ def fit_rows() -> Iterator[Row]:
         on_core = fit("cpu")
         there = {"plain": _per_step(epochs, False), "student's": _per_step(epochs, True)}
     finally:
-        loop._run_epoch = run
+        loop.mean_terms = run
     for name, step in steps.items():
         note = f"{there[name]:.3f} ms on one core"
         yield Row(section, f"{name} step", step, unit=" ms", must=0.5, note=note)
@@ -243,6 +245,88 @@ def fit_rows() -> Iterator[Row]:
 def _per_step(epochs: list[tuple[bool, int, float]], fair: bool) -> float:
     """Return the median over epochs of the milliseconds per step."""
     return statistics.median(1e3 * seconds / steps for kind, steps, seconds in epochs if kind == fair)
+
+
+STACKED_ROWS, STACKS = 8_000, (1, 5, 25)
+BATCHED = ("unconstrained", "fairx")  # methods whose networks are trained as one model
+
+
+class OneByOne:
+    """A backend that runs trials in this process, one after another."""
+
+    def run(
+        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
+    ) -> Iterator[tuple[Trial, object]]:
+        """Yield every trial with its result."""
+        for trial in trials:
+            yield trial, work(trial, tables[trial.dataset])
+
+
+def together_rows() -> Iterator[Row]:
+    """Compare networks that are trained as one batched model with the same networks one by one."""
+    section = f"One process: {len(BATCHED)} methods, {len(DATASETS)} datasets, 5 folds"
+    tables = [Table.shipped(name) for name in DATASETS]
+    parameters = {method: common_parameters(method) for method in BATCHED}
+
+    def run(backend: Backend) -> tuple[ComparisonResult, float]:
+        start = time.perf_counter()
+        found = compare_tables(tables, methods=BATCHED, parameters=parameters, backend=backend, device="cuda")
+        return found, time.perf_counter() - start
+
+    report("the methods as batched models")
+    found, seconds = run(LocalBackend(1))
+    report(f"the methods one by one (together they took {seconds:.0f} s)")
+    expected, alone = run(OneByOne())
+    note = f"{alone:.0f} s one by one, {seconds:.0f} s together"
+    yield Row(section, "one by one / together", alone / seconds, note=note)
+    fits = [result.frame.groupby("method")["fit_seconds"].mean() for result in (expected, found)]
+    for method in BATCHED:
+        note = f"{fits[0][method]:.2f} s and {fits[1][method]:.2f} s per fit"
+        yield Row(section, f"  {method}: fits", fits[0][method] / fits[1][method], note=note)
+    for measure in ("auc", "f1", "eo_gap", "gcig"):
+        yield _compare_tables(section, measure, found, expected)
+
+
+def stack_rows() -> Iterator[Row]:
+    """Time the steps of many networks on a part of Adult."""
+    data = gcig.load_dataset("adult")
+    X, y, groups = (each[:STACKED_ROWS] for each in (data.X, data.y, data.sensitive_features))
+    epochs: list[tuple[bool, int, float]] = []
+    alone, stacked = loop.mean_terms, together._Stack.run_epoch
+
+    def fit(seed: int) -> None:
+        options = {"device": "cuda", "batch_size": 512, "max_epochs": 15}
+        gcig.FairXClassifier(random_state=seed, **options).fit(X, y, sensitive_features=groups)
+
+    def time_alone(step: loop.Step, rows: Iterator[Tensor]) -> dict[str, float]:
+        batches = list(rows)
+        start = time.perf_counter()
+        terms = alone(step, iter(batches))
+        if not hasattr(step, "run_epoch"):
+            epochs.append((len(terms) > 2, len(batches), time.perf_counter() - start))
+        return terms
+
+    def time_stacked(stack: Any, batches: Any) -> Any:
+        start = time.perf_counter()
+        found = stacked(stack, batches)
+        count = len(batches[0]) * len(batches)
+        epochs.append((len(found[0]) > 2, count, time.perf_counter() - start))
+        return found
+
+    loop.mean_terms, together._Stack.run_epoch = time_alone, time_stacked
+    try:
+        for size in STACKS:
+            report(f"{size} networks as one")
+            epochs.clear()
+            if size == 1:
+                fit(0)
+            else:
+                together.run_together([partial(fit, seed) for seed in range(size)])
+            for name, fair in (("plain", False), ("student's", True)):
+                what = f"{name} step per network, {size} as one"
+                yield Row("FairX on Adult", what, _per_step(epochs, fair), unit=" ms")
+    finally:
+        loop.mean_terms, together._Stack.run_epoch = alone, stacked
 
 
 def table_rows() -> Iterator[Row]:
@@ -285,7 +369,14 @@ def _compare_tables(section: str, measure: str, found: ComparisonResult, expecte
     return Row(section, what, float(apart.median()), must=1, note=note)
 
 
-SECTIONS = {"penalty": penalty_rows, "captum": captum_rows, "fit": fit_rows, "table": table_rows}
+SECTIONS = {
+    "penalty": penalty_rows,
+    "captum": captum_rows,
+    "fit": fit_rows,
+    "stack": stack_rows,
+    "together": together_rows,
+    "table": table_rows,
+}
 
 
 def main() -> None:

@@ -6,15 +6,17 @@ and yields the outcomes in any order. `gcig.benchmark.clusters` has the backends
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol, TypeAlias
 
 from gcig._validation import InputError
+from gcig.benchmark.execution import run_trials_together
 from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import Table, Trial
 from gcig.methods.registry import METHODS, Method
@@ -22,6 +24,8 @@ from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device
 
 RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
+_TEAM_SIZE = 25  # networks trained as one: most operations of a step are then no longer the shared ones
+_TEAM_ROWS = 1_000_000  # of all their tables, which are in memory at once
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,10 @@ class Backend(Protocol):
 class LocalBackend:
     """Runs trials in this process (one job) or in ``jobs`` worker processes.
 
+    In this process, trials of one method and table on a GPU train their networks together; see
+    `gcig.training.together`. Their results are those of one trial at a time up to rounding, which training
+    amplifies.
+
     Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
     worker once. If a worker is killed, only its current trial is lost, and is repeated. If the driver is
     killed, its workers finish and store their current trial before they exit.
@@ -72,8 +80,23 @@ class LocalBackend:
         if self.jobs > 1 and trials:
             yield from _run_in_workers(trials, tables, work, jobs=self.jobs)
         else:
-            for trial in trials:
-                yield trial, work(trial, tables[trial.dataset])
+            for team in _teams(trials, tables):
+                calls = [partial(work, trial, tables[trial.dataset]) for trial in team]
+                yield from zip(
+                    team, run_trials_together(calls) if len(calls) > 1 else [calls[0]()], strict=True
+                )
+
+
+def _teams(trials: Sequence[Trial], tables: Mapping[str, Table]) -> Iterator[list[Trial]]:
+    """Yield the trials in groups that can be trained together: one by one on a CPU."""
+    groups: dict[Hashable, list[Trial]] = {}
+    for trial in trials:
+        on_gpu = str(trial.parameters.get("device", "cpu")).startswith("cuda")
+        groups.setdefault((trial.dataset, trial.method, trial.role) if on_gpu else trial, []).append(trial)
+    for group in groups.values():
+        size = max(1, min(_TEAM_SIZE, _TEAM_ROWS // len(tables[group[0].dataset].y)))
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
 
 
 def check_jobs(jobs: int) -> None:

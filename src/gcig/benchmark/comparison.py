@@ -190,12 +190,13 @@ def compare(
     parameters : parameters by method key; the estimators' defaults otherwise.
     tuning : "nested" chooses parameters by grid search inside the training rows of every fold; "split" by
         one search on a 60/20/20 split, some of whose rows are tested later.
-    n_jobs : number of processes; the results do not depend on it.
+    n_jobs : number of processes; results on a CPU do not depend on it.
     backend : "local", or a cluster: "dask" or "ray".
     address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
         ``n_jobs`` workers on this machine, which other machines cannot reach.
-    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU. Results on a GPU
-        differ from those on a CPU because their random numbers differ.
+    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU, and one process
+        trains the folds of a method together. Results on a GPU differ from those on a CPU because their
+        random numbers differ.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.

@@ -1,8 +1,9 @@
 """Execution of one trial: split, fit, evaluate."""
 
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
+from gcig.training.together import run_together, team_size
 
 Rows = NDArray[np.int64]
 _MAX_LINE = 500  # characters of an error or warning that are kept
@@ -36,14 +38,25 @@ def run_trial(trial: Trial, table: Table) -> FoldResult:
             f"the trial refers to other rows than the table {table.name!r} has now. Create the trial again "
             "from this table."
         )
-    with warnings.catch_warnings(record=True) as caught, _one_thread():
-        warnings.simplefilter("always")
+    with _caught_warnings() as caught, _one_thread():
         try:
             result = _fit_and_measure(trial, table)
         except Exception as error:  # a method that fails must not stop the other trials
             result = failed_result(trial, f"{type(error).__name__}: {error}")
     messages = dict.fromkeys(_one_line(f"{each.category.__name__}: {each.message}") for each in caught)
     return replace(result, warnings=tuple(messages))
+
+
+def run_trials_together(work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Call functions that run one trial each, and train the networks of all trials together.
+
+    Settings of the process are changed once for all trials: each of them would restore what it found when it
+    started, in the midst of the others.
+    """
+    with warnings.catch_warnings(), _one_thread():
+        warnings.simplefilter("always")
+        warnings.showwarning = _keep_warning  # type: ignore[assignment]
+        return run_together(work)
 
 
 def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
@@ -100,7 +113,7 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     training = X, y, groups = table.rows(train)
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
-    seconds = time.perf_counter() - start
+    seconds = (time.perf_counter() - start) / team_size()  # fits that run together share the time
     X, y, groups = table.rows(test)
     found = evaluate(
         model,
@@ -151,6 +164,25 @@ def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float,
         "prediction": outputs.decisions,
     }
     return {name: tuple(np.asarray(values, dtype=np.float64).tolist()) for name, values in columns.items()}
+
+
+_in_thread = threading.local()  # the warnings of the trial that this thread runs together with others
+
+
+def _keep_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    _in_thread.caught.append(warnings.WarningMessage(message, category, *place))
+
+
+@contextmanager
+def _caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Record all warnings of a trial."""
+    if team_size() > 1:
+        _in_thread.caught = []
+        yield _in_thread.caught
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
 
 
 @contextmanager

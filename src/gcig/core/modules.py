@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from gcig.core.quadrature import Integration
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
 _EVALUATED_LOCK = threading.Lock()
+_FIXED: ContextVar[bool] = ContextVar("fixed", default=False)
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -76,14 +78,29 @@ def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> I
         yield
 
 
+@contextmanager
+def fixed_operations() -> Iterator[None]:
+    """Let no operation depend on a value inside the block, as if the operations were recorded.
+
+    The tensors of many networks can then be computed by one, with ``torch.func.vmap``.
+    """
+    token = _FIXED.set(True)
+    try:
+        yield
+    finally:
+        _FIXED.reset(token)
+
+
 def is_recording() -> bool:
     """Return whether operations are recorded, to be repeated later with other values.
 
-    That is the case under ``torch.compile`` and while a CUDA graph is captured: control flow must then not
-    depend on values, and values cannot be waited for.
+    That is the case under ``torch.compile``, while a CUDA graph is captured, and for `fixed_operations`:
+    control flow must then not depend on values, and values cannot be waited for.
     """
-    return torch.compiler.is_compiling() or (
-        torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return (
+        torch.compiler.is_compiling()
+        or _FIXED.get()
+        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
     )
 
 

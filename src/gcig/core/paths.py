@@ -161,9 +161,16 @@ def _average_slope(
         )
         slopes.append(average_slope(run, rise, slope_sum, blend(inputs.dtype, smooth=activation.smooth)))
         start, stop, inner = nodes[1]
-    weights = inputs.new_tensor(_segment_weights(n_segments, strides))
     down = _multiply_down(network, slopes)
-    average: Tensor = torch.tensordot(weights, down, dims=1) if len(weights) > 1 else down[0]
+    if len(down) == 1:
+        return down[0] @ first
+    # A recording can fill a tensor, but not copy numbers from the CPU.
+    weights = (
+        inputs.new_tensor(_segment_weights(n_segments, strides))
+        if extrapolate
+        else inputs.new_full((n_segments,), 1 / n_segments)
+    )
+    average: Tensor = torch.tensordot(weights, down, dims=1)
     return average @ first
 
 

@@ -79,7 +79,7 @@ def label_members(
 
 def weigh_members(members: Tensor, share: float) -> Tensor:
     """Return each row's weight in the sum of the means of (n, means), each mean counted `share` times."""
-    inverse = joined(members.sum(0)).clamp_(min=torch.finfo(members.dtype).tiny).reciprocal_()
+    inverse = joined(members.sum(0)).clamp_min(torch.finfo(members.dtype).tiny).reciprocal_()
     # An empty mean has a huge inverse; multiplied by `share` first it could overflow, and infinity times no
     # row is NaN.
     weights = torch.mv(members, inverse)

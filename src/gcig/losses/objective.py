@@ -141,7 +141,7 @@ class ObjectiveGradient:
         self._references = _distinct_references(objective.penalties())
         self._standard: StandardTerms | None = None
         self.engine = self._choose_engine(n_rows)
-        self._weights: Mapping[str, float] = {}
+        self.weights: Mapping[str, float] = {}  # of the last `load`
         self._vectors: dict[tuple[str, ...], Tensor] = {}
 
     @property
@@ -161,7 +161,7 @@ class ObjectiveGradient:
 
         On a GPU the weights are tensors, so that a recorded step can be repeated with others.
         """
-        self._weights, active = weights, self.objective.active_weights(weights)
+        self.weights, active = weights, self.objective.active_weights(weights)
         names = tuple(active)
         first = next(self.network.parameters())
         if first.is_cuda:
@@ -179,22 +179,33 @@ class ObjectiveGradient:
         """
         if weights is not None:
             self.load(weights)
-        batch, weights = self.make_batch(rows).own_part(joined_group()), self._weights
+        batch, weights = self.make_batch(rows).own_part(joined_group()), self.weights
         vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
-        n = len(batch.labels)
-        rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
 
         def differentiate() -> dict[str, Tensor]:
-            in_parallel([partial(each.update, *rows_seen) for each in self._references])
+            self._update_references(batch)
             if self.engine is None:
                 return _by_autograd(self.objective, batch, weights, vector)
             return _by_engine(self.objective, batch, weights, self.engine, vector, self._standard)
 
-        tasks: list[Callable[[], Any]] = [differentiate]
-        if ahead := getattr(self.make_batch, "draw_ahead", None):
-            tasks.append(partial(ahead, len(rows)))
-        terms = in_parallel(tasks)[0]
+        terms = in_parallel([differentiate, partial(self.draw_ahead, len(rows))])[0]
         return {name: value.detach() for name, value in terms.items()}
+
+    def next_batch(self, rows: Tensor) -> MiniBatch:
+        """Return a mini-batch after updating the references with it."""
+        batch = self.make_batch(rows)
+        self._update_references(batch)
+        return batch
+
+    def draw_ahead(self, n_rows: int) -> None:
+        """Let the source of mini-batches draw what its next one of this size needs, if it does so."""
+        if ahead := getattr(self.make_batch, "draw_ahead", None):
+            ahead(n_rows)
+
+    def _update_references(self, batch: MiniBatch) -> None:
+        n = len(batch.labels)
+        rows_seen = (batch.inputs[:n], batch.labels, batch.groups)
+        in_parallel([partial(each.update, *rows_seen) for each in self._references])
 
     def _choose_engine(self, n_rows: int) -> NetworkPass | None:
         rows = torch.arange(min(_CHECKED_ROWS, n_rows)) * n_rows // min(_CHECKED_ROWS, n_rows)
@@ -217,6 +228,17 @@ class ObjectiveGradient:
 def _distinct_references(penalties: Iterable[Penalty]) -> list[Any]:
     """Return the references of some penalties, each once."""
     return list({id(each.references): each.references for each in penalties}.values())
+
+
+def join_references(penalties: Iterable[Penalty], dtype: torch.dtype) -> tuple[list[Any], Tensor, list[int]]:
+    """Return the distinct references of some penalties, their points one after another, and their numbers.
+
+    The points have the shape (labels, all groups and members, columns).
+    """
+    references = _distinct_references(penalties)
+    values = [each.values.to(dtype) for each in references]
+    flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in values]
+    return references, flat[0] if len(flat) == 1 else torch.cat(flat, 1), [each.shape[1] for each in flat]
 
 
 def _by_autograd(
@@ -273,15 +295,9 @@ class _Leaves(NamedTuple):
     def compute(cls, engine: NetworkPass, batch: MiniBatch, penalties: Sequence[Penalty]) -> "_Leaves":
         if not (penalties and batch.n_explained):
             return cls(engine.predict(batch.inputs), None, (), ())
-        references = _distinct_references(penalties)
-        values = [each.values.to(batch.inputs.dtype) for each in references]
-        flat = [each.flatten(1, -2) if each.dim() > 3 else each for each in values]
-        scores, attributions = engine.explain(
-            batch.inputs,
-            batch.labels[: batch.n_explained],
-            flat[0] if len(flat) == 1 else torch.cat(flat, dim=1),
-        )
-        return cls(scores, attributions, references, [each.shape[1] for each in flat])
+        references, joined, sizes = join_references(penalties, batch.inputs.dtype)
+        scores, attributions = engine.explain(batch.inputs, batch.labels[: batch.n_explained], joined)
+        return cls(scores, attributions, references, sizes)
 
     def stirred(self) -> "_Leaves":
         """Return other values of the same shapes, on which terms that start at zero are not zero."""

@@ -118,7 +118,7 @@ def pairwise_gap(rates: Tensor, present: Tensor, smoothness: float = 0.0) -> Ten
         n_present = present.sum(1, keepdim=True).unsqueeze(-1)
         differences = rates.unsqueeze(-1) - rates.unsqueeze(-2)
         pair_weights = present.unsqueeze(1) * present.unsqueeze(2)
-        pair_weights = pair_weights / (n_present * (n_present - 1)).clamp_(min=1)
+        pair_weights = pair_weights / (n_present * (n_present - 1)).clamp_min(1)
     if not smoothness:
         return (differences.abs() * pair_weights).sum()
     sizes = huber_loss(differences, torch.zeros_like(differences), reduction="none", delta=smoothness)
@@ -248,8 +248,8 @@ class OutcomeLoss(nn.Module):
             self._average = torch.zeros_like(rates), torch.zeros_like(rates)
         average, known = self._average
         # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
-        average.lerp_(rates, present * (1 - self.momentum * known))
-        torch.maximum(known, present, out=known)
+        average.copy_(torch.lerp(average, rates, present * (1 - self.momentum * known)))
+        known.copy_(torch.maximum(known, present))
         return average, known
 
     def extra_repr(self) -> str:

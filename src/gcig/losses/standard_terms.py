@@ -65,7 +65,7 @@ class StandardTerms:
         for name, term in candidates.items():
             penalties: Sequence[Any] = getattr(term, "penalties", ())
             first = first or next(iter(penalties), None)
-            if _is_standard(term) and all(_are_alike(penalty, first) for penalty in penalties):
+            if is_standard(term) and all(_are_alike(penalty, first) for penalty in penalties):
                 self.terms[name] = term
         self._of_logits = {
             name: _of_logits(term) for name, term in self.terms.items() if type(term) in _PULLS
@@ -157,7 +157,7 @@ class StandardTerms:
         return self._of_reasons[key]
 
 
-def _is_standard(term: Term) -> bool:
+def is_standard(term: Term) -> bool:
     """Return whether the engine has the gradient of a term; subclasses may compute anything."""
     if type(term) is OutcomeTerm:
         loss = term.loss

@@ -345,7 +345,7 @@ class ColumnTerm:
         return short.detach()  # its gradient at zero is zero
 
 
-def column_shortfall(attributions: Tensor, least: float) -> Tensor:
+def column_shortfall(attributions: Tensor, least: float | Tensor) -> Tensor:
     """Return by how much log effective columns fall short of log `least`; zero if there are enough.
 
     `attributions` have the shape (groups, n, columns).
@@ -360,5 +360,6 @@ def column_shortfall(attributions: Tensor, least: float) -> Tensor:
     shares = sizes / (sizes.sum(-1, keepdim=True) + tiny**0.5)
     mean = joined_mean(shares, (0, 1))
     mean = (mean / (mean.sum() + tiny)).clamp_min(tiny)  # the slope of entropy at 0 is infinite
-    short: Tensor = math.log(least) - torch.special.entr(mean).sum()
+    log_least = least.log() if isinstance(least, Tensor) else math.log(least)
+    short: Tensor = log_least - torch.special.entr(mean).sum()
     return torch.relu(short)

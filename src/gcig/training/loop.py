@@ -164,7 +164,7 @@ def train(
             _set_rates(optimizer, rates, loop, number)
             counts = iter((n_rows,)) if blocks is None else blocks()
             rows = chain.from_iterable(batches(n, loop.batch_size, generator, device) for n in counts)
-            terms = _run_epoch(step, rows)
+            terms = mean_terms(step, rows)
             if not (all(map(math.isfinite, terms.values())) and _is_finite(state)):
                 state.load_state_dict(good)
                 raise DivergenceError(
@@ -189,8 +189,11 @@ def train(
     return Outcome(tuple(history), len(history))
 
 
-def _run_epoch(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
+def mean_terms(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
     """Return the mean of each term over the mini-batches that have it; synchronises the device once."""
+    if run_epoch := getattr(step, "run_epoch", None):  # the step of one of many networks
+        terms: dict[str, float] = run_epoch(rows_of_batches)
+        return terms
     values: dict[str, list[Tensor]] = {}
     for rows in rows_of_batches:
         for name, value in step(rows).items():
