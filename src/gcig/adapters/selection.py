@@ -9,9 +9,8 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.adapters.base import AdaptedModel
 from gcig.adapters.black_boxes import adapt_black_box
-from gcig.adapters.estimators import GcigModel
+from gcig.adapters.estimators import DifferentiablePipeline, GcigModel, LinearModel
 from gcig.adapters.modules import TorchModel
-from gcig.adapters.scikit_learn import DifferentiablePipeline, LinearModel
 from gcig.core.modules import Score
 
 
