@@ -246,6 +246,17 @@ def check_groups(
     return Groups(lookup[codes], tuple(known), " & ".join(map(str, frame.columns)))
 
 
+def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise an error if a column of some rows of a file has missing values."""
+    for name in columns:
+        if count := int(frame[name].isna().sum()):
+            raise InputError(
+                f"has missing values ({count} in a batch of {len(frame)} rows). Remove these rows, or "
+                "replace the missing values by a separate value such as 'unknown'.",
+                column=name,
+            )
+
+
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
     """Count the rows per (label, group) cell, shape (2, groups); fewer than ``minimum`` is an error.
 

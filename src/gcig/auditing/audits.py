@@ -128,6 +128,7 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
+    options = Options.among(locals())
     check_arguments(trust_pickle=trust_pickle, name=name, identifiers=identifiers)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
@@ -148,20 +149,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, batch.rows.labels, batch.rows.groups),
     )
-    options = Options(
-        definition=Definition() if definition is None else definition,
-        threshold=threshold,
-        min_cell=min_cell,
-        include_rows=include_rows,
-        n_bootstrap=n_bootstrap,
-        n_shuffles=n_shuffles,
-        random_state=random_state,
-        max_rows_explained=max_rows_explained,
-        progress=progress,
-        robustness=robustness,
-        include_protected=include_protected,
-        favourable=check_favourable(favourable, audited.source.classes, model),
-    )
+    options = replace(options, favourable=check_favourable(favourable, audited.source.classes, model))
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
@@ -274,6 +262,7 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
     (1000, ['female', 'male'])
     """
+    options = Options.among(locals())
     check_arguments(trust_pickle=trust_pickle, name=name)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
@@ -311,19 +300,6 @@ def audit_file(
             adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given
         )
 
-    options = Options(
-        definition=Definition() if definition is None else definition,
-        threshold=threshold,
-        min_cell=min_cell,
-        include_rows=include_rows,
-        n_bootstrap=n_bootstrap,
-        n_shuffles=n_shuffles,
-        random_state=random_state,
-        max_rows_explained=max_rows_explained,
-        progress=progress,
-        robustness=robustness,
-        include_protected=include_protected,
-    )
     identity: dict[str, Any] = {
         "name": name or named,
         "model_sha256": sha256 or hash_model(model),

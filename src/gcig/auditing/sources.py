@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 
 from gcig._progress import progress
 from gcig._tables import level_name
-from gcig._validation import InputError, check_groups, check_labels, check_sample_weight
+from gcig._validation import InputError, check_filled, check_groups, check_labels, check_sample_weight
 from gcig.adapters import AdaptedModel, Outputs
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
@@ -104,12 +104,7 @@ class Schema:
 
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
         """Return the schema extended by the rows of a batch; the same object if they add nothing."""
-        for name in (roles.target, *roles.sensitive):
-            if count := int(frame[name].isna().sum()):
-                raise InputError(
-                    f"Column {name!r} has missing values ({count} in a batch of {len(frame)} rows). Remove "
-                    "these rows, or replace the missing values by a separate value such as 'unknown'."
-                )
+        check_filled(frame, (roles.target, *roles.sensitive))
         kinds = {
             name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
             if self.kinds

@@ -10,7 +10,7 @@ import platform
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,17 @@ class Options:
 
     def __post_init__(self) -> None:
         check_arguments(**{name: value for name, value in vars(self).items() if name != "favourable"})
+
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> "Options":
+        """Return the settings among the arguments of `audit` or `audit_file`.
+
+        ``favourable`` is left out: the argument is a class, whose label is known once the rows are read.
+        """
+        names = {each.name for each in fields(cls)} - {"favourable"}
+        if arguments["definition"] is None:
+            names.remove("definition")
+        return cls(**{name: arguments[name] for name in names})
 
     def cut(self, adapted: AdaptedModel) -> float:
         """Return the probability of a positive decision; NaN if the model has a decision rule of its own."""

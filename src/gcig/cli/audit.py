@@ -95,12 +95,10 @@ def audit(
     above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a figure with a limit
     cannot be judged on these rows).
     """
-    from gcig._files import write_atomically
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition
-    from gcig.report.audit_page import audit_page
 
-    limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
+    limits: dict[str, Any] = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
     limited = any(limit is not None for limit in limits.values())
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
@@ -124,13 +122,9 @@ def audit(
     )
     check = found.check(**limits, conservative=conservative) if limited else None
     if html is not None:
-        write_atomically(
-            html,
-            audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative),
-            private=found.record.describes_people,
-        )
+        found.to_html(html, **limits, conservative=conservative)
     if markdown is not None:
-        write_atomically(markdown, found.to_markdown(check=check))
+        found.to_markdown(markdown, check=check)
     if as_json:
         click.echo(found.to_json(), nl=False)
         if check is not None and not check.passed:
