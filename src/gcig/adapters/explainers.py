@@ -23,7 +23,7 @@ from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, is_exact, shapley_values
+from gcig.core.shapley import ALWAYS_EXACT, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
@@ -324,7 +324,7 @@ class ShapleyExplainer(Explainer):
 
         entries = self.encoding.entries(np.asarray(rows, dtype=np.float64))
         exact = self.budget.exact_points
-        found = shapley_values(value, entries, draw, max_points=MAX_POINTS, always=exact, **settings)
+        found = shapley_values(value, entries, draw, always=exact, **settings)
 
         def rounded(values: Floats) -> Tensor:
             """Set rounding errors to zero, or rows without any attribution would count as explained."""
