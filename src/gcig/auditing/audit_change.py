@@ -6,7 +6,7 @@ corrected for the number of figures tested (Holm).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,24 +81,16 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
         (read(before), read(after)) for figure, _, _ in pairs for read in [figure.tested or figure.read]
     ]
     p_values = holm([_p_value(*each) for each in tested]).tolist()
-    changes = tuple(
-        FigureChange(
-            figure.field,
-            figure.name,
-            first,
-            second,
-            _difference(*each),
-            p,
-            _judge(figure, second.value - first.value, p),
-        )
-        for (figure, first, second), each, p in zip(pairs, tested, p_values, strict=True)
-    )
+    changes = []
+    for (figure, first, second), each, p in zip(pairs, tested, p_values, strict=True):
+        verdict = _judge(figure, second.value - first.value, p)
+        changes.append(FigureChange(figure.field, figure.name, first, second, _difference(*each), p, verdict))
     return AuditChange(
         created=before.subject.created,
         headline=_headline(changes),
         status_before=before.verdict.status,
         status_after=after.verdict.status,
-        figures=changes,
+        figures=tuple(changes),
         notes=(*_differences(before, after), *apart.values()),
     )
 
@@ -130,7 +122,7 @@ def _judge(figure: _Figure, change: float, p_value: float) -> str:
     return "better" if (change < 0) == figure.lower_is_better else "worse"
 
 
-def _headline(changes: tuple[FigureChange, ...]) -> str:
+def _headline(changes: Sequence[FigureChange]) -> str:
     parts = []
     for verdict in ("worse", "better"):
         some = [each for each in changes if each.verdict == verdict]

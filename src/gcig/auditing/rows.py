@@ -310,15 +310,10 @@ class RowList:
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
     """Return some of the explained rows as separate objects."""
+    columns = rows.positions[few], found.disparity[few], rows.groups[few], found.values[:, few].swapaxes(0, 1)
     return [
-        ListedRow(
-            int(rows.positions[i]),
-            float(found.disparity[i]),
-            label,
-            int(rows.groups[i]),
-            found.values[:, i],
-        )
-        for i in few.tolist()
+        ListedRow(int(position), float(disparity), label, int(group), values)
+        for position, disparity, group, values in zip(*columns, strict=True)
     ]
 
 

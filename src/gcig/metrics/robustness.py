@@ -235,13 +235,10 @@ def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] 
     )
     defined = {kind: figure for kind, figure in panel.items() if not math.isnan(figure.interval.value)}
     if other is None:
-        judged = {kind: _material(each) for kind, each in defined.items() if kind not in _OTHER_SCALE}
+        beyond = {kind: each.interval.value - each.noise for kind, each in defined.items()}
+        judged = {kind: value >= MATERIAL for kind, value in beyond.items() if kind not in _OTHER_SCALE}
         return _conclude_on_one(figures, judged)
     return _conclude_on_two(figures, {kind: _fairer(each, other[kind]) for kind, each in defined.items()})
-
-
-def _material(figure: PanelFigure) -> bool:
-    return figure.interval.value - figure.noise >= MATERIAL
 
 
 def _fairer(first: PanelFigure, second: PanelFigure) -> str:

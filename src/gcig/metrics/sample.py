@@ -140,7 +140,11 @@ class Sample:
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         sums, names, own, given = None, None, None, None
         if reference is not None:
-            given, names = _reference_rows(adapted, reference, labels.classes)
+            table, y, of_rows = reference
+            encoded = adapted.encode(table, of_rows)
+            codes = check_sample_labels(y, len(encoded), np.asarray(labels.classes)).codes
+            known = check_groups(of_rows, n_rows=len(encoded))
+            given, names = EncodedRows(encoded, codes, known.codes, np.arange(len(encoded))), known.names
             sums = sum_cells(given, len(names))
         elif adapted.baselines is not None:
             own, names = adapted.baselines, adapted.groups
@@ -266,15 +270,3 @@ def check_favourable(favourable: Any, classes: tuple[Any, Any], model: Any = Non
             argument="favourable",
         )
     return names.index(level_name(favourable))
-
-
-def _reference_rows(
-    adapted: AdaptedModel, reference: Reference, classes: tuple[Any, Any]
-) -> tuple[EncodedRows, tuple[str, ...]]:
-    """Return the reference rows, and the names of their groups."""
-    X, y, sensitive_features = reference
-    inputs = adapted.encode(X, sensitive_features)
-    labels = check_sample_labels(y, len(inputs), np.asarray(classes))
-    groups = check_groups(sensitive_features, n_rows=len(inputs))
-    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)))
-    return rows, groups.names
