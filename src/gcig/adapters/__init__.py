@@ -2,13 +2,7 @@
 
 from gcig.adapters.base import AdaptedModel, Outputs, call_with_groups
 from gcig.adapters.black_boxes import within_budget
-from gcig.adapters.explainers import (
-    Advance,
-    Budget,
-    GradientExplainer,
-    Reasons,
-    block_shapley_values,
-)
+from gcig.adapters.explainers import Advance, Budget, GradientExplainer, Reasons, block_shapley_values
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.remote import RemoteModel, RemoteModelError
 from gcig.adapters.selection import adapt

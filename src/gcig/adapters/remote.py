@@ -272,10 +272,9 @@ class Workload:
 
     def calls(self, budget: Budget, batch_rows: int) -> int:
         """Return the most calls of the model with at most ``batch_rows`` rows each."""
-        of_label = (
-            1 + min(self.n_columns, self.encoding.n_levels) + budget.pairs
-        )  # calls to explain rows of one label
-        explained = 2 + 4 * self.audit + 8 * self.robustness  # times that rows are explained
+        # Calls to explain rows of one label, and how often rows are explained.
+        of_label = 1 + min(self.n_columns, self.encoding.n_levels) + budget.pairs
+        explained = 2 + 4 * self.audit + 8 * self.robustness
         chunks = -(-budget.member_rows // 32) + 2
         begun = 1 + 2 * of_label * explained + 4 * chunks * (1 + budget.members) * (1 + self.robustness)
         return begun + 4 * self.n_groups + 6 + sum(self.rows_sent(budget).values()) // batch_rows

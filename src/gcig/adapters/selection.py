@@ -85,8 +85,7 @@ def adapt(
         if preprocess is not None:
             remedy = "Pass a pipeline that starts with the preprocessing, or a function that applies both."
         raise InputError(
-            f"is for torch modules, but the model is a {type(model).__name__}. {remedy}",
-            argument=given[0],
+            f"is for torch modules, but the model is a {type(model).__name__}. {remedy}", argument=given[0]
         )
     if LinearModel.fits(model):
         return LinearModel.wrap(model)

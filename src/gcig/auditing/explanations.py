@@ -143,12 +143,7 @@ def explain(
     own = EncodedRows(inputs, codes, np.full(len(codes), -1), np.arange(len(codes)))
     sample = own if known.rows is None else known.rows
     comparison = Comparison.prepare(
-        adapted,
-        known.baselines,
-        definition or Definition(),
-        sample,
-        _PROBE_ROWS,
-        compared=known.compared,
+        adapted, known.baselines, definition or Definition(), sample, _PROBE_ROWS, compared=known.compared
     )
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes

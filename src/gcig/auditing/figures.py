@@ -100,10 +100,7 @@ def mean_disparities(
 
 
 def _disparities(
-    comparison: Comparison,
-    inputs: NDArray[np.floating[Any]],
-    references: Floats,
-    advance: Advance | None,
+    comparison: Comparison, inputs: NDArray[np.floating[Any]], references: Floats, advance: Advance | None
 ) -> Floats:
     """Return the disparity (sets, n) of rows of one label under references (sets, groups, p)."""
     sets, groups, p = references.shape

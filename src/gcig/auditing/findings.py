@@ -205,12 +205,7 @@ def _sum_decisions(adapted: AdaptedModel, source: Source, outcome: OutcomeSums, 
 
 
 def _second_pass(
-    source: Source,
-    first: FirstPass,
-    options: Options,
-    sums: ReasonSums,
-    rows: RowList,
-    outcome: OutcomeSums,
+    source: Source, first: FirstPass, options: Options, sums: ReasonSums, rows: RowList, outcome: OutcomeSums
 ) -> None:
     """Explain all rows or a sample of them, and sum the decisions of all rows."""
     comparison, adapted = sums.comparison, sums.comparison.adapted

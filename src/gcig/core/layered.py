@@ -124,11 +124,8 @@ def _elu(alpha: float) -> Callable[[Tensor, Buffers], Derivatives]:
         # alpha exp(z) below zero; above zero it is alpha, which the mask removes.
         powers = below + alpha
         curvature = torch.addcmul(powers, powers, above, value=-1, out=out.curvature)
-        return (
-            torch.add(rectified, below, out=out.value),
-            torch.add(curvature, above, out=out.slope),
-            curvature,
-        )
+        value, slope = torch.add(rectified, below, out=out.value), torch.add(curvature, above, out=out.slope)
+        return value, slope, curvature
 
     return evaluate
 

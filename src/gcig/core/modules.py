@@ -112,20 +112,9 @@ def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Ten
 
 # Autograd names of operations whose derivative jumps at a place that depends on the parameters.
 _KINKED = (
-    "Relu",
-    "LeakyRelu",
-    "Prelu",
-    "Rrelu",
-    "Hardtanh",
-    "Hardswish",
-    "Hardsigmoid",
-    "Hardshrink",
-    "Softshrink",
-    "Threshold",
-    "MaxPool",
-    "AdaptiveMaxPool",
+    *("Relu", "LeakyRelu", "Prelu", "Rrelu", "Hardtanh", "Hardswish", "Hardsigmoid", "Hardshrink"),
+    *("Softshrink", "Threshold", "MaxPool", "AdaptiveMaxPool"),
 )
-
 # ... and of gradients that cannot be differentiated again.
 _UNDEFINED = ("torch::autograd::Error", "torch::autograd::NotImplemented")
 

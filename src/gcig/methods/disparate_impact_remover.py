@@ -239,7 +239,11 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
         groups = check_groups(sensitive_features, n_rows=len(frame))
         names = [str(name) for name in frame.columns]
         values = _as_numbers(frame)
-        numeric = {name: names.index(name) for name in _numeric(frame)}
+        numeric = {
+            name: place
+            for place, (name, kind) in enumerate(zip(names, frame.dtypes, strict=True))
+            if pt.is_numeric_dtype(kind) and not pt.is_bool_dtype(kind)
+        }
         numbers = tuple(name for name, place in numeric.items() if not _is_indicator(values[:, place]))
         self.columns_ = numbers if self.columns is None else tuple(dict.fromkeys(self.columns))
         if unknown := sorted(set(self.columns_) - set(numeric)):
@@ -352,13 +356,6 @@ def _check_filled(
                 f"Column {column!r} of X has no value in group {names[int(np.argmin(filled))]!r}, so its "
                 "quantiles are unknown there. Leave the column out of columns=, or drop it."
             )
-
-
-def _numeric(frame: pd.DataFrame) -> tuple[str, ...]:
-    dtypes = frame.dtypes.items()
-    return tuple(
-        str(name) for name, kind in dtypes if pt.is_numeric_dtype(kind) and not pt.is_bool_dtype(kind)
-    )
 
 
 def _as_numbers(frame: pd.DataFrame) -> NDArray[np.float64]:

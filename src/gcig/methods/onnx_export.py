@@ -330,11 +330,11 @@ def apply_network(graph: GraphBuilder, network: nn.Module, rows: str) -> str:
     steps = sequential_steps(getattr(network, "_orig_mod", network))
     if steps is None:
         raise _not_exportable("it has hooks, parametrisations or its own forward")
-    value = rows
+    value, known = rows, ", ".join(layer.__name__ for layer in LAYERS)
     for step in steps:
         # By its exact type: a subclass may compute something else.
         if type(step) not in LAYERS:
-            raise _not_exportable(f"its part {type(step).__name__} is not one of {', '.join(_names())}")
+            raise _not_exportable(f"its part {type(step).__name__} is not one of {known}")
         value = LAYERS[type(step)](graph, step, value)
     return value
 
@@ -416,10 +416,6 @@ def _affine(layer: nn.BatchNorm1d | nn.LayerNorm, width: int) -> tuple[Any, Any]
 def _array(values: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     return array.astype(np.float32)
-
-
-def _names() -> list[str]:
-    return [layer.__name__ for layer in LAYERS]
 
 
 def _not_exportable(reason: str) -> InputError:

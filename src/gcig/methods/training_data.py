@@ -107,17 +107,11 @@ def check_table(
         groups = replace(groups, codes=groups.codes[counted])
     check_cells(labels, groups)
     warn_if_sensitive_in(frame, groups)
-    return CheckedTable(frame, labels, groups, _with_class_weight(weights, labels, class_weight))
-
-
-def _with_class_weight(
-    weights: NDArray[np.float64] | None, labels: Labels, class_weight: Any
-) -> NDArray[np.float64] | None:
     counts = np.bincount(labels.codes, weights=weights, minlength=2)
     factors = class_factors(class_weight, labels.classes, counts)
-    if factors is None:
-        return weights
-    return factors[labels.codes] if weights is None else weights * factors[labels.codes]
+    if factors is not None:
+        weights = factors[labels.codes] * (1.0 if weights is None else weights)
+    return CheckedTable(frame, labels, groups, weights)
 
 
 def class_factors(

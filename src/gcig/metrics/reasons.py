@@ -19,13 +19,7 @@ from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.disparity import (
-    column_disparity,
-    defined_rows,
-    disparity,
-    effective_columns,
-    normalise,
-)
+from gcig.core.disparity import column_disparity, defined_rows, disparity, effective_columns, normalise
 from gcig.core.numerics import vector_norm
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks

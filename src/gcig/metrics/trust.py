@@ -181,14 +181,10 @@ def reference_offset(
     counts = torch.bincount(cells, minlength=len(at_references))
     sums = torch.zeros_like(at_references).index_add_(0, cells, scores.to(at_references))
     gaps = (at_references - sums / counts.clamp_min(1)).abs()[counts > 0]
-    spread = _deviation(scores, torch.ones_like(scores) if weights is None else weights)
+    shares = torch.ones_like(scores) if weights is None else weights
+    shares = shares / shares.sum()
+    spread = float((shares * (scores - (shares * scores).sum()).square()).sum().sqrt())
     return float(gaps.mean()) / spread if spread > 0 else math.nan
-
-
-def _deviation(scores: Tensor, weights: Tensor) -> float:
-    """Return the standard deviation of weighted scores, with the total weight as the divisor."""
-    shares = weights / weights.sum()
-    return float((shares * (scores - (shares * scores).sum()).square()).sum().sqrt())
 
 
 def permutation_importance(
@@ -238,11 +234,7 @@ def exchange_columns(
 
 
 def exchange_attributes(
-    rows: Tensor,
-    groups: Tensor,
-    donors: Tensor,
-    donor_groups: Tensor,
-    attributes: Sequence[AttributeColumns],
+    rows: Tensor, groups: Tensor, donors: Tensor, donor_groups: Tensor, attributes: Sequence[AttributeColumns]
 ) -> list[Tensor]:
     """Return versions of the rows with each protected attribute exchanged, and with all of them.
 
