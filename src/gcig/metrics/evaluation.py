@@ -179,10 +179,8 @@ def evaluate(
     definition = definition or Definition()
     if len(sample.compared) < 2:
         return replace(evaluation, definition=adapted.explainer.describe(definition))
-    if not isinstance(random_state, int | np.integer):
-        # One seed for everything that is drawn: two models are then measured on the same rows.
-        random_state = int(np.random.default_rng(random_state).integers(2**63))
-    streams = RandomStreams.spawn(random_state)
+    seed = _fixed_seed(random_state)
+    streams = RandomStreams.spawn(seed)
     sums, drawn = _sum_sample(sample, definition, streams)
     pool = _member_pool(sample, streams)
     trust = measure_trust(sums, drawn, pool, streams, threshold=cut, n_bootstrap=n_bootstrap)
@@ -191,7 +189,7 @@ def evaluate(
     if not robustness:
         return evaluation
     samples = [sample] if other is None else [sample, prepare(other)]
-    panels = [_panel(each, definition, random_state, n_bootstrap) for each in samples]
+    panels = [_panel(each, definition, seed, n_bootstrap) for each in samples]
     return replace(evaluation, robustness=conclude(*panels))
 
 
@@ -202,6 +200,13 @@ def check_robustness(other: Any, *, robustness: bool) -> None:
             "was given, but only robustness=True compares two models. Pass robustness=True, or leave it out.",
             argument="other",
         )
+
+
+def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
+    """Return one seed for everything that is drawn, so that two models are measured on the same rows."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**63))
 
 
 def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
