@@ -22,9 +22,8 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.evaluation import check_robustness
-from gcig.metrics.sample import Reference, check_favourable, reference_table
+from gcig.metrics.sample import Reference, check_arguments, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
 ROWS_AT_ONCE = 65_536

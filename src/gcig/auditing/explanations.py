@@ -26,12 +26,12 @@ from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.roles import assign_roles, check_positive
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
     Reference,
     cell_means,
+    check_arguments,
     check_favourable,
     check_sample_labels,
     comparable_groups,

@@ -30,7 +30,7 @@ from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.saving import describe_model, load, skops_types
-from gcig.metrics.arguments import check_arguments
+from gcig.metrics.sample import check_arguments
 from gcig.persistence import fingerprint
 from gcig.records.audit import SMALLEST_CELL, Subject
 

@@ -33,9 +33,9 @@ from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.threshold import best_f1_threshold
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
+from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator

@@ -15,7 +15,6 @@ from gcig._warnings import warn_caller
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
@@ -27,6 +26,7 @@ from gcig.metrics.sample import (
     RandomStreams,
     Reference,
     Sample,
+    check_arguments,
     check_favourable,
     reference_table,
 )

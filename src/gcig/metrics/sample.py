@@ -1,6 +1,6 @@
-"""Checked and encoded rows, random samples of them, and the references that they are compared with."""
+"""Checked arguments of evaluations and audits, encoded rows, random samples of them, and their references."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,17 +9,62 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arguments import check_argument, is_count, is_flag, is_number
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import last_step
+from gcig.core.definition import Definition
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
 _SAMPLE_ROWS = 4096
+
+
+def _optional(holds: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: value is None or holds(value)
+
+
+_FLAG = "True or False", is_flag
+_COUNT = "an integer from 0 to 2**31 - 1", is_count
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "threshold": ("None or a probability", _optional(lambda value: is_number(value) and 0 <= value <= 1)),
+    "definition": ("None or a gcig.Definition", _optional(lambda value: isinstance(value, Definition))),
+    "min_cell": _COUNT,
+    "n_bootstrap": _COUNT,
+    "n_shuffles": (f"None or {_COUNT[0]}", _optional(is_count)),
+    "max_rows_explained": ("None or a positive integer", _optional(lambda value: is_count(value, 1, 2**63))),
+    "random_state": (
+        "None, an integer >= 0 or a numpy.random.Generator",
+        _optional(lambda value: isinstance(value, np.random.Generator) or is_count(value, 0, 2**128)),
+    ),
+    "robustness": _FLAG,
+    "neighbours": _FLAG,
+    "progress": _FLAG,
+    "include_rows": _FLAG,
+    "include_protected": _FLAG,
+    "trust_pickle": _FLAG,
+    "identifiers": (
+        "None or a sequence with the name of each row",
+        _optional(lambda value: len(value) >= 0 and not isinstance(value, str | bytes)),
+    ),
+    "name": ("None or a text", _optional(lambda value: isinstance(value, str))),
+}
+
+
+def check_arguments(**given: Any) -> None:
+    """Raise an `InputError` that names the first argument that cannot be used.
+
+    >>> check_arguments(threshold=0.3, min_cell=11)
+    >>> check_arguments(threshold=float("nan"))
+    Traceback (most recent call last):
+    gcig._tables.InputError: threshold must be None or a probability, not nan.
+    """
+    for name, value in given.items():
+        check_argument(name, value, *_ACCEPTED[name])
 
 
 @dataclass(frozen=True, eq=False)
