@@ -12,7 +12,7 @@ have bootstrap percentile intervals: resampling the rows of a group is a multino
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -319,12 +319,7 @@ def _widen(found: Interval, confusion: Confusion, kept: Mask, favourable: int) -
 
 
 def audit_groups(
-    sums: OutcomeSums,
-    names: tuple[str, ...],
-    gcig: tuple[Interval, ...],
-    *,
-    min_cell: int,
-    favourable: int = 1,
+    sums: OutcomeSums, names: Sequence[str], gcig: Sequence[Interval], *, min_cell: int, favourable: int = 1
 ) -> tuple[GroupAudit, ...]:
     """Measure the rates of every group; groups and cells under ``min_cell`` rows are suppressed."""
     return tuple(_group(sums, g, name, gcig[g], min_cell, favourable) for g, name in enumerate(names))

@@ -21,9 +21,7 @@ from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
 from gcig.adapters.base import check_scores
-from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks, protected_attributes
-from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.data.formats import CsvFormat
@@ -475,14 +473,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         codes, source = self._labels_to_explain(encoded, y)
-        return explain_rows(
-            GcigModel.wrap(self),
-            encoded,
-            codes,
-            definition=Definition(columns=columns),
-            labels=self.classes_[codes],
-            label_source=source,
-        )
+        return explain_rows(self, encoded, codes, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""

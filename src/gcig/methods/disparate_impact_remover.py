@@ -251,7 +251,14 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
                 f"columns: {', '.join(map(repr, unknown))} are not columns of numbers in X. Text, categories "
                 "and booleans cannot be repaired: remove them from columns=."
             )
-        _check_filled(frame, groups.codes, groups.names, self.columns_)
+        for column in self.columns_:
+            filled = np.bincount(groups.codes, frame[column].notna(), minlength=len(groups.names))
+            if (filled == 0).any():
+                group = groups.names[int(np.argmin(filled))]
+                raise InputError(
+                    f"Column {column!r} of X has no value in group {group!r}, so its quantiles are unknown "
+                    "there. Leave the column out of columns=, or drop it."
+                )
         self.groups_ = groups.names
         self.feature_names_in_ = np.asarray(names, dtype=object)
         self.n_features_in_ = len(names)
@@ -344,18 +351,6 @@ def _number_columns(encoder: TableEncoder | PassThrough, encoded: NDArray[np.flo
 def _is_indicator(values: NDArray[Any]) -> bool:
     """Return whether a column holds nothing but 0 and 1, and therefore represents a category."""
     return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
-
-
-def _check_filled(
-    frame: pd.DataFrame, codes: NDArray[np.int64], names: tuple[str, ...], columns: Sequence[str]
-) -> None:
-    for column in columns:
-        filled = np.bincount(codes, frame[column].notna(), minlength=len(names))
-        if (filled == 0).any():
-            raise InputError(
-                f"Column {column!r} of X has no value in group {names[int(np.argmin(filled))]!r}, so its "
-                "quantiles are unknown there. Leave the column out of columns=, or drop it."
-            )
 
 
 def _as_numbers(frame: pd.DataFrame) -> NDArray[np.float64]:

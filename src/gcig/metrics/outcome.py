@@ -190,15 +190,11 @@ def group_rates(
 
 
 def rates_by_group(
-    confusion: Confusion,
-    names: Sequence[str],
-    *,
-    mean_scores: Floats | None = None,
-    calibration_errors: Floats | None = None,
+    confusion: Confusion, names: Sequence[str], sums: "OutcomeSums | None" = None
 ) -> tuple[GroupRates, ...]:
-    """Return the record of every group, in the order of ``names``."""
+    """Return the record of every group, in the order of ``names``; scores are described by their ``sums``."""
     unknown, base = np.full(len(names), np.nan), base_rates(confusion.counts)
-    score = unknown if mean_scores is None else mean_scores
+    score = unknown if sums is None else sums.mean_scores
     rates = {
         "base_rate": base,
         "selection_rate": selection_rates(confusion.counts),
@@ -207,7 +203,7 @@ def rates_by_group(
         "ppv": precisions(confusion.counts),
         "mean_score": score,
         "calibration": score - base,
-        "calibration_error": unknown if calibration_errors is None else calibration_errors,
+        "calibration_error": unknown if sums is None else sums.calibration_errors,
     }
     n_rows = confusion.n_rows.sum(axis=1)
     return tuple(
@@ -346,12 +342,7 @@ def evaluate_arrays(
         eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
         eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
         collapsed=has_collapsed(auc),
-        groups=rates_by_group(
-            confusion,
-            groups.names,
-            mean_scores=sums.mean_scores if probabilistic else None,
-            calibration_errors=sums.calibration_errors if probabilistic else None,
-        ),
+        groups=rates_by_group(confusion, groups.names, sums),
         min_cell=min_cell,
         suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
         **measured,
@@ -418,7 +409,7 @@ class OutcomeSums:
 
     @property
     def mean_scores(self) -> Floats:
-        """Mean predicted probability of each group, (groups,)."""
+        """Mean predicted probability of each group, (groups,); NaN without probabilities."""
         scores, _, weights = self._bins
         return quotient(scores.sum(axis=1), weights.sum(axis=1))
 
