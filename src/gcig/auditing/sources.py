@@ -119,13 +119,8 @@ class Schema:
         }
         targets = _join(self.targets, frame[roles.target])
         groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
-        same = (
-            kinds == self.kinds
-            and missing == self.missing
-            and levels == self.levels
-            and targets == self.targets
-            and len(groups) == len(self.groups)
-        )
+        known = self.kinds, self.levels, self.missing, self.targets
+        same = (kinds, levels, missing, targets) == known and len(groups) == len(self.groups)
         return self if same else Schema(kinds, levels, missing, targets, groups)
 
     def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
@@ -133,13 +128,11 @@ class Schema:
         examples: dict[str, list[Any]] = {}
         for name in inputs:
             kind = self.kinds[name]
-            entries: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
+            examples[name] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
             if kind == "boolean":
-                entries = [False, True]
-            examples[name] = [
-                *entries,
-                *([None if kind == "text" else np.nan] if name in self.missing else []),
-            ]
+                examples[name] = [False, True]
+            if name in self.missing:
+                examples[name].append(None if kind == "text" else np.nan)
         size = max(map(len, examples.values()))
         return pd.DataFrame({name: (entries * size)[:size] for name, entries in examples.items()})
 
@@ -195,20 +188,17 @@ class FileSource:
         """Yield all rows in order, until one of them does not fit the schema."""
         schema, start = self.schema, 0
         classes, names = self.classes, self.group_names
-        for frame in self._frames():
+        columns = dict.fromkeys([*self.roles.columns, *([self.id_column] if self.id_column else [])])
+        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
+        for frame in self.stream.batches(
+            list(columns), texts=texts, decimal=self.decimal, rows=self.rows_at_once
+        ):
             schema = schema.grown(frame, self.roles)
             if schema is self.schema:
                 yield self._batch(frame, start, classes, names)
             start += len(frame)
         if schema is not self.schema:
             raise SchemaGrew(schema)
-
-    def _frames(self) -> Iterator[pd.DataFrame]:
-        names = [*self.roles.columns, *([self.id_column] if self.id_column else [])]
-        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
-        return self.stream.batches(
-            list(dict.fromkeys(names)), texts=texts, decimal=self.decimal, rows=self.rows_at_once
-        )
 
     def _batch(
         self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]

@@ -278,9 +278,8 @@ def hash_model(model: Any) -> str | None:
 def hash_table(X: Any, labels: Any, groups: Any) -> str | None:
     """Compute the SHA-256 of a table's values, labels and groups, independent of their container."""
     digest = hashlib.sha256()
-    array = np.asarray(X) if getattr(X, "ndim", 2) > 2 else None
-    if array is not None:
-        digest.update(np.ascontiguousarray(array).tobytes())
+    if getattr(X, "ndim", 2) > 2:
+        digest.update(np.ascontiguousarray(X).tobytes())
     else:
         frame = check_features(X)
         digest.update("\n".join(map(str, frame.columns)).encode("utf-8", "surrogatepass"))
