@@ -186,11 +186,7 @@ def check_labels(
 
 
 def check_groups(
-    sensitive_features: Any,
-    *,
-    n_rows: int,
-    names: Sequence[str] | None = None,
-    paired_with: str = "X",
+    sensitive_features: Any, *, n_rows: int, names: Sequence[str] | None = None, paired_with: str = "X"
 ) -> Groups:
     """Encode protected groups; several columns are crossed into groups such as "sex=Female & race=Black".
 

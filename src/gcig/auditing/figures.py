@@ -14,10 +14,8 @@ have bootstrap percentile intervals: resampling the rows of a group is a multino
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gcig.adapters import Advance
 from gcig.auditing.subject import Options
@@ -43,7 +41,7 @@ from gcig.metrics.reasons import (
     compare_attributions,
     label_means,
 )
-from gcig.metrics.sample import EncodedRows
+from gcig.metrics.sample import EncodedRows, Rows
 from gcig.records.audit import (
     MATERIAL,
     ColumnAudit,
@@ -99,9 +97,7 @@ def mean_disparities(
     return np.where(missing, np.nan, combine_labels(sums, comparison.definition.label_weights))
 
 
-def _disparities(
-    comparison: Comparison, inputs: NDArray[np.floating[Any]], references: Floats, advance: Advance | None
-) -> Floats:
+def _disparities(comparison: Comparison, inputs: Rows, references: Floats, advance: Advance | None) -> Floats:
     """Return the disparity (sets, n) of rows of one label under references (sets, groups, p)."""
     sets, groups, p = references.shape
     definition, columns = comparison.definition, comparison.definition.columns

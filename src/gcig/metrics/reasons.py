@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Advance, Reasons
@@ -138,11 +137,7 @@ class Comparison:
         return self.compared_columns.encodes
 
     def attribute(
-        self,
-        rows: NDArray[np.floating[Any]],
-        references: Rows,
-        kinds: Iterable[str],
-        advance: Advance | None = None,
+        self, rows: Rows, references: Rows, kinds: Iterable[str], advance: Advance | None = None
     ) -> tuple[Reasons, dict[str, Tensor]]:
         """Explain rows of one label against references (sets, p); return values by kind of columns."""
         columns = self.compared_columns
@@ -185,9 +180,7 @@ class Comparison:
         """Return whether every compared group has a reference for the label."""
         return bool(np.isfinite(self.baselines[label]).all())
 
-    def explain(
-        self, rows: NDArray[np.floating[Any]], label: int, advance: Advance | None = None
-    ) -> RowReasons:
+    def explain(self, rows: Rows, label: int, advance: Advance | None = None) -> RowReasons:
         """Explain encoded rows of one label."""
         reasons, kinds = self.attribute(rows, self.baselines[label], KINDS, advance)
         used = self.definition

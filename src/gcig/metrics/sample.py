@@ -206,8 +206,8 @@ class Sample:
 
     def within_budget(self, *, robustness: bool = False) -> "Sample":
         """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
-        n_rows, n_groups = len(self.rows), len(self.groups.names)
-        adapted, _ = within_budget(self.adapted, n_rows, n_groups, audit=False, robustness=robustness)
+        size = len(self.rows), len(self.groups.names)
+        adapted, _ = within_budget(self.adapted, *size, audit=False, robustness=robustness, max_rows=None)
         return replace(self, adapted=adapted)
 
     def draw(self, streams: RandomStreams) -> EncodedRows:
