@@ -31,7 +31,15 @@ from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
+from gcig.methods.training_data import (
+    CheckedTable,
+    Codes,
+    Encoded,
+    Floats,
+    TrainingData,
+    check_table,
+    training_data,
+)
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.distributed import shared_seed
@@ -50,8 +58,8 @@ class _Learned:
     encoder_: TableEncoder | PassThrough
     classes_: NDArray[Any]
     groups_: tuple[str, ...]
-    baselines_: NDArray[np.float32]
-    blocks_: NDArray[np.int64]
+    baselines_: Encoded
+    blocks_: Codes
     protected_columns_: tuple[str, ...]
     threshold_: float
     diverged_: bool
@@ -286,7 +294,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self.group_names_ = names_by_column(roles.group_names, roles.sensitive)
         return self
 
-    def _fit_whole(self, file: TableFile, roles: Roles, skipped: NDArray[np.int64]) -> Self:
+    def _fit_whole(self, file: TableFile, roles: Roles, skipped: Codes) -> Self:
         reading = file.read(roles.columns)
         frame = reading.frame[~np.isin(np.arange(file.n_rows), skipped)]
         classes = find_classes(frame[roles.target], roles.positive)
@@ -391,17 +399,17 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
     # groups of new rows overrides the step that uses them.
 
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:  # noqa: ARG002 (one interface)
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:  # noqa: ARG002 (one interface)
         """Return what the network sees of a table, float32 of shape (n, p)."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.encode(frame)
 
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the logit of each row, shape (n,); positive if the second class is more likely."""
         return self._logits(self.encode(X, sensitive_features=sensitive_features))
 
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the probabilities of the two classes, shape (n, 2)."""
         return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
 
@@ -420,17 +428,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         return self.classes_[positive.astype(np.int64)]
 
-    def proba_from_encoded(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+    def proba_from_encoded(self, encoded: Encoded) -> Floats:
         """Return the probabilities of the two classes for rows that `encode` returned, shape (n, 2)."""
         scores = torch.from_numpy(self._logits(encoded))
         return torch.stack([torch.sigmoid(-scores), torch.sigmoid(scores)], dim=1).numpy()
 
-    def expected_from_encoded(
-        self,
-        encoded: NDArray[np.float32],
-        *,
-        sensitive_features: Any = None,  # noqa: ARG002 (methods with a rule per group need it)
-    ) -> NDArray[np.float64]:
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (methods with a rule per group need it)
         """Return the probability of deciding for the second class, for rows that `encode` returned.
 
         It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
@@ -524,7 +527,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             return PassThrough()
         return TableEncoder(n_bins=BINS if self.preprocessing == "binned" else 0)
 
-    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
+    def _encode_training(self, table: CheckedTable) -> Encoded:
         return self.encoder_.encode(table.frame)
 
     def _choose_threshold(self, data: TrainingData) -> float:
@@ -534,12 +537,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         scores = torch.from_numpy(self._logits(rows.inputs.cpu().numpy()))
         return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
-    def _logits(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
+    def _logits(self, encoded: Encoded) -> Floats:
+        found: Floats = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
         check_scores(found, self)
         return found
 
-    def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[Codes, str]:
         if y is None:
             positive = self.proba_from_encoded(encoded)[:, 1] >= self.threshold_
             return positive.astype(np.int64), "predicted"

@@ -21,10 +21,9 @@ from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
 from gcig.methods.randomised import row_uniforms
-from gcig.methods.training_data import CheckedTable, require_groups
+from gcig.methods.training_data import CheckedTable, Codes, Encoded, Floats, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-Floats = NDArray[np.float64]
 _REASON = "a row is repaired by the quantiles of its own group"
 
 
@@ -95,7 +94,7 @@ def median_quantile(distributions: Sequence[Distribution], rank: Floats) -> Floa
     return np.asarray(np.median([each.quantile(rank) for each in distributions], axis=0))
 
 
-def _thin_out(light: NDArray[np.bool_], counts: NDArray[np.int64], resolution: int) -> NDArray[np.bool_]:
+def _thin_out(light: NDArray[np.bool_], counts: Codes, resolution: int) -> NDArray[np.bool_]:
     """Mark about ``resolution`` of the marked values, evenly spaced by rank, with the first and the last."""
     places = np.flatnonzero(light)
     if len(places) <= resolution:
@@ -130,7 +129,7 @@ class GroupRepair:
         if not columns or not tables or type(self.seed) is not int or type(self.spread_ties) is not bool:
             raise ValueError(f"the repair does not fit {n_groups} groups and {n_columns} columns")
 
-    def apply(self, table: Floats, groups: NDArray[np.int64], level: float) -> Floats:
+    def apply(self, table: Floats, groups: Codes, level: float) -> Floats:
         """Return a copy of the rows with each column moved by ``level`` towards the median distribution."""
         repaired = table.copy()
         place = np.full((len(table), len(self.tables)), 0.5)
@@ -169,7 +168,7 @@ class _Repairing(Parametrised):
     n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
 
     def _learn_repair(
-        self, table: Floats, groups: NDArray[np.int64], columns: Sequence[int], random_state: Any
+        self, table: Floats, groups: Codes, columns: Sequence[int], random_state: Any
     ) -> GroupRepair:
         """Learn from rows (n, p) with group codes (n,); NaN entries are left out."""
         tables = {}
@@ -316,13 +315,13 @@ class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
         super().check_learned()
         self.repair_.check(len(self.groups_), self.encoder_.n_features_out_)
 
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded = super().encode(X)
         groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=_REASON)
         return self._repaired(encoded, groups.codes)
 
-    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
+    def _encode_training(self, table: CheckedTable) -> Encoded:
         encoded, groups = super()._encode_training(table), table.groups
         if not hasattr(self, "repair_"):
             columns = _number_columns(self.encoder_, encoded)
@@ -335,11 +334,11 @@ class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
             )
         return self._repaired(encoded, groups.codes)
 
-    def _repaired(self, encoded: NDArray[np.float32], codes: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _repaired(self, encoded: Encoded, codes: Codes) -> Encoded:
         return self.repair_.apply(encoded.astype(np.float64), codes, self.repair_level).astype(np.float32)
 
 
-def _number_columns(encoder: TableEncoder | PassThrough, encoded: NDArray[np.float32]) -> list[int]:
+def _number_columns(encoder: TableEncoder | PassThrough, encoded: Encoded) -> list[int]:
     """Return the encoded columns that hold a number of the table, not a level, boolean or indicator."""
     if isinstance(encoder, PassThrough):
         return [column for column in range(encoded.shape[1]) if not _is_indicator(encoded[:, column])]
@@ -353,7 +352,7 @@ def _is_indicator(values: NDArray[Any]) -> bool:
     return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
 
 
-def _as_numbers(frame: pd.DataFrame) -> NDArray[np.float64]:
+def _as_numbers(frame: pd.DataFrame) -> Floats:
     """Return all columns as float64 (n, columns): numbers as they are, others as a hash of their text."""
     columns = [
         column.to_numpy(np.float64, na_value=np.nan)

@@ -14,6 +14,7 @@ from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
+from gcig.methods.training_data import Codes, Encoded
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows
@@ -55,9 +56,9 @@ class Explanation:
     'checking_status'
     """
 
-    attributions: NDArray[np.float32]
-    disparity: NDArray[np.float32]
-    completeness: NDArray[np.float32]
+    attributions: Encoded
+    disparity: Encoded
+    completeness: Encoded
     groups: tuple[str, ...]
     columns: tuple[str, ...]
     labels: NDArray[Any]
@@ -110,7 +111,7 @@ class Explanation:
 
 
 def explain_rows(
-    model: Any, encoded: NDArray[np.float32], codes: NDArray[np.int64], *, columns: str, label_source: str
+    model: Any, encoded: Encoded, codes: Codes, *, columns: str, label_source: str
 ) -> Explanation:
     """Explain encoded rows (n, p) of a fitted model against the references of the labels in `codes`."""
     adapted, definition = GcigModel.wrap(model), Definition(columns=columns)

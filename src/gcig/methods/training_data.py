@@ -27,6 +27,10 @@ from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
 
+Encoded = NDArray[np.float32]  # rows as the network sees them, (n, p)
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class CheckedTable:
@@ -35,7 +39,7 @@ class CheckedTable:
     frame: Any
     labels: Labels
     groups: Groups
-    weights: NDArray[np.float64] | None
+    weights: Floats | None
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,7 @@ def check_table(
     return CheckedTable(frame, labels, groups, weights)
 
 
-def class_factors(
-    class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]
-) -> NDArray[np.float64] | None:
+def class_factors(class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]) -> Floats | None:
     """Return the weight of a row of each class, given the number of rows; None without class weights."""
     if class_weight is None:
         return None
@@ -132,7 +134,7 @@ def class_factors(
 
 def training_data(
     table: CheckedTable,
-    encoded: NDArray[np.float32],
+    encoded: Encoded,
     *,
     device: torch.device,
     validation_fraction: float | None,
