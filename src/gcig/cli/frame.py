@@ -67,13 +67,11 @@ def check_writable(*paths: Path | None) -> None:
 def check_absent(*paths: Path | None, overwrite: bool) -> None:
     """Raise an error if a result exists already, unless it may be replaced."""
     for path in paths:
-        if path is None or overwrite or not path.exists():
-            continue
-        if path.is_dir() and not any(path.iterdir()):
-            continue
-        raise click.ClickException(
-            f"{path} exists already: choose another name, or replace it with --overwrite."
-        )
+        free = path is None or not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        if not free and not overwrite:
+            raise click.ClickException(
+                f"{path} exists already: choose another name, or replace it with --overwrite."
+            )
 
 
 def check_columns(path: Path, columns: Collection[str], named: Mapping[str, Sequence[str]]) -> None:
