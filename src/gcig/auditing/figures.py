@@ -134,7 +134,7 @@ def check_stability(
         StabilityCheck("norm", norm, sums.variant(used.columns, norm), used=norm == used.norm)
         for norm in ("l1", "l2")
     ]
-    if comparison.encodes:
+    if comparison.compared_columns.encodes:
         checks += [
             StabilityCheck("columns", kind, sums.variant(kind, used.norm), used=kind == used.columns)
             for kind in KINDS

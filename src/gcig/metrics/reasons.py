@@ -131,11 +131,6 @@ class Comparison:
         """Names of the columns of the definition."""
         return self.compared_columns.of(self.definition.columns)
 
-    @property
-    def encodes(self) -> bool:
-        """True if encoded and original columns differ."""
-        return self.compared_columns.encodes
-
     def attribute(
         self, rows: Rows, references: Rows, kinds: Iterable[str], advance: Advance | None = None
     ) -> tuple[Reasons, dict[str, Tensor]]:
@@ -354,7 +349,7 @@ class ReasonSums:
     def variant(self, columns: str, norm: str) -> float:
         """Return GCIG with other columns or another norm; NaN if it was not measured."""
         used = self.comparison.definition
-        if norm == used.norm and (columns == used.columns or not self.comparison.encodes):
+        if norm == used.norm and (columns == used.columns or not self.comparison.compared_columns.encodes):
             return self.gcig
         if np.isnan(self.total).any() or (columns, norm) not in self._variants:
             return math.nan
