@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     "Measure any model, and check it against limits.",
     "gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
-@opt.model_argument
-@opt.file_argument
+@opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
 @opt.limit_options
@@ -60,9 +59,7 @@ if TYPE_CHECKING:
 @opt.trust_option
 @opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
 @opt.seed_option
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def audit(
     model: Path,
     file: Path,

@@ -33,9 +33,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
     "gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
     "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
-@opt.file_argument
-@opt.target_options
-@opt.drop_options
+@opt.labelled_file
 @opt.keep_sensitive_option
 @opt.option(
     "--out",
@@ -46,9 +44,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 @opt.shard_option
 @opt.run_options
 @opt.tuning_option("none")
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options: Any) -> ExitCode:
     """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.
 

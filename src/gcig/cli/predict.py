@@ -31,8 +31,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     "Predict a probability and a decision for every row.",
     "gcig predict model/ new.csv --id id --out decisions.csv",
 )
-@opt.model_argument
-@opt.file_argument
+@opt.model_and_file
 @opt.option(
     "--out", "FILE", "Output file, .csv or .parquet. CSV on standard output by default.", type=opt.PATH
 )
