@@ -73,9 +73,8 @@ def as_plain(value: Any, where: str) -> Any:
 def dump_json(value: Any) -> bytes:
     """Return JSON with sorted keys: equal values give equal bytes."""
     # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
-    return (json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True) + "\n").encode(
-        "ascii"
-    )
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True)
+    return f"{text}\n".encode("ascii")
 
 
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
@@ -318,11 +317,9 @@ def load_folder(
     manifest = read_manifest(folder)
     if kind is not None and manifest["kind"] != kind:
         raise PersistenceError(f"{str(folder)!r} holds a {manifest['kind']!r} where a {kind!r} is expected")
-    document_bytes, tensor_bytes = (
-        read_listed_file(folder, name, manifest["files"][name]) for name in (DOCUMENT, TENSORS)
-    )
-    document = parse_json(document_bytes, folder / DOCUMENT)
-    return document, parse_tensors(tensor_bytes, folder / TENSORS)
+    content = {name: read_listed_file(folder, name, manifest["files"][name]) for name in (DOCUMENT, TENSORS)}
+    document = parse_json(content[DOCUMENT], folder / DOCUMENT)
+    return document, parse_tensors(content[TENSORS], folder / TENSORS)
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
@@ -392,6 +389,5 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     renameat2: Callable[..., int] | None = getattr(ctypes.CDLL(None), "renameat2", None)
     here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE, from fcntl.h and stdio.h
-    return (
-        renameat2 is not None and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
-    )
+    paths = os.fsencode(one), os.fsencode(other)
+    return renameat2 is not None and renameat2(here, paths[0], here, paths[1], exchange) == 0

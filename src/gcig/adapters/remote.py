@@ -181,11 +181,9 @@ class RemoteModel:
 
     def _describe(self, error: Exception, attempts: int, status: int | None) -> RemoteModelError:
         what = type(error).__name__ if status is None else f"{type(error).__name__}, status {status}"
-        kept = (
-            f"The scores of {self.sent:,} rows are kept in {self.cache}: start again to resume."
-            if self.cache is not None
-            else "Pass cache= to be able to resume."
-        )
+        kept = "Pass cache= to be able to resume."
+        if self.cache is not None:
+            kept = f"The scores of {self.sent:,} rows are kept in {self.cache}: start again to resume."
         tried = "once" if attempts == 1 else f"{attempts} times"
         return RemoteModelError(
             f"the remote model did not answer: it was called {tried} ({what}). Check the service. {kept}",

@@ -37,11 +37,10 @@ def general_attributions(
         shape = (len(nodes), *[1] * references.dim())
         points = torch.lerp(references, inputs, nodes.view(shape)).detach().requires_grad_()
         outputs = logits(module, points.flatten(0, 2), score)
-        (gradients,) = (
-            torch.autograd.grad(outputs.sum(), points, create_graph=create_graph, allow_unused=True)
-            if outputs.requires_grad
-            else (None,)
-        )
+        gradients = None
+        if outputs.requires_grad:
+            total = outputs.sum()
+            (gradients,) = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
         if gradients is None:
             raise ValueError(
                 "the module's output does not depend differentiably on its inputs, so it has no gradients "

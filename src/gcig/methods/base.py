@@ -576,11 +576,11 @@ def _forget_fit(estimator: object) -> None:
 
 def _describe_divergence(error: DivergenceError, *, usable: bool) -> DivergenceError:
     """Return the same error with the state of the estimator added."""
-    state = (
-        "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
-        if usable
-        else "The estimator is as it was before fit."
-    )
+    state = "The estimator is as it was before fit."
+    if usable:
+        state = (
+            "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
+        )
     described = DivergenceError(f"{error} {state}", error.outcome)
     described.__cause__ = error
     return described

@@ -318,11 +318,8 @@ class GroupScorer:
                 "Series with the index of X."
             )
         known = self.sensitive_features
-        if (
-            not isinstance(X, pd.DataFrame)
-            or not X.index.isin(known.index).all()
-            or not known.index.is_unique
-        ):
+        unique = known.index.is_unique
+        if not isinstance(X, pd.DataFrame) or not unique or not X.index.isin(known.index).all():
             raise InputError(
                 f"{self.name}: groups are looked up by index, so X must be a DataFrame whose index is in the "
                 "index of sensitive_features, without repetition."
