@@ -105,18 +105,11 @@ class Schema:
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
         """Return the schema extended by the rows of a batch; the same object if they add nothing."""
         check_filled(frame, (roles.target, *roles.sensitive))
-        kinds = {
-            name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
-            if self.kinds
-            else column_kind(frame[name])
-            for name in frame.columns
-        }
+        found = {name: column_kind(frame[name]) for name in frame.columns}
+        kinds = {name: merge_kinds(self.kinds.get(name, kind), kind) for name, kind in found.items()}
         missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
-        levels = {
-            name: _join(self.levels.get(name, ()), frame[name])
-            for name in roles.inputs
-            if kinds[name] == "text"
-        }
+        texts = [name for name in roles.inputs if kinds[name] == "text"]
+        levels = {name: _join(self.levels.get(name, ()), frame[name]) for name in texts}
         targets = _join(self.targets, frame[roles.target])
         groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
         known = self.kinds, self.levels, self.missing, self.targets

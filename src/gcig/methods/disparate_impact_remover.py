@@ -354,10 +354,10 @@ def _is_indicator(values: NDArray[Any]) -> bool:
 
 def _as_numbers(frame: pd.DataFrame) -> Floats:
     """Return all columns as float64 (n, columns): numbers as they are, others as a hash of their text."""
-    columns = [
-        column.to_numpy(np.float64, na_value=np.nan)
-        if pt.is_numeric_dtype(column.dtype)
-        else pd.util.hash_array(column.astype(str).to_numpy(object)).astype(np.float64)
-        for _, column in frame.items()
-    ]
-    return np.stack(columns, axis=1)
+
+    def numbers(column: "pd.Series[Any]") -> Floats:
+        if pt.is_numeric_dtype(column.dtype):
+            return column.to_numpy(np.float64, na_value=np.nan)
+        return pd.util.hash_array(column.astype(str).to_numpy(object)).astype(np.float64)
+
+    return np.stack([numbers(column) for _, column in frame.items()], axis=1)
