@@ -93,6 +93,11 @@ SHAPLEY_BUDGET = Budget(
 )
 
 
+def _steps(chosen: Definition | Integration) -> dict[str, Any]:
+    """Return how paths are integrated, as arguments."""
+    return {"rule": chosen.rule, "n_steps": chosen.n_steps}
+
+
 class Explainer(ABC):
     """A way to attribute a score to columns, under references."""
 
@@ -171,16 +176,10 @@ class GradientExplainer(Explainer):
         slopes: bool = False,
     ) -> Reasons:
         """Return one attribution per encoded column."""
-        starts = to_tensor(references, self.module)
+        inputs, steps = to_tensor(rows, self.module), _steps(definition)
+        starts = to_tensor(references, self.module).unsqueeze(1).expand(-1, len(rows), -1)
         with evaluating(self.module), torch.no_grad():
-            found = attributions(
-                self.module,
-                to_tensor(rows, self.module),
-                starts.unsqueeze(1).expand(-1, len(rows), -1),
-                rule=definition.rule,
-                n_steps=definition.n_steps,
-                slopes=slopes,
-            )
+            found = attributions(self.module, inputs, starts, **steps, slopes=slopes)
         if advance is not None:
             advance(len(rows))
         slopes_found = None if found.slopes is None else found.slopes.cpu()
@@ -204,14 +203,8 @@ class GradientExplainer(Explainer):
         with evaluating(self.module), torch.no_grad():
             for part in inputs.split(size):
                 references = starts.unsqueeze(1).expand(-1, len(part), -1)
-                found = attributions(
-                    self.module,
-                    part,
-                    references,
-                    rule=integration.rule,
-                    n_steps=integration.n_steps,
-                    slopes=centre is not None,
-                )
+                steps = _steps(integration)
+                found = attributions(self.module, part, references, **steps, slopes=centre is not None)
                 each = found.values
                 if centre is not None and found.slopes is not None:
                     each = (part - references) * centre(found.slopes)
@@ -223,15 +216,11 @@ class GradientExplainer(Explainer):
         """Choose one rule and number of steps for all rows."""
         if not len(rows):
             return definition
+        inputs = to_tensor(rows, self.module)
+        starts = to_tensor(baselines[labels].swapaxes(0, 1), self.module)
         with evaluating(self.module), torch.no_grad():
-            integration = choose_integration(
-                self.module,
-                to_tensor(rows, self.module),
-                to_tensor(baselines[labels].swapaxes(0, 1), self.module),
-                rule=definition.rule,
-                n_steps=definition.n_steps,
-            )
-        return replace(definition, rule=integration.rule, n_steps=integration.n_steps)
+            integration = choose_integration(self.module, inputs, starts, **_steps(definition))
+        return replace(definition, **_steps(integration))
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the steps, unless the integral is exact."""

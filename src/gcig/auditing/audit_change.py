@@ -67,11 +67,8 @@ _FIGURES = (
 def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     """Compare an audit with an earlier one."""
     apart = _incomparable(before, after)
-    pairs = [
-        (figure, figure.read(before), figure.read(after))
-        for figure in _FIGURES
-        if figure.compares not in apart
-    ]
+    figures = [figure for figure in _FIGURES if figure.compares not in apart]
+    pairs = [(figure, figure.read(before), figure.read(after)) for figure in figures]
     pairs = [each for each in pairs if not math.isnan(each[1].value) or not math.isnan(each[2].value)]
     tested = [(figure.test(before), figure.test(after)) for figure, _, _ in pairs]
     p_values = holm([_p_value(*each) for each in tested]).tolist()

@@ -120,13 +120,8 @@ def explain(
     check_arguments(name=name, trust_pickle=trust_pickle)
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)
-    adapted = adapt(
-        model,
-        rows if given is None else given,
-        score=score,
-        preprocess=preprocess,
-        reference=None if given is None else rows,
-    )
+    first, second = (rows, None) if given is None else (given, rows)
+    adapted = adapt(model, first, score=score, preprocess=preprocess, reference=second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
     if isinstance(model, RemoteModel):
         model.begin()

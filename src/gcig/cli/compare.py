@@ -121,11 +121,8 @@ def comparison_table(found: ComparisonResult) -> str:
 
 def describe_failures(results: Sequence[FoldResult]) -> list[str]:
     """Return one line per failed fold."""
-    return [
-        f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}"
-        for each in results
-        if each.error is not None
-    ]
+    failed = [each for each in results if each.error is not None]
+    return [f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}" for each in failed]
 
 
 def report_failures(results: Sequence[FoldResult], remedy: str = opt.REPEAT_FAILED) -> ExitCode:

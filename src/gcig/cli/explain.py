@@ -67,14 +67,9 @@ def _table(row: Any) -> str:
     from gcig.records.formatting import number, text_table
 
     groups = list(row.references)
-    lines = [
-        (
-            each.column,
-            each.value,
-            *(number(each.attributions[g], 2) for g in groups),
-            number(each.difference, 2),
-        )
-        for each in row.columns[:10]
-    ]
+    lines = []
+    for each in row.columns[:10]:
+        amounts = *(each.attributions[group] for group in groups), each.difference
+        lines.append((each.column, each.value, *(number(amount, 2) for amount in amounts)))
     head = ("column", "entry", *(f"vs {group}" for group in groups), "difference")
     return text_table(head, lines, right_aligned=range(2, len(head)))

@@ -205,11 +205,8 @@ class LayeredNetwork:
         known = tuple(activation for activation in activations if activation is not None)
         if len(known) != len(activations):
             return None
-        return cls(
-            weights=tuple(step.weight for step in linear),
-            biases=tuple(step.bias for step in linear),
-            activations=known,
-        )
+        weights, biases = tuple(step.weight for step in linear), tuple(step.bias for step in linear)
+        return cls(weights, biases, known)
 
 
 def sequential_steps(module: nn.Module) -> list[nn.Module] | None:

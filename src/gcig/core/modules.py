@@ -152,13 +152,8 @@ def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Prob
         kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
         if outputs.requires_grad:
             # A weight that requires a gradient makes once_differentiable functions show.
-            (gradient,) = torch.autograd.grad(
-                outputs,
-                two,
-                torch.ones_like(outputs, requires_grad=True),
-                create_graph=True,
-                allow_unused=True,
-            )
+            weights = torch.ones_like(outputs, requires_grad=True)
+            (gradient,) = torch.autograd.grad(outputs, two, weights, create_graph=True, allow_unused=True)
             if gradient is not None:
                 twice = not any(node.name() in _UNDEFINED for node in _graph(gradient.grad_fn))
     # The tensors kept for two points estimate one: temporaries and gradients take as much again.

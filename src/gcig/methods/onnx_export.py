@@ -109,16 +109,9 @@ def _classifier_graph(model: NetworkClassifier, *, opset: int | None = None) -> 
     classes = _classes(model.classes_)
     decide(graph, positive, model.threshold_, classes, outputs[0])
     kind = helper.np_dtype_to_tensor_dtype(classes.dtype) if classes.dtype != object else TensorProto.STRING
-    body = helper.make_graph(
-        graph.nodes,
-        model.method_key,
-        inputs,
-        [
-            helper.make_tensor_value_info(outputs[0], kind, [ROWS]),
-            helper.make_tensor_value_info(outputs[1], TensorProto.DOUBLE, [ROWS, 2]),
-        ],
-        graph.constants,
-    )
+    label = helper.make_tensor_value_info(outputs[0], kind, [ROWS])
+    both = helper.make_tensor_value_info(outputs[1], TensorProto.DOUBLE, [ROWS, 2])
+    body = helper.make_graph(graph.nodes, model.method_key, inputs, [label, both], graph.constants)
     versions = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     exported = helper.make_model(
         body,
@@ -128,14 +121,12 @@ def _classifier_graph(model: NetworkClassifier, *, opset: int | None = None) -> 
         producer_name="gcig",
         producer_version=__version__,
     )
-    helper.set_model_props(
-        exported,
-        {
-            "gcig_method": model.method_key,
-            "gcig_classes": json.dumps(model.classes_.tolist()),
-            "gcig_threshold": repr(float(model.threshold_)),
-        },
-    )
+    notes = {
+        "gcig_method": model.method_key,
+        "gcig_classes": json.dumps(model.classes_.tolist()),
+        "gcig_threshold": repr(float(model.threshold_)),
+    }
+    helper.set_model_props(exported, notes)
     onnx.checker.check_model(exported, full_check=True)
     return exported
 

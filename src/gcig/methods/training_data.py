@@ -141,20 +141,11 @@ def training_data(
     seed: int,
 ) -> TrainingData:
     """Move encoded rows to a device and hold out a part of them, stratified by label and group."""
-    rows = GroupedBatch(
-        torch.from_numpy(encoded).to(device),
-        torch.from_numpy(table.labels.codes).to(device),
-        torch.from_numpy(table.groups.codes).to(device),
-    )
+    cells = table.labels.codes, table.groups.codes
+    rows = GroupedBatch(*(torch.from_numpy(each).to(device) for each in (encoded, *cells)))
     kept, held_out = np.arange(len(rows)), np.arange(0)
     if validation_fraction is not None:
-        kept, held_out = hold_out(
-            table.labels.codes,
-            table.groups.codes,
-            fraction=validation_fraction,
-            random_state=seed,
-            strict=False,
-        )
+        kept, held_out = hold_out(*cells, fraction=validation_fraction, random_state=seed, strict=False)
         if len(np.unique(table.labels.codes[held_out])) < 2:
             warn_input(
                 f"{len(rows)} rows are too few to hold out rows of both labels "

@@ -143,13 +143,9 @@ class MemberComparison(Comparison):
         """Average attributions over members (groups, strata, members, p): (groups, strata, m, columns)."""
         groups, strata, count, p = members.shape
         columns = self.compared_columns
-        centred = self.definition.columns == "encoded" and columns.centres
-        reasons = self.adapted.explainer.attribute_members(
-            rows,
-            members.reshape(groups * strata, count, p),
-            seed=seed,
-            centre=columns.centre if centred else None,
-        )
+        centre = columns.centre if self.definition.columns == "encoded" and columns.centres else None
+        sets = members.reshape(groups * strata, count, p)
+        reasons = self.adapted.explainer.attribute_members(rows, sets, seed=seed, centre=centre)
         return self.select(reasons.values).unflatten(0, (groups, strata)), reasons
 
     def _estimate(self, strata: Tensor, norm: str) -> tuple[Tensor, Floats | None]:

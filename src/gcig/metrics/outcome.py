@@ -300,15 +300,8 @@ def evaluate_predictions(
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
-    return evaluate_arrays(
-        labels.codes,
-        scores,
-        decisions,
-        groups,
-        weights,
-        threshold=threshold if y_pred is None and y_expected is None else math.nan,
-        min_cell=min_cell,
-    )
+    cut = threshold if y_pred is None and y_expected is None else math.nan
+    return evaluate_arrays(labels.codes, scores, decisions, groups, weights, threshold=cut, min_cell=min_cell)
 
 
 def evaluate_arrays(

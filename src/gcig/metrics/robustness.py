@@ -210,15 +210,10 @@ def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] 
     does not contain zero. For one model it is whether GCIG exceeds its noise by 0.05 or more; values with
     the l2 norm, which are on another scale, are then not judged.
     """
+    others = {kind: figure.interval for kind, figure in (other or {}).items()}
     figures = tuple(
-        RobustnessFigure(
-            reference=kind,
-            gcig=figure.interval,
-            other=UNDEFINED if other is None else other[kind].interval,
-            description=REFERENCES[kind],
-            noise=figure.noise,
-        )
-        for kind, figure in panel.items()
+        RobustnessFigure(kind, each.interval, others.get(kind, UNDEFINED), REFERENCES[kind], each.noise)
+        for kind, each in panel.items()
     )
     defined = {kind: figure for kind, figure in panel.items() if not math.isnan(figure.interval.value)}
     if other is None:
