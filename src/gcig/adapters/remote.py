@@ -185,11 +185,10 @@ class RemoteModel:
         if self.cache is not None:
             kept = f"The scores of {self.sent:,} rows are kept in {self.cache}: start again to resume."
         tried = "once" if attempts == 1 else f"{attempts} times"
-        return RemoteModelError(
-            f"the remote model did not answer: it was called {tried} ({what}). Check the service. {kept}",
-            sent=self.sent,
-            attempts=attempts,
+        message = (
+            f"the remote model did not answer: it was called {tried} ({what}). Check the service. {kept}"
         )
+        return RemoteModelError(message, sent=self.sent, attempts=attempts)
 
 
 def _row_keys(X: Any) -> list[int]:

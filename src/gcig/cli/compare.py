@@ -64,13 +64,8 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
-    found = compare_tables(
-        [Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))],
-        backend=backend,
-        out=out,
-        progress=not quiet,
-        **request,
-    )
+    data = Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))
+    found = compare_tables([data], backend=backend, out=out, progress=not quiet, **request)
     page = write_page(out, found)
     code = report_failures(found.results)
     if as_json:
@@ -166,15 +161,14 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str | None = Non
 
     labels = {key: method.label for key, method in METHODS.items()}
     names = ", ".join(dict.fromkeys(each.dataset for each in found.results))
+    data = (f"{name}, SHA-256 of its rows {sha}" for name, sha in found.manifest.data.items())
     page = comparison_page(
         found.results,
         labels=labels,
         title=title or f"Comparison of methods on {names}",
         subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
         foot={
-            "data": "; ".join(
-                f"{name}, SHA-256 of its rows {sha}" for name, sha in found.manifest.data.items()
-            ),
+            "data": "; ".join(data),
             "parameters": _TUNING[found.manifest.configuration["tuning"]],
             "gcig": __version__,
         },

@@ -163,13 +163,8 @@ def _reduce(
     """Search for the saddle point with Fairlearn, which sees rows as their numbers."""
     labels, groups = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
     counts = np.ones(len(rows)) if weights is None else weights.double().cpu().numpy()
-    reduction = ExponentiatedGradient(
-        oracle,
-        WeightedEqualizedOdds(counts, difference_bound=eps),
-        objective=WeightedErrorRate(counts),
-        eps=eps,
-        max_iter=max_iter,
-    )
+    bound, error = WeightedEqualizedOdds(counts, difference_bound=eps), WeightedErrorRate(counts)
+    reduction = ExponentiatedGradient(oracle, bound, objective=error, eps=eps, max_iter=max_iter)
     with warnings.catch_warnings():
         # Fairlearn 0.15 uses pandas in ways that pandas 3 deprecates.
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"fairlearn\.")

@@ -174,13 +174,8 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
                 f"training diverged: {np.isnan(scores).sum()} of {len(scores)} scores are NaN, "
                 "because the network's parameters are too large. Lower learning_rate or weight_decay."
             )
-        self.rules_ = equalize_odds(
-            scores,
-            rows.labels.cpu().numpy(),
-            rows.groups.cpu().numpy(),
-            objective=self.objective,
-            grid_size=self.grid_size,
-        )
+        cells = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
+        self.rules_ = equalize_odds(scores, *cells, objective=self.objective, grid_size=self.grid_size)
         return outcome
 
 

@@ -183,7 +183,7 @@ def _by_shapley_values(
         return mean
     if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
         return PanelFigure()
-    few = rows[:_SHAPLEY_ROWS]
+    few, blocks = rows[:_SHAPLEY_ROWS], comparison.compared_columns.input_blocks.astype(np.int64)
     sums = np.zeros((len(few), 2, 2))
     for label in range(2):
         own = np.flatnonzero(few.labels == label)
@@ -192,11 +192,7 @@ def _by_shapley_values(
         if not np.isfinite(comparison.baselines[label]).all():
             return PanelFigure()
         values = block_shapley_values(
-            adapted.logits,
-            few.inputs[own],
-            comparison.baselines[label],
-            comparison.compared_columns.input_blocks.astype(np.int64),
-            n_pairs=_SHAPLEY_PAIRS,
+            adapted.logits, few.inputs[own], comparison.baselines[label], blocks, n_pairs=_SHAPLEY_PAIRS
         )
         sums[own, label] = _sum_rows(comparison, values, "original", few.known_weights[own])
     draws = Draws(len(few), max(2, n_bootstrap), np.random.default_rng(0))

@@ -219,11 +219,8 @@ class Sample:
     def _warn_if_not_comparable(self, min_cell: int) -> None:
         """Warn if GCIG will be NaN because references are missing."""
         names = [self.groups.names[g] for g in self.compared]
-        missing = [
-            f"label {y} in group {names[g]!r}"
-            for y, g in np.argwhere(np.isnan(self.baselines).any(axis=2)).tolist()
-            if (self.labels.codes == y).any()
-        ]
+        absent = np.argwhere(np.isnan(self.baselines).any(axis=2)).tolist()
+        missing = [f"label {y} in group {names[g]!r}" for y, g in absent if (self.labels.codes == y).any()]
         remedy = "Pass reference=(X, y, sensitive_features) in which every label occurs in every group."
         if missing:
             warn_caller(

@@ -241,12 +241,10 @@ def exchange_attributes(
     The columns of one attribute are those of a random donor of another level; all of them together, those of
     a donor of another group. A single attribute gives one version.
     """
-    versions = [
-        exchange_columns(
-            rows, each.levels[groups], donors, each.levels[donor_groups], each.columns, seed=place
-        )
-        for place, each in enumerate(attributes)
-    ]
+    versions = []
+    for place, each in enumerate(attributes):
+        own, theirs = each.levels[groups], each.levels[donor_groups]
+        versions.append(exchange_columns(rows, own, donors, theirs, each.columns, seed=place))
     if len(attributes) > 1:
         columns = torch.cat([each.columns for each in attributes])
         versions.append(exchange_columns(rows, groups, donors, donor_groups, columns))
