@@ -271,9 +271,7 @@ class NetworkParameters(Parametrised):
         default="auto", rule=rules.DEVICE, doc='``"auto"`` is a CUDA device if there is one, else the CPU.'
     )
     random_state: Any = parameter(
-        default=None,
-        rule=rules.RANDOM_STATE,
-        doc="Seed; an integer makes `fit` reproducible to the last bit.",
+        default=None, rule=rules.RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the bit."
     )
     verbose: bool | int = parameter(default=False, rule=rules.VERBOSE, doc="Whether to show progress.")
 

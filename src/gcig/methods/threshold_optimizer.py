@@ -60,12 +60,7 @@ class ThresholdRule:
 
 
 def equalize_odds(
-    scores: Floats,
-    labels: Codes,
-    groups: Codes,
-    *,
-    objective: str = "accuracy_score",
-    grid_size: int = 1000,
+    scores: Floats, labels: Codes, groups: Codes, *, objective: str = "accuracy_score", grid_size: int = 1000
 ) -> tuple[ThresholdRule, ...]:
     """Return the best rules, one per group, whose true and false positive rates are equal on these rows.
 

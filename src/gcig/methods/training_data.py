@@ -133,12 +133,7 @@ def class_factors(class_weight: Any, classes: tuple[Any, Any], counts: NDArray[A
 
 
 def training_data(
-    table: CheckedTable,
-    encoded: Encoded,
-    *,
-    device: torch.device,
-    validation_fraction: float | None,
-    seed: int,
+    table: CheckedTable, encoded: Encoded, device: torch.device, validation_fraction: float | None, seed: int
 ) -> TrainingData:
     """Move encoded rows to a device and hold out a part of them, stratified by label and group."""
     cells = table.labels.codes, table.groups.codes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig.adapters import Outputs
@@ -20,6 +20,7 @@ from gcig.metrics.rates import (
     Codes,
     Confusion,
     Floats,
+    Scores,
     base_rates,
     noise_floor,
     precisions,
@@ -306,7 +307,7 @@ def evaluate_predictions(
 
 def evaluate_arrays(
     labels: Codes,
-    scores: NDArray[np.floating[Any]],
+    scores: Scores,
     predictions: Codes | Floats,
     groups: Groups,
     weights: Floats | None,
@@ -342,7 +343,7 @@ def evaluate_arrays(
     )
 
 
-def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[np.floating[Any]]:
+def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Scores:
     given = np.asarray(values)
     if given.shape != (n_rows,):
         raise InputError(
@@ -421,7 +422,7 @@ class OutcomeSums:
         return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
 
 
-def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
+def log_losses(labels: Codes, probabilities: Scores) -> Floats:
     """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
