@@ -383,15 +383,11 @@ def block_shapley_values(
         taken = points[choices.astype(np.int64)[:, blocks], np.arange(len(blocks))]
         return np.asarray(score(taken), dtype=np.float64)
 
-    found = shapley_values(
-        value,
-        np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1),
-        lambda uniforms: np.broadcast_to(
-            n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim),
-            (groups, *uniforms.shape),
-        ),
-        n_pairs=n_pairs,
-        random=False,
-        rng=np.random.default_rng(0),
-    )
+    def draw(uniforms: Floats) -> Floats:
+        places = n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim)
+        return np.broadcast_to(places, (groups, *uniforms.shape))
+
+    own = np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1)
+    rng = np.random.default_rng(0)
+    found = shapley_values(value, own, draw, n_pairs=n_pairs, random=False, rng=rng)
     return torch.from_numpy(found.values)

@@ -19,7 +19,16 @@ from sklearn.utils.validation import check_is_fitted
 from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
+from gcig.methods.parameters import (
+    FRACTION,
+    RANDOM_STATE,
+    Parametrised,
+    Rule,
+    integer,
+    one_of,
+    optional,
+    parameter,
+)
 from gcig.methods.randomised import row_uniforms
 from gcig.methods.training_data import CheckedTable, Codes, Encoded, Floats, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -180,6 +189,11 @@ class _Repairing(Parametrised):
         return GroupRepair(tables, seed, spread_ties=self.ties == "spread")
 
 
+def _are_names(value: Any) -> bool:
+    sequence = isinstance(value, Sequence | np.ndarray | pd.Index) and not isinstance(value, str | range)
+    return sequence and all(isinstance(name, str) for name in value)
+
+
 class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing):
     r"""A transformer that moves every number to the median over groups of its quantile.
 
@@ -213,17 +227,7 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
 
     columns: Sequence[str] | None = parameter(
         default=None,
-        rule=Rule(
-            "a sequence of column names or None",
-            lambda value: (
-                value is None
-                or (
-                    isinstance(value, Sequence | np.ndarray | pd.Index)
-                    and not isinstance(value, str | range)
-                    and all(isinstance(name, str) for name in value)
-                )
-            ),
-        ),
+        rule=optional(Rule("a sequence of column names", _are_names), None),
         doc="The columns that are repaired; by default all columns of numbers other than 0 and 1.",
     )
     random_state: Any = parameter(default=0, rule=RANDOM_STATE, doc="Seed of the spread of ties.")
