@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,6 +16,9 @@ from gcig.core.quadrature import Integration
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
 _EVALUATED_LOCK = threading.Lock()
+_ATTENTION = ExitStack()  # holds the setting of `plain_attention` while some caller needs it
+_ATTENTION_USERS = [0]
+_ATTENTION_LOCK = threading.Lock()
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -60,16 +63,35 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def plain_attention() -> Iterator[None]:
+    """Compute attention by plain operations: the fused kernels have a first derivative only.
+
+    torch keeps this setting for the whole process. If several threads need it, the last one to leave restores
+    what the first one found.
+    """
+    with _ATTENTION_LOCK:
+        if not _ATTENTION_USERS[0]:
+            _ATTENTION.enter_context(sdpa_kernel(SDPBackend.MATH))
+        _ATTENTION_USERS[0] += 1
+    try:
+        yield
+    finally:
+        with _ATTENTION_LOCK:
+            _ATTENTION_USERS[0] -= 1
+            if not _ATTENTION_USERS[0]:
+                _ATTENTION.close()
+
+
+@contextmanager
 def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
     """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
 
-    If the gradients are differentiated as well (`twice`), attention is computed by plain operations: the
-    fused kernels of `scaled_dot_product_attention` have a first derivative only.
+    If the gradients are differentiated as well (`twice`), attention is computed by plain operations.
     """
     with (
         evaluating(module, score),
         running_eagerly(module),
-        sdpa_kernel(SDPBackend.MATH) if twice else nullcontext(),
+        plain_attention() if twice else nullcontext(),
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
