@@ -473,13 +473,10 @@ def look_alike(text: str, *, ignore_case: bool = False) -> str:
     False
     """
     seen = " ".join(unicodedata.normalize("NFKC", text).split())
-    seen = " ".join("".join(filter(_is_visible, seen)).split())
+    visible = (c for c in seen if unicodedata.category(c) not in ("Cf", "Cc") and ord(c) not in _INVISIBLE)
+    seen = " ".join("".join(visible).split())
     seen = unicodedata.normalize("NFKC", seen).translate(_ALIKE)
     return seen.casefold() if ignore_case else seen
-
-
-def _is_visible(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cf", "Cc") and ord(character) not in _INVISIBLE
 
 
 def find_alike(texts: Iterable[str], *, ignore_case: bool = False) -> list[tuple[str, str]]:

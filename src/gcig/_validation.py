@@ -186,11 +186,7 @@ def check_labels(
 
 
 def check_groups(
-    sensitive_features: Any,
-    *,
-    n_rows: int,
-    names: Sequence[str] | None = None,
-    paired_with: str = "X",
+    sensitive_features: Any, *, n_rows: int, names: Sequence[str] | None = None, paired_with: str = "X"
 ) -> Groups:
     """Encode protected groups; several columns are crossed into groups such as "sex=Female & race=Black".
 
@@ -244,6 +240,17 @@ def check_groups(
         )
     lookup = np.array([known.index(group) for group in found], dtype=np.int64)
     return Groups(lookup[codes], tuple(known), " & ".join(map(str, frame.columns)))
+
+
+def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise an error if a column of some rows of a file has missing values."""
+    for name in columns:
+        if count := int(frame[name].isna().sum()):
+            raise InputError(
+                f"has missing values ({count} in a batch of {len(frame)} rows). Remove these rows, or "
+                "replace the missing values by a separate value such as 'unknown'.",
+                column=name,
+            )
 
 
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:

@@ -30,6 +30,8 @@ from gcig._version import __version__
 
 # Parts joined by single dots, as in a state_dict; the excluded name is reserved by safetensors.
 _TENSOR_NAME: Final = re.compile(r"(?!__metadata__$)[\w-]+(\.[\w-]+)*")
+AnyPath = str | os.PathLike[str]
+Arrays = Mapping[str, np.ndarray | torch.Tensor]
 
 
 class PersistenceError(ValueError):
@@ -73,9 +75,8 @@ def as_plain(value: Any, where: str) -> Any:
 def dump_json(value: Any) -> bytes:
     """Return JSON with sorted keys: equal values give equal bytes."""
     # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
-    return (json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True) + "\n").encode(
-        "ascii"
-    )
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True)
+    return f"{text}\n".encode("ascii")
 
 
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def _finite_float(digits: str) -> float:
     return value
 
 
-def dump_tensors(tensors: Mapping[str, np.ndarray | torch.Tensor]) -> bytes:
+def dump_tensors(tensors: Arrays) -> bytes:
     """Return tensors sorted by name, in the format of safetensors."""
     content = {}
     for name in sorted(tensors):
@@ -256,13 +257,7 @@ def _sha256(data: bytes) -> str:
 REPORT_FILES: Final = ("report.html", "report.json")
 
 
-def save_folder(
-    path: str | os.PathLike[str],
-    document: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray | torch.Tensor],
-    *,
-    kind: str,
-) -> None:
+def save_folder(path: AnyPath, document: Mapping[str, Any], tensors: Arrays, *, kind: str) -> None:
     """Write a document of plain values and tensors to a folder, completely or not at all.
 
     Missing parents are created. An existing folder is replaced if it is empty or holds nothing but a saved
@@ -292,7 +287,7 @@ def save_folder(
         ) from error
 
 
-def fingerprint(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray | torch.Tensor]) -> str:
+def fingerprint(document: Mapping[str, Any], tensors: Arrays) -> str:
     """Return a SHA-256 of the content that `save_folder` would write, whatever the versions and the process.
 
     >>> fingerprint({"a": 1}, {}) == fingerprint({"a": 1}, {}) != fingerprint({"a": 2}, {})
@@ -301,15 +296,11 @@ def fingerprint(document: Mapping[str, Any], tensors: Mapping[str, np.ndarray | 
     return _sha256(b"".join(_content(document, tensors).values()))
 
 
-def _content(
-    document: Mapping[str, Any], tensors: Mapping[str, np.ndarray | torch.Tensor]
-) -> dict[str, bytes]:
+def _content(document: Mapping[str, Any], tensors: Arrays) -> dict[str, bytes]:
     return {DOCUMENT: dump_json(as_plain(document, "document")), TENSORS: dump_tensors(tensors)}
 
 
-def load_folder(
-    path: str | os.PathLike[str], *, kind: str | None = None
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def load_folder(path: AnyPath, *, kind: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read the document and tensors that `save_folder` wrote; refuse missing, changed or linked files."""
     folder = Path(path)
     if not folder.is_dir():
@@ -318,14 +309,12 @@ def load_folder(
     manifest = read_manifest(folder)
     if kind is not None and manifest["kind"] != kind:
         raise PersistenceError(f"{str(folder)!r} holds a {manifest['kind']!r} where a {kind!r} is expected")
-    document_bytes, tensor_bytes = (
-        read_listed_file(folder, name, manifest["files"][name]) for name in (DOCUMENT, TENSORS)
-    )
-    document = parse_json(document_bytes, folder / DOCUMENT)
-    return document, parse_tensors(tensor_bytes, folder / TENSORS)
+    content = {name: read_listed_file(folder, name, manifest["files"][name]) for name in (DOCUMENT, TENSORS)}
+    document = parse_json(content[DOCUMENT], folder / DOCUMENT)
+    return document, parse_tensors(content[TENSORS], folder / TENSORS)
 
 
-def check_replaceable(path: str | os.PathLike[str]) -> None:
+def check_replaceable(path: AnyPath) -> None:
     """Raise an error if `save_folder` would refuse this path; called before training starts."""
     target = Path(os.path.abspath(path))
     if target.is_symlink():
@@ -392,6 +381,5 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     renameat2: Callable[..., int] | None = getattr(ctypes.CDLL(None), "renameat2", None)
     here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE, from fcntl.h and stdio.h
-    return (
-        renameat2 is not None and renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
-    )
+    paths = os.fsencode(one), os.fsencode(other)
+    return renameat2 is not None and renameat2(here, paths[0], here, paths[1], exchange) == 0

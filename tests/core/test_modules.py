@@ -6,7 +6,16 @@ from torch import nn
 from torch.nn import functional
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modules import KinkWarning, evaluating, logits, probe, running_eagerly, untraced, warn_of_kinks
+from gcig.core.modules import (
+    KinkWarning,
+    evaluating,
+    logits,
+    plain_attention,
+    probe,
+    running_eagerly,
+    untraced,
+    warn_of_kinks,
+)
 from gcig.core.quadrature import Integration
 from gcig.models.mlp import make_mlp
 
@@ -34,6 +43,17 @@ def test_a_score_that_is_a_module_is_evaluated_too():
     with evaluating(net, head):
         assert not head[0].training
     assert head[0].training
+
+
+def test_the_last_of_several_users_restores_fused_attention():
+    assert torch.backends.cuda.flash_sdp_enabled()
+    one, other = plain_attention(), plain_attention()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)  # as a thread that began first and ends first
+    assert not torch.backends.cuda.flash_sdp_enabled()
+    other.__exit__(None, None, None)
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])

@@ -283,9 +283,8 @@ def empty_sums(**definition: str) -> ReasonSums:
     comparison = SimpleNamespace(
         baselines=np.zeros((2, 2, 3)),
         columns=("a", "b", "c"),
-        compared_columns=SimpleNamespace(names=("a", "b", "c")),
+        compared_columns=SimpleNamespace(names=("a", "b", "c"), encodes=True),
         definition=Definition(**definition),
-        encodes=True,
     )
     return ReasonSums(comparison, n_rows=4, n_groups=2, rng=np.random.default_rng(0))
 

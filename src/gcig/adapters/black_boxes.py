@@ -101,13 +101,7 @@ class BlackBoxModel(AdaptedModel):
 
 
 def within_budget(
-    adapted: AdaptedModel,
-    n_rows: int,
-    n_groups: int,
-    *,
-    audit: bool,
-    robustness: bool,
-    max_rows: int | None = None,
+    adapted: AdaptedModel, n_rows: int, n_groups: int, *, audit: bool, robustness: bool, max_rows: int | None
 ) -> tuple[AdaptedModel, dict[str, int]]:
     """Return the model with as much explaining as a remote model's row budget allows, and the rows per part.
 

@@ -23,7 +23,7 @@ from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import ALWAYS_EXACT, MAX_POINTS, Levels, is_exact, shapley_values
+from gcig.core.shapley import ALWAYS_EXACT, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
 Rows = NDArray[np.floating[Any]]
@@ -91,6 +91,11 @@ SHAPLEY_BUDGET = Budget(
     member_rows=128,
     members=16,
 )
+
+
+def _steps(chosen: Definition | Integration) -> dict[str, Any]:
+    """Return how paths are integrated, as arguments."""
+    return {"rule": chosen.rule, "n_steps": chosen.n_steps}
 
 
 class Explainer(ABC):
@@ -171,16 +176,10 @@ class GradientExplainer(Explainer):
         slopes: bool = False,
     ) -> Reasons:
         """Return one attribution per encoded column."""
-        starts = to_tensor(references, self.module)
+        inputs, steps = to_tensor(rows, self.module), _steps(definition)
+        starts = to_tensor(references, self.module).unsqueeze(1).expand(-1, len(rows), -1)
         with evaluating(self.module), torch.no_grad():
-            found = attributions(
-                self.module,
-                to_tensor(rows, self.module),
-                starts.unsqueeze(1).expand(-1, len(rows), -1),
-                rule=definition.rule,
-                n_steps=definition.n_steps,
-                slopes=slopes,
-            )
+            found = attributions(self.module, inputs, starts, **steps, slopes=slopes)
         if advance is not None:
             advance(len(rows))
         slopes_found = None if found.slopes is None else found.slopes.cpu()
@@ -204,14 +203,8 @@ class GradientExplainer(Explainer):
         with evaluating(self.module), torch.no_grad():
             for part in inputs.split(size):
                 references = starts.unsqueeze(1).expand(-1, len(part), -1)
-                found = attributions(
-                    self.module,
-                    part,
-                    references,
-                    rule=integration.rule,
-                    n_steps=integration.n_steps,
-                    slopes=centre is not None,
-                )
+                steps = _steps(integration)
+                found = attributions(self.module, part, references, **steps, slopes=centre is not None)
                 each = found.values
                 if centre is not None and found.slopes is not None:
                     each = (part - references) * centre(found.slopes)
@@ -223,15 +216,11 @@ class GradientExplainer(Explainer):
         """Choose one rule and number of steps for all rows."""
         if not len(rows):
             return definition
+        inputs = to_tensor(rows, self.module)
+        starts = to_tensor(baselines[labels].swapaxes(0, 1), self.module)
         with evaluating(self.module), torch.no_grad():
-            integration = choose_integration(
-                self.module,
-                to_tensor(rows, self.module),
-                to_tensor(baselines[labels].swapaxes(0, 1), self.module),
-                rule=definition.rule,
-                n_steps=definition.n_steps,
-            )
-        return replace(definition, rule=integration.rule, n_steps=integration.n_steps)
+            integration = choose_integration(self.module, inputs, starts, **_steps(definition))
+        return replace(definition, **_steps(integration))
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the steps, unless the integral is exact."""
@@ -324,7 +313,7 @@ class ShapleyExplainer(Explainer):
 
         entries = self.encoding.entries(np.asarray(rows, dtype=np.float64))
         exact = self.budget.exact_points
-        found = shapley_values(value, entries, draw, max_points=MAX_POINTS, always=exact, **settings)
+        found = shapley_values(value, entries, draw, always=exact, **settings)
 
         def rounded(values: Floats) -> Tensor:
             """Set rounding errors to zero, or rows without any attribution would count as explained."""
@@ -394,15 +383,11 @@ def block_shapley_values(
         taken = points[choices.astype(np.int64)[:, blocks], np.arange(len(blocks))]
         return np.asarray(score(taken), dtype=np.float64)
 
-    found = shapley_values(
-        value,
-        np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1),
-        lambda uniforms: np.broadcast_to(
-            n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim),
-            (groups, *uniforms.shape),
-        ),
-        n_pairs=n_pairs,
-        random=False,
-        rng=np.random.default_rng(0),
-    )
+    def draw(uniforms: Floats) -> Floats:
+        places = n + np.arange(groups, dtype=np.float64).reshape(-1, *[1] * uniforms.ndim)
+        return np.broadcast_to(places, (groups, *uniforms.shape))
+
+    own = np.repeat(np.arange(n, dtype=np.float64)[:, None], n_blocks, axis=1)
+    rng = np.random.default_rng(0)
+    found = shapley_values(value, own, draw, n_pairs=n_pairs, random=False, rng=rng)
     return torch.from_numpy(found.values)

@@ -71,7 +71,8 @@ class TorchModel(DifferentiableModel):
         if origin is None:
             groups, originals = _original_columns(preprocess, X, rows.ndim, names)
         else:
-            groups, originals = _given_groups(origin, rows.shape[1:])
+            groups = spread_origin(torch.as_tensor(origin).cpu(), torch.Size(rows.shape[1:])).numpy()
+            originals = default_names(int(groups.max()) + 1)
         if original_names is not None:
             originals = _checked_names(original_names, len(originals))
         # A new Sequential does not change the mode of its parts.
@@ -131,12 +132,6 @@ def _original_columns(
     return origin, tuple(map(str, table.columns))
 
 
-def _given_groups(origin: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the group of inputs of each entry of a flattened row, and default names of the groups."""
-    groups = spread_origin(torch.as_tensor(origin).cpu(), torch.Size(shape)).numpy()
-    return groups, default_names(int(groups.max()) + 1)
-
-
 def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
     if isinstance(names, str) or len(names) != n_groups or len(set(names)) < n_groups:
         raise InputError(
@@ -160,12 +155,9 @@ def _check_output(module: nn.Module, rows: Rows) -> int:
                 "preprocess=, a function from the table to the module's inputs."
                 f"{fixed if exported else ''}"
             ) from error
-        if not isinstance(output, Tensor) or tuple(output.shape) not in ((2,), (2, 1)):
-            got = (
-                f"shape {tuple(output.shape)}"
-                if isinstance(output, Tensor)
-                else f"type {type(output).__name__}"
-            )
+        shape = tuple(output.shape) if isinstance(output, Tensor) else None
+        if shape not in ((2,), (2, 1)):
+            got = f"type {type(output).__name__}" if shape is None else f"shape {shape}"
             raise InputError(
                 f"model: for 2 rows the module returned an output of {got}, but one logit per row is needed. "
                 "Pass score=, a function from output to logit, such as lambda out: out[:, 1] - out[:, 0]."
@@ -178,4 +170,4 @@ def _check_output(module: nn.Module, rows: Rows) -> int:
             "model: the module's output is not differentiable in its input. Remove detach(), no_grad(), "
             "rounding or argmax from its forward, or adapt the part of it that gives the logit."
         )
-    return output.ndim
+    return int(output.ndim)

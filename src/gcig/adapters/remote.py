@@ -181,17 +181,14 @@ class RemoteModel:
 
     def _describe(self, error: Exception, attempts: int, status: int | None) -> RemoteModelError:
         what = type(error).__name__ if status is None else f"{type(error).__name__}, status {status}"
-        kept = (
-            f"The scores of {self.sent:,} rows are kept in {self.cache}: start again to resume."
-            if self.cache is not None
-            else "Pass cache= to be able to resume."
-        )
+        kept = "Pass cache= to be able to resume."
+        if self.cache is not None:
+            kept = f"The scores of {self.sent:,} rows are kept in {self.cache}: start again to resume."
         tried = "once" if attempts == 1 else f"{attempts} times"
-        return RemoteModelError(
-            f"the remote model did not answer: it was called {tried} ({what}). Check the service. {kept}",
-            sent=self.sent,
-            attempts=attempts,
+        message = (
+            f"the remote model did not answer: it was called {tried} ({what}). Check the service. {kept}"
         )
+        return RemoteModelError(message, sent=self.sent, attempts=attempts)
 
 
 def _row_keys(X: Any) -> list[int]:
@@ -272,10 +269,9 @@ class Workload:
 
     def calls(self, budget: Budget, batch_rows: int) -> int:
         """Return the most calls of the model with at most ``batch_rows`` rows each."""
-        of_label = (
-            1 + min(self.n_columns, self.encoding.n_levels) + budget.pairs
-        )  # calls to explain rows of one label
-        explained = 2 + 4 * self.audit + 8 * self.robustness  # times that rows are explained
+        # Calls to explain rows of one label, and how often rows are explained.
+        of_label = 1 + min(self.n_columns, self.encoding.n_levels) + budget.pairs
+        explained = 2 + 4 * self.audit + 8 * self.robustness
         chunks = -(-budget.member_rows // 32) + 2
         begun = 1 + 2 * of_label * explained + 4 * chunks * (1 + budget.members) * (1 + self.robustness)
         return begun + 4 * self.n_groups + 6 + sum(self.rows_sent(budget).values()) // batch_rows

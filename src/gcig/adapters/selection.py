@@ -9,9 +9,8 @@ from torch import nn
 from gcig._validation import InputError
 from gcig.adapters.base import AdaptedModel
 from gcig.adapters.black_boxes import adapt_black_box
-from gcig.adapters.estimators import GcigModel
+from gcig.adapters.estimators import DifferentiablePipeline, GcigModel, LinearModel
 from gcig.adapters.modules import TorchModel
-from gcig.adapters.scikit_learn import DifferentiablePipeline, LinearModel
 from gcig.core.modules import Score
 
 
@@ -86,8 +85,7 @@ def adapt(
         if preprocess is not None:
             remedy = "Pass a pipeline that starts with the preprocessing, or a function that applies both."
         raise InputError(
-            f"is for torch modules, but the model is a {type(model).__name__}. {remedy}",
-            argument=given[0],
+            f"is for torch modules, but the model is a {type(model).__name__}. {remedy}", argument=given[0]
         )
     if LinearModel.fits(model):
         return LinearModel.wrap(model)

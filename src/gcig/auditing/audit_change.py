@@ -6,7 +6,7 @@ corrected for the number of figures tested (Holm).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,12 +24,20 @@ _LEVEL = 0.05
 class _Figure:
     """A figure of an audit, and how to compare it between audits."""
 
-    field: str
+    part: Literal["procedural", "outcome"]  # of the record
+    field: str  # of that part
     name: str
-    read: Callable[[AuditRecord], Interval]
-    lower_is_better: bool = True
     compares: Literal["", "reasons", "error rates", "decisions"] = ""  # what it compares between groups
-    tested: Callable[[AuditRecord], Interval] | None = None  # if the interval of the audit is too narrow
+    lower_is_better: bool = True
+
+    def read(self, record: AuditRecord) -> Interval:
+        """Return the figure."""
+        found: Interval = getattr(getattr(record, self.part), self.field)
+        return found
+
+    def test(self, record: AuditRecord) -> Interval:
+        """Return the figure with the interval of a test; that of the audit may be too narrow."""
+        return _members(record.procedural) if self.field == "gcig_members" else self.read(record)
 
 
 def _members(found: GcigAudit) -> Interval:
@@ -46,59 +54,34 @@ def _members(found: GcigAudit) -> Interval:
 
 
 _FIGURES = (
-    _Figure("gcig", "GCIG", lambda r: r.procedural.gcig, compares="reasons"),
-    _Figure(
-        "gcig_members",
-        "GCIG, members",
-        lambda r: r.procedural.gcig_members,
-        compares="reasons",
-        tested=lambda r: _members(r.procedural),
-    ),
-    _Figure("eo_gap", "EO gap", lambda r: r.outcome.eo_gap, compares="error rates"),
-    _Figure(
-        "selection_rate_ratio",
-        "four-fifths ratio",
-        lambda r: r.outcome.selection_rate_ratio,
-        lower_is_better=False,
-        compares="decisions",
-    ),
-    _Figure("attribute_effect", "attribute effect", lambda r: r.procedural.attribute_effect),
-    _Figure("auc", "AUC", lambda r: r.outcome.auc, lower_is_better=False),
-    _Figure("accuracy", "accuracy", lambda r: r.outcome.accuracy, lower_is_better=False),
+    _Figure("procedural", "gcig", "GCIG", "reasons"),
+    _Figure("procedural", "gcig_members", "GCIG, members", "reasons"),
+    _Figure("outcome", "eo_gap", "EO gap", "error rates"),
+    _Figure("outcome", "selection_rate_ratio", "four-fifths ratio", "decisions", lower_is_better=False),
+    _Figure("procedural", "attribute_effect", "attribute effect"),
+    _Figure("outcome", "auc", "AUC", lower_is_better=False),
+    _Figure("outcome", "accuracy", "accuracy", lower_is_better=False),
 )
 
 
 def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     """Compare an audit with an earlier one."""
     apart = _incomparable(before, after)
-    pairs = [
-        (figure, figure.read(before), figure.read(after))
-        for figure in _FIGURES
-        if figure.compares not in apart
-    ]
+    figures = [figure for figure in _FIGURES if figure.compares not in apart]
+    pairs = [(figure, figure.read(before), figure.read(after)) for figure in figures]
     pairs = [each for each in pairs if not math.isnan(each[1].value) or not math.isnan(each[2].value)]
-    tested = [
-        (read(before), read(after)) for figure, _, _ in pairs for read in [figure.tested or figure.read]
-    ]
+    tested = [(figure.test(before), figure.test(after)) for figure, _, _ in pairs]
     p_values = holm([_p_value(*each) for each in tested]).tolist()
-    changes = tuple(
-        FigureChange(
-            figure.field,
-            figure.name,
-            first,
-            second,
-            _difference(*each),
-            p,
-            _judge(figure, second.value - first.value, p),
-        )
-        for (figure, first, second), each, p in zip(pairs, tested, p_values, strict=True)
-    )
+    changes = []
+    for (figure, first, second), each, p in zip(pairs, tested, p_values, strict=True):
+        verdict = _judge(figure, second.value - first.value, p)
+        changes.append(FigureChange(figure.field, figure.name, first, second, _difference(*each), p, verdict))
     return AuditChange(
         created=before.subject.created,
         headline=_headline(changes),
         status_before=before.verdict.status,
         status_after=after.verdict.status,
-        figures=changes,
+        figures=tuple(changes),
         notes=(*_differences(before, after), *apart.values()),
     )
 
@@ -130,7 +113,7 @@ def _judge(figure: _Figure, change: float, p_value: float) -> str:
     return "better" if (change < 0) == figure.lower_is_better else "worse"
 
 
-def _headline(changes: tuple[FigureChange, ...]) -> str:
+def _headline(changes: Sequence[FigureChange]) -> str:
     parts = []
     for verdict in ("worse", "better"):
         some = [each for each in changes if each.verdict == verdict]

@@ -22,9 +22,8 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.evaluation import check_robustness
-from gcig.metrics.sample import Reference, check_favourable, reference_table
+from gcig.metrics.sample import Reference, check_arguments, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
 ROWS_AT_ONCE = 65_536
@@ -128,6 +127,7 @@ def audit(
     >>> found.record.verdict.status, found.record.subject.explanation
     ('concern', 'integrated gradients')
     """
+    options = Options.among(locals())
     check_arguments(trust_pickle=trust_pickle, name=name, identifiers=identifiers)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
@@ -148,20 +148,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, batch.rows.labels, batch.rows.groups),
     )
-    options = Options(
-        definition=Definition() if definition is None else definition,
-        threshold=threshold,
-        min_cell=min_cell,
-        include_rows=include_rows,
-        n_bootstrap=n_bootstrap,
-        n_shuffles=n_shuffles,
-        random_state=random_state,
-        max_rows_explained=max_rows_explained,
-        progress=progress,
-        robustness=robustness,
-        include_protected=include_protected,
-        favourable=check_favourable(favourable, audited.source.classes, model),
-    )
+    options = replace(options, favourable=check_favourable(favourable, audited.source.classes, model))
     with warnings.catch_warnings():
         # Encoding the rows above has already issued these warnings.
         warnings.simplefilter("ignore", InputWarning)
@@ -274,6 +261,7 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
     (1000, ['female', 'male'])
     """
+    options = Options.among(locals())
     check_arguments(trust_pickle=trust_pickle, name=name)
     check_robustness(other, robustness=robustness)
     earlier = read_earlier(against)
@@ -311,19 +299,6 @@ def audit_file(
             adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given
         )
 
-    options = Options(
-        definition=Definition() if definition is None else definition,
-        threshold=threshold,
-        min_cell=min_cell,
-        include_rows=include_rows,
-        n_bootstrap=n_bootstrap,
-        n_shuffles=n_shuffles,
-        random_state=random_state,
-        max_rows_explained=max_rows_explained,
-        progress=progress,
-        robustness=robustness,
-        include_protected=include_protected,
-    )
     identity: dict[str, Any] = {
         "name": name or named,
         "model_sha256": sha256 or hash_model(model),

@@ -26,12 +26,12 @@ from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.roles import assign_roles, check_positive
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
     Reference,
     cell_means,
+    check_arguments,
     check_favourable,
     check_sample_labels,
     comparable_groups,
@@ -120,13 +120,8 @@ def explain(
     check_arguments(name=name, trust_pickle=trust_pickle)
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)
-    adapted = adapt(
-        model,
-        rows if given is None else given,
-        score=score,
-        preprocess=preprocess,
-        reference=None if given is None else rows,
-    )
+    first, second = (rows, None) if given is None else (given, rows)
+    adapted = adapt(model, first, score=score, preprocess=preprocess, reference=second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
     if isinstance(model, RemoteModel):
         model.begin()
@@ -143,12 +138,7 @@ def explain(
     own = EncodedRows(inputs, codes, np.full(len(codes), -1), np.arange(len(codes)))
     sample = own if known.rows is None else known.rows
     comparison = Comparison.prepare(
-        adapted,
-        known.baselines,
-        definition or Definition(),
-        sample,
-        _PROBE_ROWS,
-        compared=known.compared,
+        adapted, known.baselines, definition or Definition(), sample, _PROBE_ROWS, compared=known.compared
     )
     table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes

@@ -12,12 +12,10 @@ have bootstrap percentile intervals: resampling the rows of a group is a multino
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gcig.adapters import Advance
 from gcig.auditing.subject import Options
@@ -43,7 +41,7 @@ from gcig.metrics.reasons import (
     compare_attributions,
     label_means,
 )
-from gcig.metrics.sample import EncodedRows
+from gcig.metrics.sample import EncodedRows, Rows
 from gcig.records.audit import (
     MATERIAL,
     ColumnAudit,
@@ -99,12 +97,7 @@ def mean_disparities(
     return np.where(missing, np.nan, combine_labels(sums, comparison.definition.label_weights))
 
 
-def _disparities(
-    comparison: Comparison,
-    inputs: NDArray[np.floating[Any]],
-    references: Floats,
-    advance: Advance | None,
-) -> Floats:
+def _disparities(comparison: Comparison, inputs: Rows, references: Floats, advance: Advance | None) -> Floats:
     """Return the disparity (sets, n) of rows of one label under references (sets, groups, p)."""
     sets, groups, p = references.shape
     definition, columns = comparison.definition, comparison.definition.columns
@@ -141,7 +134,7 @@ def check_stability(
         StabilityCheck("norm", norm, sums.variant(used.columns, norm), used=norm == used.norm)
         for norm in ("l1", "l2")
     ]
-    if comparison.encodes:
+    if comparison.compared_columns.encodes:
         checks += [
             StabilityCheck("columns", kind, sums.variant(kind, used.norm), used=kind == used.columns)
             for kind in KINDS
@@ -322,12 +315,7 @@ def _widen(found: Interval, confusion: Confusion, kept: Mask, favourable: int) -
 
 
 def audit_groups(
-    sums: OutcomeSums,
-    names: tuple[str, ...],
-    gcig: tuple[Interval, ...],
-    *,
-    min_cell: int,
-    favourable: int = 1,
+    sums: OutcomeSums, names: Sequence[str], gcig: Sequence[Interval], *, min_cell: int, favourable: int = 1
 ) -> tuple[GroupAudit, ...]:
     """Measure the rates of every group; groups and cells under ``min_cell`` rows are suppressed."""
     return tuple(_group(sums, g, name, gcig[g], min_cell, favourable) for g, name in enumerate(names))

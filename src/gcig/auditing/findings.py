@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,14 +54,9 @@ def run_audit(
             "gcig_members alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
-    adapted, parts = within_budget(
-        audited.adapted,
-        audited.source.n_rows,
-        len(audited.source.group_names),
-        audit=True,
-        robustness=options.robustness,
-        max_rows=options.max_rows_explained,
-    )
+    size = audited.source.n_rows, len(audited.source.group_names)
+    wanted: dict[str, Any] = {"robustness": options.robustness, "max_rows": options.max_rows_explained}
+    adapted, parts = within_budget(audited.adapted, *size, audit=True, **wanted)
     if parts:
         record = _run_within_budget(replace(audited, adapted=adapted), options, other, parts)
     else:
@@ -205,12 +201,7 @@ def _sum_decisions(adapted: AdaptedModel, source: Source, outcome: OutcomeSums, 
 
 
 def _second_pass(
-    source: Source,
-    first: FirstPass,
-    options: Options,
-    sums: ReasonSums,
-    rows: RowList,
-    outcome: OutcomeSums,
+    source: Source, first: FirstPass, options: Options, sums: ReasonSums, rows: RowList, outcome: OutcomeSums
 ) -> None:
     """Explain all rows or a sample of them, and sum the decisions of all rows."""
     comparison, adapted = sums.comparison, sums.comparison.adapted

@@ -139,11 +139,7 @@ class AuditResult:
     record: AuditRecord
 
     def check(
-        self,
-        *,
-        max_gcig: float | None = None,
-        max_eo_gap: float | None = None,
-        conservative: bool = False,
+        self, *, max_gcig: float | None = None, max_eo_gap: float | None = None, conservative: bool = False
     ) -> CheckResult:
         """Compare GCIG and the equalized odds gap with limits.
 

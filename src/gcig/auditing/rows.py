@@ -130,15 +130,13 @@ def _entries(
 
     A block of dummy columns has the name of the category as its column, and no single entry.
     """
-    of_column = [
-        [HIDDEN] * n
-        if column in hidden
-        else [""] * n
-        if table is None or column not in table
-        else [_as_text(value) for value in table[column].tolist()]
-        for column in columns
-    ]
-    return [list(row) for row in zip(*of_column, strict=True)] if of_column else [[] for _ in range(n)]
+
+    def texts(column: str) -> list[str]:
+        if column in hidden or table is None or column not in table:
+            return [HIDDEN if column in hidden else ""] * n
+        return [_as_text(value) for value in table[column].tolist()]
+
+    return [list(row) for row in zip(*map(texts, columns), strict=True)] if columns else [[]] * n
 
 
 def _as_text(value: object) -> str:
@@ -310,15 +308,10 @@ class RowList:
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
     """Return some of the explained rows as separate objects."""
+    columns = rows.positions[few], found.disparity[few], rows.groups[few], found.values[:, few].swapaxes(0, 1)
     return [
-        ListedRow(
-            int(rows.positions[i]),
-            float(found.disparity[i]),
-            label,
-            int(rows.groups[i]),
-            found.values[:, i],
-        )
-        for i in few.tolist()
+        ListedRow(int(position), float(disparity), label, int(group), values)
+        for position, disparity, group, values in zip(*columns, strict=True)
     ]
 
 

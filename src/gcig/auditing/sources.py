@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 
 from gcig._progress import progress
 from gcig._tables import level_name
-from gcig._validation import InputError, check_groups, check_labels, check_sample_weight
+from gcig._validation import InputError, check_filled, check_groups, check_labels, check_sample_weight
 from gcig.adapters import AdaptedModel, Outputs
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
@@ -104,33 +104,16 @@ class Schema:
 
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
         """Return the schema extended by the rows of a batch; the same object if they add nothing."""
-        for name in (roles.target, *roles.sensitive):
-            if count := int(frame[name].isna().sum()):
-                raise InputError(
-                    f"Column {name!r} has missing values ({count} in a batch of {len(frame)} rows). Remove "
-                    "these rows, or replace the missing values by a separate value such as 'unknown'."
-                )
-        kinds = {
-            name: merge_kinds(self.kinds.get(name, "empty"), column_kind(frame[name]))
-            if self.kinds
-            else column_kind(frame[name])
-            for name in frame.columns
-        }
+        check_filled(frame, (roles.target, *roles.sensitive))
+        found = {name: column_kind(frame[name]) for name in frame.columns}
+        kinds = {name: merge_kinds(self.kinds.get(name, kind), kind) for name, kind in found.items()}
         missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
-        levels = {
-            name: _join(self.levels.get(name, ()), frame[name])
-            for name in roles.inputs
-            if kinds[name] == "text"
-        }
+        texts = [name for name in roles.inputs if kinds[name] == "text"]
+        levels = {name: _join(self.levels.get(name, ()), frame[name]) for name in texts}
         targets = _join(self.targets, frame[roles.target])
         groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
-        same = (
-            kinds == self.kinds
-            and missing == self.missing
-            and levels == self.levels
-            and targets == self.targets
-            and len(groups) == len(self.groups)
-        )
+        known = self.kinds, self.levels, self.missing, self.targets
+        same = (kinds, levels, missing, targets) == known and len(groups) == len(self.groups)
         return self if same else Schema(kinds, levels, missing, targets, groups)
 
     def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
@@ -138,13 +121,11 @@ class Schema:
         examples: dict[str, list[Any]] = {}
         for name in inputs:
             kind = self.kinds[name]
-            entries: list[Any] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
+            examples[name] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
             if kind == "boolean":
-                entries = [False, True]
-            examples[name] = [
-                *entries,
-                *([None if kind == "text" else np.nan] if name in self.missing else []),
-            ]
+                examples[name] = [False, True]
+            if name in self.missing:
+                examples[name].append(None if kind == "text" else np.nan)
         size = max(map(len, examples.values()))
         return pd.DataFrame({name: (entries * size)[:size] for name, entries in examples.items()})
 
@@ -200,20 +181,17 @@ class FileSource:
         """Yield all rows in order, until one of them does not fit the schema."""
         schema, start = self.schema, 0
         classes, names = self.classes, self.group_names
-        for frame in self._frames():
+        columns = dict.fromkeys([*self.roles.columns, *([self.id_column] if self.id_column else [])])
+        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
+        for frame in self.stream.batches(
+            list(columns), texts=texts, decimal=self.decimal, rows=self.rows_at_once
+        ):
             schema = schema.grown(frame, self.roles)
             if schema is self.schema:
                 yield self._batch(frame, start, classes, names)
             start += len(frame)
         if schema is not self.schema:
             raise SchemaGrew(schema)
-
-    def _frames(self) -> Iterator[pd.DataFrame]:
-        names = [*self.roles.columns, *([self.id_column] if self.id_column else [])]
-        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
-        return self.stream.batches(
-            list(dict.fromkeys(names)), texts=texts, decimal=self.decimal, rows=self.rows_at_once
-        )
 
     def _batch(
         self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]

@@ -10,7 +10,7 @@ import platform
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.saving import describe_model, load, skops_types
-from gcig.metrics.arguments import check_arguments
+from gcig.metrics.sample import check_arguments
 from gcig.persistence import fingerprint
 from gcig.records.audit import SMALLEST_CELL, Subject
 
@@ -185,6 +185,17 @@ class Options:
     def __post_init__(self) -> None:
         check_arguments(**{name: value for name, value in vars(self).items() if name != "favourable"})
 
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> "Options":
+        """Return the settings among the arguments of `audit` or `audit_file`.
+
+        ``favourable`` is left out: the argument is a class, whose label is known once the rows are read.
+        """
+        names = {each.name for each in fields(cls)} - {"favourable"}
+        if arguments["definition"] is None:
+            names.remove("definition")
+        return cls(**{name: arguments[name] for name in names})
+
     def cut(self, adapted: AdaptedModel) -> float:
         """Return the probability of a positive decision; NaN if the model has a decision rule of its own."""
         return float(adapted.threshold if self.threshold is None else self.threshold)
@@ -267,9 +278,8 @@ def hash_model(model: Any) -> str | None:
 def hash_table(X: Any, labels: Any, groups: Any) -> str | None:
     """Compute the SHA-256 of a table's values, labels and groups, independent of their container."""
     digest = hashlib.sha256()
-    array = np.asarray(X) if getattr(X, "ndim", 2) > 2 else None
-    if array is not None:
-        digest.update(np.ascontiguousarray(array).tobytes())
+    if getattr(X, "ndim", 2) > 2:
+        digest.update(np.ascontiguousarray(X).tobytes())
     else:
         frame = check_features(X)
         digest.update("\n".join(map(str, frame.columns)).encode("utf-8", "surrogatepass"))

@@ -25,7 +25,7 @@ def write_verdict(record: AuditRecord) -> Verdict:
     return Verdict(
         status=max(reasons, decisions, key=_SEVERITY.index),
         headline=_headline(reasons, decisions, found=record.procedural),
-        findings=(*_reason_findings(record), *_outcome_findings(record), _utility_finding(record.outcome)),
+        findings=(*_reason_findings(record), *_outcome_findings(record)),
         cautions=(*_data_cautions(record), *_explanation_cautions(record)),
         reasons=reasons,
         decisions=decisions,
@@ -119,21 +119,16 @@ def _reason_findings(record: AuditRecord) -> list[str]:
         return [
             f"{measured} The effect of chance alone could not be measured on these rows: not enough evidence."
         ]
-    here = found.excess.value + found.noise_floor.value
     if found.comparable is not None:
         measured += (
-            f" It is {number(here)} if the typical members are estimated on the audited rows instead of the "
-            "training rows, as they are for the comparison with chance."
+            f" It is {number(found.comparable)} if the typical members are estimated on the audited rows "
+            "instead of the training rows, as they are for the comparison with chance."
         )
-    lines = [
-        f"{measured} If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone"
-        + (
-            f", so {number(found.excess.value)} is more than chance explains."
-            if found.excess.value > 0 and found.evidence == "disparity"
-            else "."
-        ),
-        _evidence(found),
-    ]
+    beyond = ""
+    if found.excess.value > 0 and found.evidence == "disparity":
+        beyond = f", so {number(found.excess.value)} is more than chance explains"
+    chance = f"If group labels are shuffled, it is {number(found.noise_floor.value)} by chance alone{beyond}."
+    lines = [f"{measured} {chance}", _evidence(found)]
     if found.columns and found.evidence == "disparity":
         first = found.columns[0]
         lines.append(
@@ -218,25 +213,20 @@ def _outcome_findings(record: AuditRecord) -> list[str]:
             f"Error rates differ between the groups by {estimate(found.eo_gap)} in total (equalized odds "
             f"gap); an exactly fair model would show {number(found.eo_noise_floor)} on this many rows."
         )
+    lines.append(
+        f"The model ranks a positive case above a negative one with probability (AUC) {estimate(found.auc)}, "
+        f"and its decision agrees with the label in {percent(found.accuracy.value, 1)} of cases."
+    )
     return lines
 
 
 def _compare_with_four_fifths(ratio: Interval) -> str:
     if ratio.value < FOUR_FIFTHS:
-        unsure = ratio.high >= FOUR_FIFTHS
-        return "is below four fifths" + (
-            " in this sample; the interval includes values above" if unsure else ""
-        )
+        unsure = " in this sample; the interval includes values above" if ratio.high >= FOUR_FIFTHS else ""
+        return f"is below four fifths{unsure}"
     if ratio.low < FOUR_FIFTHS:
         return "meets four fifths in this sample; the interval includes values below"
     return "meets four fifths"
-
-
-def _utility_finding(found: OutcomeAudit) -> str:
-    return (
-        f"The model ranks a positive case above a negative one with probability (AUC) {estimate(found.auc)}, "
-        f"and its decision agrees with the label in {percent(found.accuracy.value, 1)} of cases."
-    )
 
 
 def _data_cautions(record: AuditRecord) -> list[str]:

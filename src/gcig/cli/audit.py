@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     "Measure any model, and check it against limits.",
     "gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
 )
-@opt.model_argument
-@opt.file_argument
+@opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
 @opt.limit_options
@@ -60,9 +59,7 @@ if TYPE_CHECKING:
 @opt.trust_option
 @opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
 @opt.seed_option
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def audit(
     model: Path,
     file: Path,
@@ -95,12 +92,10 @@ def audit(
     above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a figure with a limit
     cannot be judged on these rows).
     """
-    from gcig._files import write_atomically
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition
-    from gcig.report.audit_page import audit_page
 
-    limits = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
+    limits: dict[str, Any] = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
     limited = any(limit is not None for limit in limits.values())
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
@@ -124,13 +119,9 @@ def audit(
     )
     check = found.check(**limits, conservative=conservative) if limited else None
     if html is not None:
-        write_atomically(
-            html,
-            audit_page(found.record, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative),
-            private=found.record.describes_people,
-        )
+        found.to_html(html, **limits, conservative=conservative)
     if markdown is not None:
-        write_atomically(markdown, found.to_markdown(check=check))
+        found.to_markdown(markdown, check=check)
     if as_json:
         click.echo(found.to_json(), nl=False)
         if check is not None and not check.passed:

@@ -33,9 +33,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
     "gcig compare loans.csv --target approved --positive yes --sensitive sex --drop id\n"
     "gcig compare loans.csv --target approved --sensitive sex --out run/ --shard 1/4",
 )
-@opt.file_argument
-@opt.target_options
-@opt.drop_options
+@opt.labelled_file
 @opt.keep_sensitive_option
 @opt.option(
     "--out",
@@ -46,9 +44,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 @opt.shard_option
 @opt.run_options
 @opt.tuning_option("none")
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options: Any) -> ExitCode:
     """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.
 
@@ -68,13 +64,8 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
-    found = compare_tables(
-        [Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))],
-        backend=backend,
-        out=out,
-        progress=not quiet,
-        **request,
-    )
+    data = Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))
+    found = compare_tables([data], backend=backend, out=out, progress=not quiet, **request)
     page = write_page(out, found)
     code = report_failures(found.results)
     if as_json:
@@ -125,11 +116,8 @@ def comparison_table(found: ComparisonResult) -> str:
 
 def describe_failures(results: Sequence[FoldResult]) -> list[str]:
     """Return one line per failed fold."""
-    return [
-        f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}"
-        for each in results
-        if each.error is not None
-    ]
+    failed = [each for each in results if each.error is not None]
+    return [f"{each.method}, fold {each.fold + 1}, seed {each.seed}: {each.error}" for each in failed]
 
 
 def report_failures(results: Sequence[FoldResult], remedy: str = opt.REPEAT_FAILED) -> ExitCode:
@@ -173,15 +161,14 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str | None = Non
 
     labels = {key: method.label for key, method in METHODS.items()}
     names = ", ".join(dict.fromkeys(each.dataset for each in found.results))
+    data = (f"{name}, SHA-256 of its rows {sha}" for name, sha in found.manifest.data.items())
     page = comparison_page(
         found.results,
         labels=labels,
         title=title or f"Comparison of methods on {names}",
         subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
         foot={
-            "data": "; ".join(
-                f"{name}, SHA-256 of its rows {sha}" for name, sha in found.manifest.data.items()
-            ),
+            "data": "; ".join(data),
             "parameters": _TUNING[found.manifest.configuration["tuning"]],
             "gcig": __version__,
         },

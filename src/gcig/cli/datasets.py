@@ -30,9 +30,8 @@ def datasets(name: str | None, as_json: bool) -> None:
     rows = []
     for spec in specs:
         offered = sorted(spec.offered, key=lambda attribute: attribute != spec.default)
-        size = (
-            "?" if count is None else f"{count:,}" for count in (spec.rows, len(spec.inputs or ()) or None)
-        )
+        counts = spec.rows, len(spec.inputs or ()) or None
+        size = ("?" if count is None else f"{count:,}" for count in counts)
         rows.append((spec.name, *size, spec.target, ", ".join(offered)))
     click.echo(text_table(head, rows, right_aligned=(1, 2)))
     click.echo("\n`gcig datasets NAME` shows a card: source, licence, groups, traps and known harms.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -59,15 +60,11 @@ def demo(
         say(f"Protected attribute {attribute}:")
         say("\n".join(format_groups(data.card.groups[attribute])))
         say(f"{len(names)} methods, {folds} folds stratified by label and group:")
-    found = compare_tables(
-        [Table.of(data.X, data.y, sensitive_features=data.sensitive_features, name=dataset)],
-        methods=names,
-        folds=folds,
-        seeds=[seed],
-        parameters=None if epochs is None else {name: {"max_epochs": epochs} for name in names},
-        backend=LocalBackend(jobs),
-        progress=not quiet,
-    )
+    table = Table.of(data.X, data.y, sensitive_features=data.sensitive_features, name=dataset)
+    design: dict[str, Any] = {"methods": names, "folds": folds, "seeds": [seed]}
+    if epochs is not None:
+        design["parameters"] = {name: {"max_epochs": epochs} for name in names}
+    found = compare_tables([table], **design, backend=LocalBackend(jobs), progress=not quiet)
     found.save(out)
     page = write_page(out, found, title=f"Comparison of methods on {spec.title}")
     code = report_failures(found.results, "Run the command again to repeat them.")

@@ -15,8 +15,7 @@ from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
     "Explain single decisions, relative to every group.",
     "gcig explain model/ loans.csv --id 1017 --target approved --sensitive sex --html page.html",
 )
-@opt.model_argument
-@opt.file_argument
+@opt.model_and_file
 @opt.option("--id ids", "VALUE", "Identifier of a row. May be repeated.", multiple=True)
 @opt.option("--id-column", "COLUMN", "The column of identifiers; by default one called id.")
 @opt.option("--row rows", "N", "Position of a row, from 0.", multiple=True, type=opt.IntRange(min=0))
@@ -35,9 +34,7 @@ from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 @opt.flag("--include-protected", "Show the group of the row, and the entries of columns that reveal it.")
 @opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
 @opt.trust_option
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def explain(model: Path, file: Path, html: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
     """Explain the decisions for single rows: entries, score and reasons, compared with every group.
 
@@ -70,14 +67,9 @@ def _table(row: Any) -> str:
     from gcig.records.formatting import number, text_table
 
     groups = list(row.references)
-    lines = [
-        (
-            each.column,
-            each.value,
-            *(number(each.attributions[g], 2) for g in groups),
-            number(each.difference, 2),
-        )
-        for each in row.columns[:10]
-    ]
+    lines = []
+    for each in row.columns[:10]:
+        amounts = *(each.attributions[group] for group in groups), each.difference
+        lines.append((each.column, each.value, *(number(amount, 2) for amount in amounts)))
     head = ("column", "entry", *(f"vs {group}" for group in groups), "difference")
     return text_table(head, lines, right_aligned=range(2, len(head)))

@@ -67,13 +67,11 @@ def check_writable(*paths: Path | None) -> None:
 def check_absent(*paths: Path | None, overwrite: bool) -> None:
     """Raise an error if a result exists already, unless it may be replaced."""
     for path in paths:
-        if path is None or overwrite or not path.exists():
-            continue
-        if path.is_dir() and not any(path.iterdir()):
-            continue
-        raise click.ClickException(
-            f"{path} exists already: choose another name, or replace it with --overwrite."
-        )
+        free = path is None or not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        if not free and not overwrite:
+            raise click.ClickException(
+                f"{path} exists already: choose another name, or replace it with --overwrite."
+            )
 
 
 def check_columns(path: Path, columns: Collection[str], named: Mapping[str, Sequence[str]]) -> None:
@@ -206,21 +204,17 @@ def describe(error: Exception, options: Collection[str] = ()) -> tuple[ExitCode,
     if isinstance(error, click.ClickException):
         return ExitCode.BAD_INPUT, error.format_message()
     if isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL):
-        remedy = (
-            "Free some space or choose another place; no file was left half-written."
-            if error.errno in _FULL
-            else "Check the name and its permissions."
-        )
+        remedy = "Check the name and its permissions."
+        if error.errno in _FULL:
+            remedy = "Free some space or choose another place; no file was left half-written."
         return ExitCode.BAD_INPUT, f"{error.filename or 'the output'}: {error.strerror}. {remedy}"
     if isinstance(error, MemoryError):
         return ExitCode.INTERNAL_ERROR, "out of memory: use a table with fewer rows, or a larger machine"
     if isinstance(error, (ValueError, TypeError)) and _raised_by_gcig(error):
         return ExitCode.BAD_INPUT, _phrase(error, options)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("gcig"):
-        return (
-            ExitCode.BAD_INPUT,
-            f"this needs {error.name}, which is not installed: pip install {error.name}",
-        )
+        missing = error.name
+        return ExitCode.BAD_INPUT, f"this needs {missing}, which is not installed: pip install {missing}"
     if type(error).__module__.startswith("gcig."):  # for example training that diverged
         return ExitCode.INCONCLUSIVE, _phrase(error, options)
     return ExitCode.INTERNAL_ERROR, (

@@ -193,13 +193,17 @@ def _free_text(inputs: pd.DataFrame, path: Path, *, accepted: bool) -> list[str]
     return found
 
 
+def _distinct_texts(inputs: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of every column that holds neither numbers nor dates, and its distinct entries."""
+    for name, column in inputs.items():
+        if not pt.is_numeric_dtype(column.dtype) and not is_date_column(column):
+            yield str(name), [str(value) for value in column.dropna().unique()]
+
+
 def _reject_ambiguous_dates(inputs: pd.DataFrame, path: Path) -> None:
     """Raise an error for dates whose day and month could be exchanged, before training starts."""
-    for name in inputs.columns:
-        column = inputs[name]
-        if pt.is_numeric_dtype(column.dtype) or pt.is_datetime64_any_dtype(column.dtype):
-            continue
-        if are_ambiguous_dates(map(str, column.dropna().unique())):
+    for name, texts in _distinct_texts(inputs):
+        if are_ambiguous_dates(texts):
             raise click.ClickException(
                 f"{path}: column '{name}' holds dates in which day and month could be exchanged, such as "
                 f"01/02/2024: add --date {name}=dmy or --date {name}=mdy."
@@ -211,10 +215,8 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
 
     ``typed``: whether the file stores the types of its columns, as Parquet and Feather do.
     """
-    for name in inputs.columns:
-        if pt.is_numeric_dtype(inputs[name].dtype) or pt.is_datetime64_any_dtype(inputs[name].dtype):
-            continue
-        texts = [str(value).strip() for value in inputs[name].dropna().unique()]
+    for name, entries in _distinct_texts(inputs):
+        texts = [entry.strip() for entry in entries]
         if len(texts) <= _MANY_CATEGORIES:
             continue
         if typed and any(parse_numbers(texts, mark) is not None for mark in ".,"):

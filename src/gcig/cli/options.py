@@ -219,8 +219,6 @@ favourable_option = option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = option("--seed", "N", "Seed of all random numbers.", default=0, type=IntRange(0, 2**32 - 1))
-model_argument = click.argument("model", metavar="MODEL", type=PATH)
-file_argument = click.argument("file", metavar="FILE", type=PATH)
 config_option = option(
     "--config",
     "FILE.toml",
@@ -259,6 +257,8 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+_file = click.argument("file", metavar="FILE", type=PATH)
+model_and_file = _stack(click.argument("model", metavar="MODEL", type=PATH), _file)
 output_options = _stack(
     click.option("-q", "--quiet", is_flag=True, help="Print no progress and no remarks, only the result."),
     json_option,
@@ -319,6 +319,7 @@ reading_options = _stack(
     option("--decimal", "CHAR", "Decimal mark of a CSV file: . or ,"),
     option("--encoding", "NAME", "Encoding of a CSV file, such as utf-8 or latin-1."),
 )
+file_options = _stack(reading_options, config_option, output_options)
 
 
 def _drop_option(text: str) -> Callable[[F], F]:
@@ -326,7 +327,7 @@ def _drop_option(text: str) -> Callable[[F], F]:
 
 
 keep_sensitive_option = flag("--keep-sensitive", "Keep the protected attribute among the inputs.")
-drop_options = _stack(
+_drop_options = _stack(
     _drop_option("Columns to exclude, such as identifiers."),
     flag("--text-drop", "Exclude all columns of free text or text identifiers as well."),
 )
@@ -373,6 +374,7 @@ target_options = _stack(
         multiple=True,
     ),
 )
+labelled_file = _stack(_file, target_options, _drop_options)
 REPEAT_FAILED = (
     "The same command repeats those whose worker was killed, for example because memory ran out (fewer "
     "--jobs need less); --retry-failed repeats all of them."

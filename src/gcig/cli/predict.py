@@ -31,8 +31,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
     "Predict a probability and a decision for every row.",
     "gcig predict model/ new.csv --id id --out decisions.csv",
 )
-@opt.model_argument
-@opt.file_argument
+@opt.model_and_file
 @opt.option(
     "--out", "FILE", "Output file, .csv or .parquet. CSV on standard output by default.", type=opt.PATH
 )
@@ -89,7 +88,7 @@ def predict(
             **reading,
         )
         group_names = group_names or getattr(estimator, "group_names_", {})
-        passed = _check_request(estimator, table, ids=ids, keep=keep, sensitive=sensitive, out=out)
+        passed = _check_request(estimator, table, ids, keep, sensitive, out)
         if not quiet:
             for note in table.notes:
                 say(f"Note: {note}.")
@@ -108,28 +107,22 @@ def predict(
 
 
 def _check_request(
-    estimator: Any,
-    table: TableFile,
-    *,
-    ids: Sequence[str],
-    keep: bool,
-    sensitive: Sequence[str],
-    out: Path | None,
+    model: Any, table: TableFile, ids: Sequence[str], keep: bool, sensitive: Sequence[str], out: Path | None
 ) -> list[str]:
     """Return the columns to pass through; raise an error if file or options do not fit the model."""
     from gcig._tables import listed
 
-    inputs = list(estimator.encoder_.feature_names_in_)
+    inputs = list(model.encoder_.feature_names_in_)
     if absent := [name for name in inputs if name not in table.names]:
         raise click.ClickException(
             f"{table.path} lacks {len(absent)} of the {len(inputs)} columns that the model was trained "
             f"with: {listed(absent)}. It has: {listed(table.names, 20)}."
         )
     check_columns(table.path, table.names, {"--id": ids, "--sensitive": sensitive})
-    if estimator.needs_groups_to_predict and not sensitive:
+    if model.needs_groups_to_predict and not sensitive:
         raise click.ClickException(
-            f"This model ({estimator.method_key}) needs the group of every row to predict: name its "
-            f"column with --sensitive. Training had the groups {listed(estimator.groups_)}."
+            f"This model ({model.method_key}) needs the group of every row to predict: name its "
+            f"column with --sensitive. Training had the groups {listed(model.groups_)}."
         )
     passed = [name for name in table.names if name] if keep else list(dict.fromkeys(ids))
     if clash := [name for name in passed if name in _RESULTS]:

@@ -17,18 +17,14 @@ from gcig.cli.frame import ExitCode, check_absent, command, say
     "Train a family of models, and choose among them.",
     "gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
 )
-@opt.file_argument
-@opt.target_options
-@opt.drop_options
+@opt.labelled_file
 @opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
 @opt.limit_options
 @opt.training_options
 @opt.backend_options
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def tradeoff(
     file: Path,
     out: Path,

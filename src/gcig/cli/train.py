@@ -29,9 +29,7 @@ _WEIGHT = opt.FloatRange(min=0)
     "Train a fair classifier on a table, with a report.",
     "gcig train loans.csv --target approved --positive yes --sensitive sex --drop id --out model/",
 )
-@opt.file_argument
-@opt.target_options
-@opt.drop_options
+@opt.labelled_file
 @opt.option("--out", "FOLDER", "The model's folder.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
@@ -53,9 +51,7 @@ _WEIGHT = opt.FloatRange(min=0)
     "Also measure GCIG under several references, and report whether the comparison depends on them.",
 )
 @opt.training_options
-@opt.reading_options
-@opt.config_option
-@opt.output_options
+@opt.file_options
 def train(
     file: Path,
     out: Path,

@@ -207,11 +207,8 @@ def check_limits(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: 
     from gcig.auditing.result import CheckResult, LimitCheck
 
     limits = {"gcig": max_gcig, "eo_gap": max_eo_gap}
-    checks = tuple(
-        LimitCheck(figure, getattr(evaluation, figure), limit)
-        for figure, limit in limits.items()
-        if limit is not None
-    )
+    given = {figure: limit for figure, limit in limits.items() if limit is not None}
+    checks = tuple(LimitCheck(figure, getattr(evaluation, figure), limit) for figure, limit in given.items())
     return CheckResult(checks, evaluation.collapsed, evaluation.decides_alike)
 
 

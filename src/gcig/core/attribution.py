@@ -26,27 +26,15 @@ _POWERS_OF_TWO = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Attribution(NamedTuple):
-    """Attributions of some rows under every group's reference.
+    """Attributions of some rows under every group's reference."""
 
-    Attributes
-    ----------
-    values : Tensor of shape (groups, n, ...)
-    residual : Tensor of shape (groups, n)
-        Error of completeness: ``|sum of the attributions - (f(x) - f(b))|``.
-    rule, n_steps : str, int
-        The integration rule and its steps.
-    exact : bool
-        Whether the values are the integral itself, up to rounding.
-    slopes : Tensor of shape (groups, n, ...), optional
-        Average gradients along the paths, if they were asked for: the values are their product with the
-        differences between row and reference.
-    """
-
-    values: Tensor
-    residual: Tensor
-    rule: str
-    n_steps: int
-    exact: bool
+    values: Tensor  # (groups, n, ...)
+    residual: Tensor  # (groups, n) error of completeness: |sum of the attributions - (f(x) - f(b))|
+    rule: str  # the integration rule
+    n_steps: int  # its steps
+    exact: bool  # whether the values are the integral itself, up to rounding
+    # (groups, n, ...) average gradients along the paths, if they were asked for: the values are their product
+    # with the differences between row and reference.
     slopes: Tensor | None = None
 
 

@@ -29,10 +29,9 @@ class GroupedBatch:
     @classmethod
     def join(cls, batches: "Sequence[GroupedBatch]") -> "GroupedBatch":
         """Return the rows of several batches, one after another."""
-        inputs, labels, groups = zip(
-            *((each.inputs, each.labels, each.groups) for each in batches), strict=True
+        return cls(
+            *(torch.cat(each) for each in zip(*(vars(batch).values() for batch in batches), strict=True))
         )
-        return cls(torch.cat(inputs), torch.cat(labels), torch.cat(groups))
 
     def __len__(self) -> int:
         return len(self.inputs)

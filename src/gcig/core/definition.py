@@ -1,8 +1,6 @@
 """The definition of GCIG: the choices behind a value."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from gcig._arguments import check_argument, is_count, is_number
@@ -64,7 +62,7 @@ class Definition:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            check_argument(name, getattr(self, name), f"one of {list(choices)}", partial(_is_among, choices))
+            check_argument(name, getattr(self, name), f"one of {list(choices)}", choices.__contains__)
         check_argument(
             "n_steps",
             self.n_steps,
@@ -78,7 +76,3 @@ class Definition:
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as plain values, for JSON."""
         return asdict(self)
-
-
-def _is_among(choices: Sequence[str], value: Any) -> bool:
-    return isinstance(value, str) and value in choices

@@ -124,11 +124,8 @@ def _elu(alpha: float) -> Callable[[Tensor, Buffers], Derivatives]:
         # alpha exp(z) below zero; above zero it is alpha, which the mask removes.
         powers = below + alpha
         curvature = torch.addcmul(powers, powers, above, value=-1, out=out.curvature)
-        return (
-            torch.add(rectified, below, out=out.value),
-            torch.add(curvature, above, out=out.slope),
-            curvature,
-        )
+        value, slope = torch.add(rectified, below, out=out.value), torch.add(curvature, above, out=out.slope)
+        return value, slope, curvature
 
     return evaluate
 
@@ -208,11 +205,8 @@ class LayeredNetwork:
         known = tuple(activation for activation in activations if activation is not None)
         if len(known) != len(activations):
             return None
-        return cls(
-            weights=tuple(step.weight for step in linear),
-            biases=tuple(step.bias for step in linear),
-            activations=known,
-        )
+        weights, biases = tuple(step.weight for step in linear), tuple(step.bias for step in linear)
+        return cls(weights, biases, known)
 
 
 def sequential_steps(module: nn.Module) -> list[nn.Module] | None:

@@ -119,11 +119,7 @@ def _computations(
                     network, inputs, references, integration.n_steps, extrapolate=extrapolate, slopes=slopes
                 )
             return node_attributions(
-                network,
-                inputs,
-                references,
-                quadrature(integration.rule, integration.n_steps),
-                slopes=slopes,
+                network, inputs, references, quadrature(integration.rule, integration.n_steps), slopes=slopes
             )
 
     return [compute]
@@ -178,9 +174,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def accumulate(
-    compute: Callable[[slice], tuple[Tensor, Tensor]],
-    slices: Sequence[slice],
-    parameters: Sequence[Tensor],
+    compute: Callable[[slice], tuple[Tensor, Tensor]], slices: Sequence[slice], parameters: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Sum over chunks of rows, and compute the gradient of the sum chunk by chunk.
 

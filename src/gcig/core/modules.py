@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -17,6 +17,9 @@ from gcig.core.quadrature import Integration
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
 _EVALUATED_LOCK = threading.Lock()
+_ATTENTION = ExitStack()  # holds the setting of `plain_attention` while some caller needs it
+_ATTENTION_USERS = [0]
+_ATTENTION_LOCK = threading.Lock()
 _FIXED: ContextVar[bool] = ContextVar("fixed", default=False)
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -62,16 +65,35 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def plain_attention() -> Iterator[None]:
+    """Compute attention by plain operations: the fused kernels have a first derivative only.
+
+    torch keeps this setting for the whole process. If several threads need it, the last one to leave restores
+    what the first one found.
+    """
+    with _ATTENTION_LOCK:
+        if not _ATTENTION_USERS[0]:
+            _ATTENTION.enter_context(sdpa_kernel(SDPBackend.MATH))
+        _ATTENTION_USERS[0] += 1
+    try:
+        yield
+    finally:
+        with _ATTENTION_LOCK:
+            _ATTENTION_USERS[0] -= 1
+            if not _ATTENTION_USERS[0]:
+                _ATTENTION.close()
+
+
+@contextmanager
 def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
     """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
 
-    If the gradients are differentiated as well (`twice`), attention is computed by plain operations: the
-    fused kernels of `scaled_dot_product_attention` have a first derivative only.
+    If the gradients are differentiated as well (`twice`), attention is computed by plain operations.
     """
     with (
         evaluating(module, score),
         running_eagerly(module),
-        sdpa_kernel(SDPBackend.MATH) if twice else nullcontext(),
+        plain_attention() if twice else nullcontext(),
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
@@ -129,20 +151,9 @@ def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Ten
 
 # Autograd names of operations whose derivative jumps at a place that depends on the parameters.
 _KINKED = (
-    "Relu",
-    "LeakyRelu",
-    "Prelu",
-    "Rrelu",
-    "Hardtanh",
-    "Hardswish",
-    "Hardsigmoid",
-    "Hardshrink",
-    "Softshrink",
-    "Threshold",
-    "MaxPool",
-    "AdaptiveMaxPool",
+    *("Relu", "LeakyRelu", "Prelu", "Rrelu", "Hardtanh", "Hardswish", "Hardsigmoid", "Hardshrink"),
+    *("Softshrink", "Threshold", "MaxPool", "AdaptiveMaxPool"),
 )
-
 # ... and of gradients that cannot be differentiated again.
 _UNDEFINED = ("torch::autograd::Error", "torch::autograd::NotImplemented")
 
@@ -180,13 +191,8 @@ def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Prob
         kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
         if outputs.requires_grad:
             # A weight that requires a gradient makes once_differentiable functions show.
-            (gradient,) = torch.autograd.grad(
-                outputs,
-                two,
-                torch.ones_like(outputs, requires_grad=True),
-                create_graph=True,
-                allow_unused=True,
-            )
+            weights = torch.ones_like(outputs, requires_grad=True)
+            (gradient,) = torch.autograd.grad(outputs, two, weights, create_graph=True, allow_unused=True)
             if gradient is not None:
                 twice = not any(node.name() in _UNDEFINED for node in _graph(gradient.grad_fn))
     # The tensors kept for two points estimate one: temporaries and gradients take as much again.

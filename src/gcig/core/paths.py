@@ -37,11 +37,10 @@ def general_attributions(
         shape = (len(nodes), *[1] * references.dim())
         points = torch.lerp(references, inputs, nodes.view(shape)).detach().requires_grad_()
         outputs = logits(module, points.flatten(0, 2), score)
-        (gradients,) = (
-            torch.autograd.grad(outputs.sum(), points, create_graph=create_graph, allow_unused=True)
-            if outputs.requires_grad
-            else (None,)
-        )
+        gradients = None
+        if outputs.requires_grad:
+            total = outputs.sum()
+            (gradients,) = torch.autograd.grad(total, points, create_graph=create_graph, allow_unused=True)
         if gradients is None:
             raise ValueError(
                 "the module's output does not depend differentiably on its inputs, so it has no gradients "
@@ -143,7 +142,8 @@ def _average_slope(
 
     `to_rows` carries what is computed at the starts to (groups, n or 1, units).
     """
-    strides = _halvings(n_segments) if extrapolate else [1]
+    # Strides over the finest nodes that cut the path into 1, 2, 4, ... segments.
+    strides = [n_segments >> level for level in range(n_segments.bit_length())] if extrapolate else [1]
     blend = _sharpness_of_values if extrapolate else sharpness
     steps = torch.arange(1, n_segments, dtype=inputs.dtype, device=inputs.device) / n_segments
     first, bias = network.weights[0], network.biases[0]
@@ -178,11 +178,6 @@ def _nodes(activation: Activation, values: Tensor) -> tuple[Tensor, Tensor, Tens
     """Return pre-activations, activations and slopes."""
     after, slope, _ = activation.derivatives(values)
     return values, after, slope
-
-
-def _halvings(n_segments: int) -> list[int]:
-    """Return the strides over the finest nodes that cut the path into 1, 2, 4, ... segments."""
-    return [n_segments >> level for level in range(n_segments.bit_length())]
 
 
 def _segment_weights(n_segments: int, strides: Sequence[int]) -> list[float]:

@@ -40,10 +40,8 @@ class Quadrature:
 def _on_device(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Copy a rule to a GPU, once: a copy waits for the device, and cannot be part of a recorded step."""
     with torch.inference_mode(False):  # otherwise training could not use it later
-        nodes, weights = (
-            torch.tensor(each, dtype=dtype, device=device) for each in (rule.nodes, rule.weights)
-        )
-    return nodes, weights
+        nodes = torch.tensor(rule.nodes, dtype=dtype, device=device)
+        return nodes, torch.tensor(rule.weights, dtype=dtype, device=device)
 
 
 def _right(n: int) -> Quadrature:

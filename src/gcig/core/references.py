@@ -68,15 +68,9 @@ class CellSums(NamedTuple):
 def cell_sums(
     inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2
 ) -> CellSums:
-    """Sum rows by (label, group) cell, in one matrix product.
+    """Sum rows (n, ...) by the (label, group) cell of their codes (n,), in one matrix product.
 
-    Parameters
-    ----------
-    inputs : Tensor of shape (n, ...)
-    labels, groups : Tensor of shape (n,)
-        Integer codes.
-    n_groups, n_labels : int
-        The numbers of codes; a cell may have no rows.
+    ``n_groups`` and ``n_labels`` are the numbers of codes; a cell may have no rows.
 
     >>> sums = cell_sums(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]),
     ...                  torch.tensor([1, 1, 0]), n_groups=2)

@@ -16,7 +16,8 @@ then exact.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,21 +96,25 @@ def shapley_values(
     n, c = rows.shape
     if not (n and c):
         raise ValueError(f"rows must have at least one row and one column, not shape {rows.shape}")
-    at_end = _in_parts(value, rows, max_points)
+    score = partial(_score_in_parts, value, max_points)
+    at_end = score(rows)
     enumerated = is_exact(c, n_pairs, random=random, always=always)
     n_draws = _count_draws(c, n_pairs, random=random) if enumerated else n_pairs
     uniforms = _spread_evenly(n_draws, n, c, rng)
-    main = [_main_effects(value, rows, each, max_points) for each in levels]
+    main = [_main_effects(score, rows, each) for each in levels]
     parts, starts = [], []
-
-    def done(n_rows: int) -> None:
-        if advance is not None:
-            advance(n_rows / n_draws)
-
     for own in uniforms:
         orders = None if enumerated else rng.random((n, c)).argsort(axis=1)
         references = draw(own)
-        values, start = _by_chunks(value, rows, references, orders, at_end, max_points, done)
+        groups = len(references)
+        values, start = np.empty((groups, n, c)), np.empty((groups, n))
+        size = max(1, max_points // (groups * (2**c if enumerated else 2 * c - 1)))
+        for part in (slice(first, first + size) for first in range(0, n, size)):
+            ends = rows[part], references[:, part], at_end[part]
+            found = _enumerate(score, *ends) if orders is None else _walk(score, *ends, orders[part])
+            values[:, part], start[:, part] = found
+            if advance is not None:
+                advance(len(rows[part]) / n_draws)
         for each, effects in zip(levels, main, strict=True):
             excess = _excess(each, effects, references[..., each.column])
             values[..., each.column] += excess
@@ -122,37 +127,11 @@ def shapley_values(
     return ShapleyValues(mean, None if len(parts) == 1 else replicates, change)
 
 
-def _by_chunks(
-    value: Value,
-    rows: Floats,
-    starts: Floats,
-    orders: Any,
-    at_end: Floats,
-    max_points: int,
-    done: Callable[[int], None],
-) -> tuple[Floats, Floats]:
-    """Compute one replicate: values (groups, n, columns), and scores (groups, n) at the references."""
-    n, c = rows.shape
-    groups = len(starts)
-    points = 2**c if orders is None else 2 * c - 1
-    size = max(1, max_points // (groups * points))
-    values, start = np.empty((groups, n, c)), np.empty((groups, n))
-    for first in range(0, n, size):
-        part = slice(first, first + size)
-        if orders is None:
-            found = _enumerate(value, rows[part], starts[:, part], at_end[part], max_points)
-        else:
-            found = _walk(value, rows[part], starts[:, part], orders[part], at_end[part], max_points)
-        values[:, part], start[:, part] = found
-        done(len(rows[part]))
-    return values, start
-
-
-def _main_effects(value: Value, rows: Floats, levels: Levels, max_points: int) -> Floats:
+def _main_effects(score: Value, rows: Floats, levels: Levels) -> Floats:
     """Return the scores (n, levels) of each row with one column at each of its levels."""
     points = np.repeat(rows[:, None], len(levels.values), axis=1)
     points[..., levels.column] = levels.values
-    return _in_parts(value, points.reshape(-1, rows.shape[1]), max_points).reshape(len(rows), -1)
+    return score(points.reshape(-1, rows.shape[1])).reshape(len(rows), -1)
 
 
 def _excess(levels: Levels, effects: Floats, drawn: Floats) -> Floats:
@@ -162,7 +141,7 @@ def _excess(levels: Levels, effects: Floats, drawn: Floats) -> Floats:
 
 
 def _walk(
-    value: Value, rows: Floats, starts: Floats, orders: Any, at_end: Floats, max_points: int
+    score: Value, rows: Floats, starts: Floats, at_end: Floats, orders: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
     """Estimate from each row's order of columns and its reverse: values and scores at the references."""
     m, c = rows.shape
@@ -171,7 +150,7 @@ def _walk(
     forward = rank < steps  # (c, m, columns): the coalition before each step; the first is empty
     backward = rank >= c - steps[1:]
     masks = np.concatenate([forward, backward])
-    scores = _evaluate(value, rows, starts, masks, max_points)
+    scores = _evaluate(score, rows, starts, masks)
     end = np.broadcast_to(at_end, (len(starts), 1, m))
     there = np.diff(np.concatenate([scores[:, :c], end], axis=1), axis=1)
     back = np.diff(np.concatenate([scores[:, :1], scores[:, c:], end], axis=1), axis=1)
@@ -181,13 +160,11 @@ def _walk(
     return values, scores[:, 0]
 
 
-def _enumerate(
-    value: Value, rows: Floats, starts: Floats, at_end: Floats, max_points: int
-) -> tuple[Floats, Floats]:
+def _enumerate(score: Value, rows: Floats, starts: Floats, at_end: Floats) -> tuple[Floats, Floats]:
     """Sum over all coalitions by the formula: values and scores at the references."""
     c = rows.shape[1]
     coalitions = (np.arange(2**c)[:, None] >> np.arange(c)) & 1 == 1
-    scores = _evaluate(value, rows, starts, np.repeat(coalitions[:-1, None], len(rows), axis=1), max_points)
+    scores = _evaluate(score, rows, starts, np.repeat(coalitions[:-1, None], len(rows), axis=1))
     end = np.broadcast_to(at_end, (len(starts), 1, len(rows)))
     scores = np.concatenate([scores, end], axis=1)
     return np.einsum("gsm,sc->gmc", scores, _coalition_weights(coalitions)), scores[:, 0]
@@ -203,9 +180,7 @@ def _coalition_weights(coalitions: NDArray[np.bool_]) -> Floats:
     return np.asarray(np.where(coalitions, joined, -apart), dtype=np.float64)
 
 
-def _evaluate(
-    value: Value, rows: Floats, starts: Floats, masks: NDArray[np.bool_], max_points: int
-) -> Floats:
+def _evaluate(score: Value, rows: Floats, starts: Floats, masks: NDArray[np.bool_]) -> Floats:
     """Return the scores (groups, masks, m) of rows that take the columns outside masks from references."""
     points = np.where(masks[None], rows[None, None], starts[:, None])
     # If row and reference agree in a column, adding it gives the same point, which is not evaluated again.
@@ -213,11 +188,10 @@ def _evaluate(
     new[:, 1:] = (points[:, 1:] != points[:, :-1]).any(axis=-1)
     place = np.zeros(new.shape, dtype=np.int64)
     place[new] = np.arange(np.count_nonzero(new))
-    found: Floats = _in_parts(value, points[new], max_points)[np.maximum.accumulate(place, axis=1)]
-    return found
+    return score(points[new])[np.maximum.accumulate(place, axis=1)]
 
 
-def _in_parts(value: Value, points: Floats, max_points: int) -> Floats:
+def _score_in_parts(value: Value, max_points: int, points: Floats) -> Floats:
     parts = [value(points[i : i + max_points]) for i in range(0, len(points), max_points)]
     return np.concatenate(parts).astype(np.float64, copy=False)
 

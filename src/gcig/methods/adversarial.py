@@ -123,7 +123,9 @@ class AdversarialStep:
         weight = None if self.weights is None else self.weights[rows]
         prediction = binary_cross_entropy_with_logits(scores, targets, weight=weight)
         for _ in range(self.model.adversary_steps):
-            self._train_adversary(scores.detach(), targets, rows)
+            self.of_adversary.zero_grad()
+            self._adversary_loss(scores.detach(), targets, rows).backward()
+            self.of_adversary.step()
         adversary = self._adversary_loss(scores, targets, rows)
         direction = debiased(self._gradient(prediction), self._gradient(adversary), alpha)
         self._move_network(direction)
@@ -133,11 +135,6 @@ class AdversarialStep:
     def _adversary_loss(self, scores: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         losses = cross_entropy(self.adversary(scores, targets), self.data.groups[rows], reduction="none")
         return (self.balanced[rows] * losses).mean()
-
-    def _train_adversary(self, scores: Tensor, targets: Tensor, rows: Tensor) -> None:
-        self.of_adversary.zero_grad()
-        self._adversary_loss(scores, targets, rows).backward()
-        self.of_adversary.step()
 
     def _gradient(self, loss: Tensor) -> Tensor:
         """Return the gradient over all parameters of the network as one vector; zeros for unused ones."""

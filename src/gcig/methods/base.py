@@ -21,9 +21,7 @@ from torch import nn
 
 from gcig._validation import InputError, check_features, check_labels, match_columns
 from gcig.adapters.base import check_scores
-from gcig.adapters.estimators import GcigModel
 from gcig.core.columns import find_blocks, protected_attributes
-from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
 from gcig.data.formats import CsvFormat
@@ -33,9 +31,17 @@ from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.threshold import best_f1_threshold
-from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
+from gcig.methods.training_data import (
+    CheckedTable,
+    Codes,
+    Encoded,
+    Floats,
+    TrainingData,
+    check_table,
+    training_data,
+)
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
+from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
@@ -52,8 +58,8 @@ class _Learned:
     encoder_: TableEncoder | PassThrough
     classes_: NDArray[Any]
     groups_: tuple[str, ...]
-    baselines_: NDArray[np.float32]
-    blocks_: NDArray[np.int64]
+    baselines_: Encoded
+    blocks_: Codes
     protected_columns_: tuple[str, ...]
     threshold_: float
     diverged_: bool
@@ -288,7 +294,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self.group_names_ = names_by_column(roles.group_names, roles.sensitive)
         return self
 
-    def _fit_whole(self, file: TableFile, roles: Roles, skipped: NDArray[np.int64]) -> Self:
+    def _fit_whole(self, file: TableFile, roles: Roles, skipped: Codes) -> Self:
         reading = file.read(roles.columns)
         frame = reading.frame[~np.isin(np.arange(file.n_rows), skipped)]
         classes = find_classes(frame[roles.target], roles.positive)
@@ -307,18 +313,10 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
         summary = summarise(rows, self.encoder_, fitted=continuing)
         network = copy_to_continue(self, summary.classes) if continuing else None
-        seed = shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        data, sums = encode_rows(
-            rows,
-            summary,
-            folder,
-            class_weight=self.class_weight,
-            validation_fraction=self.validation_fraction if self.holds_out else None,
-            device=resolve_device(self.device),
-            seed=seed,
-        )
+        split = self._draw_split()
+        data, sums = encode_rows(rows, summary, folder, class_weight=self.class_weight, **split)
         self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
-        return self._train(self.train_network, network, data, seed)
+        return self._train(self.train_network, network, data, split["seed"])
 
     def _fit_checked(
         self, train: TrainNetwork, table: CheckedTable, *, named: bool
@@ -330,18 +328,20 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed = shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        data = training_data(
-            table,
-            encoded,
-            device=resolve_device(self.device),
-            validation_fraction=self.validation_fraction if self.holds_out else None,
-            seed=seed,
-        )
+        split = self._draw_split()
+        data = training_data(table, encoded, **split)
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
-        return self._train(train, network, data, seed)
+        return self._train(train, network, data, split["seed"])
+
+    def _draw_split(self) -> dict[str, Any]:
+        """Draw the seed of a fit; return it with the share of the rows to hold out and the device."""
+        return {
+            "seed": shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1))),
+            "validation_fraction": self.validation_fraction if self.holds_out else None,
+            "device": resolve_device(self.device),
+        }
 
     def describe_data(
         self, classes: Sequence[Any], groups: tuple[str, ...], baselines: torch.Tensor, *, named: bool
@@ -399,17 +399,17 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
     # groups of new rows overrides the step that uses them.
 
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:  # noqa: ARG002 (one interface)
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:  # noqa: ARG002 (one interface)
         """Return what the network sees of a table, float32 of shape (n, p)."""
         check_is_fitted(self)
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.encode(frame)
 
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the logit of each row, shape (n,); positive if the second class is more likely."""
         return self._logits(self.encode(X, sensitive_features=sensitive_features))
 
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the probabilities of the two classes, shape (n, 2)."""
         return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
 
@@ -428,17 +428,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         return self.classes_[positive.astype(np.int64)]
 
-    def proba_from_encoded(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+    def proba_from_encoded(self, encoded: Encoded) -> Floats:
         """Return the probabilities of the two classes for rows that `encode` returned, shape (n, 2)."""
         scores = torch.from_numpy(self._logits(encoded))
         return torch.stack([torch.sigmoid(-scores), torch.sigmoid(scores)], dim=1).numpy()
 
-    def expected_from_encoded(
-        self,
-        encoded: NDArray[np.float32],
-        *,
-        sensitive_features: Any = None,  # noqa: ARG002 (methods with a rule per group need it)
-    ) -> NDArray[np.float64]:
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (methods with a rule per group need it)
         """Return the probability of deciding for the second class, for rows that `encode` returned.
 
         It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
@@ -475,14 +470,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         codes, source = self._labels_to_explain(encoded, y)
-        return explain_rows(
-            GcigModel.wrap(self),
-            encoded,
-            codes,
-            definition=Definition(columns=columns),
-            labels=self.classes_[codes],
-            label_source=source,
-        )
+        return explain_rows(self, encoded, codes, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
@@ -539,7 +527,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             return PassThrough()
         return TableEncoder(n_bins=BINS if self.preprocessing == "binned" else 0)
 
-    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
+    def _encode_training(self, table: CheckedTable) -> Encoded:
         return self.encoder_.encode(table.frame)
 
     def _choose_threshold(self, data: TrainingData) -> float:
@@ -549,12 +537,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         scores = torch.from_numpy(self._logits(rows.inputs.cpu().numpy()))
         return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
-    def _logits(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
+    def _logits(self, encoded: Encoded) -> Floats:
+        found: Floats = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
         check_scores(found, self)
         return found
 
-    def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[Codes, str]:
         if y is None:
             positive = self.proba_from_encoded(encoded)[:, 1] >= self.threshold_
             return positive.astype(np.int64), "predicted"
@@ -588,11 +576,11 @@ def _forget_fit(estimator: object) -> None:
 
 def _describe_divergence(error: DivergenceError, *, usable: bool) -> DivergenceError:
     """Return the same error with the state of the estimator added."""
-    state = (
-        "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
-        if usable
-        else "The estimator is as it was before fit."
-    )
+    state = "The estimator is as it was before fit."
+    if usable:
+        state = (
+            "The estimator keeps them and predicts with them: fit again, or continue with warm_start=True."
+        )
     described = DivergenceError(f"{error} {state}", error.outcome)
     described.__cause__ = error
     return described

@@ -19,12 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
+from gcig.methods.parameters import (
+    FRACTION,
+    RANDOM_STATE,
+    Parametrised,
+    Rule,
+    integer,
+    one_of,
+    optional,
+    parameter,
+)
 from gcig.methods.randomised import row_uniforms
-from gcig.methods.training_data import CheckedTable, require_groups
+from gcig.methods.training_data import CheckedTable, Codes, Encoded, Floats, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-Floats = NDArray[np.float64]
 _REASON = "a row is repaired by the quantiles of its own group"
 
 
@@ -95,7 +103,7 @@ def median_quantile(distributions: Sequence[Distribution], rank: Floats) -> Floa
     return np.asarray(np.median([each.quantile(rank) for each in distributions], axis=0))
 
 
-def _thin_out(light: NDArray[np.bool_], counts: NDArray[np.int64], resolution: int) -> NDArray[np.bool_]:
+def _thin_out(light: NDArray[np.bool_], counts: Codes, resolution: int) -> NDArray[np.bool_]:
     """Mark about ``resolution`` of the marked values, evenly spaced by rank, with the first and the last."""
     places = np.flatnonzero(light)
     if len(places) <= resolution:
@@ -130,7 +138,7 @@ class GroupRepair:
         if not columns or not tables or type(self.seed) is not int or type(self.spread_ties) is not bool:
             raise ValueError(f"the repair does not fit {n_groups} groups and {n_columns} columns")
 
-    def apply(self, table: Floats, groups: NDArray[np.int64], level: float) -> Floats:
+    def apply(self, table: Floats, groups: Codes, level: float) -> Floats:
         """Return a copy of the rows with each column moved by ``level`` towards the median distribution."""
         repaired = table.copy()
         place = np.full((len(table), len(self.tables)), 0.5)
@@ -169,7 +177,7 @@ class _Repairing(Parametrised):
     n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
 
     def _learn_repair(
-        self, table: Floats, groups: NDArray[np.int64], columns: Sequence[int], random_state: Any
+        self, table: Floats, groups: Codes, columns: Sequence[int], random_state: Any
     ) -> GroupRepair:
         """Learn from rows (n, p) with group codes (n,); NaN entries are left out."""
         tables = {}
@@ -179,6 +187,11 @@ class _Repairing(Parametrised):
             tables[column] = tuple(Distribution.of(part, resolution=self.n_quantiles) for part in parts)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         return GroupRepair(tables, seed, spread_ties=self.ties == "spread")
+
+
+def _are_names(value: Any) -> bool:
+    sequence = isinstance(value, Sequence | np.ndarray | pd.Index) and not isinstance(value, str | range)
+    return sequence and all(isinstance(name, str) for name in value)
 
 
 class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing):
@@ -214,17 +227,7 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
 
     columns: Sequence[str] | None = parameter(
         default=None,
-        rule=Rule(
-            "a sequence of column names or None",
-            lambda value: (
-                value is None
-                or (
-                    isinstance(value, Sequence | np.ndarray | pd.Index)
-                    and not isinstance(value, str | range)
-                    and all(isinstance(name, str) for name in value)
-                )
-            ),
-        ),
+        rule=optional(Rule("a sequence of column names", _are_names), None),
         doc="The columns that are repaired; by default all columns of numbers other than 0 and 1.",
     )
     random_state: Any = parameter(default=0, rule=RANDOM_STATE, doc="Seed of the spread of ties.")
@@ -239,7 +242,11 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
         groups = check_groups(sensitive_features, n_rows=len(frame))
         names = [str(name) for name in frame.columns]
         values = _as_numbers(frame)
-        numeric = {name: names.index(name) for name in _numeric(frame)}
+        numeric = {
+            name: place
+            for place, (name, kind) in enumerate(zip(names, frame.dtypes, strict=True))
+            if pt.is_numeric_dtype(kind) and not pt.is_bool_dtype(kind)
+        }
         numbers = tuple(name for name, place in numeric.items() if not _is_indicator(values[:, place]))
         self.columns_ = numbers if self.columns is None else tuple(dict.fromkeys(self.columns))
         if unknown := sorted(set(self.columns_) - set(numeric)):
@@ -247,7 +254,14 @@ class DisparateImpactRemover(OneToOneFeatureMixin, TransformerMixin, _Repairing)
                 f"columns: {', '.join(map(repr, unknown))} are not columns of numbers in X. Text, categories "
                 "and booleans cannot be repaired: remove them from columns=."
             )
-        _check_filled(frame, groups.codes, groups.names, self.columns_)
+        for column in self.columns_:
+            filled = np.bincount(groups.codes, frame[column].notna(), minlength=len(groups.names))
+            if (filled == 0).any():
+                group = groups.names[int(np.argmin(filled))]
+                raise InputError(
+                    f"Column {column!r} of X has no value in group {group!r}, so its quantiles are unknown "
+                    "there. Leave the column out of columns=, or drop it."
+                )
         self.groups_ = groups.names
         self.feature_names_in_ = np.asarray(names, dtype=object)
         self.n_features_in_ = len(names)
@@ -305,13 +319,13 @@ class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
         super().check_learned()
         self.repair_.check(len(self.groups_), self.encoder_.n_features_out_)
 
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded = super().encode(X)
         groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=_REASON)
         return self._repaired(encoded, groups.codes)
 
-    def _encode_training(self, table: CheckedTable) -> NDArray[np.float32]:
+    def _encode_training(self, table: CheckedTable) -> Encoded:
         encoded, groups = super()._encode_training(table), table.groups
         if not hasattr(self, "repair_"):
             columns = _number_columns(self.encoder_, encoded)
@@ -324,11 +338,11 @@ class DisparateImpactRemoverClassifier(_Repairing, UnconstrainedClassifier):
             )
         return self._repaired(encoded, groups.codes)
 
-    def _repaired(self, encoded: NDArray[np.float32], codes: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _repaired(self, encoded: Encoded, codes: Codes) -> Encoded:
         return self.repair_.apply(encoded.astype(np.float64), codes, self.repair_level).astype(np.float32)
 
 
-def _number_columns(encoder: TableEncoder | PassThrough, encoded: NDArray[np.float32]) -> list[int]:
+def _number_columns(encoder: TableEncoder | PassThrough, encoded: Encoded) -> list[int]:
     """Return the encoded columns that hold a number of the table, not a level, boolean or indicator."""
     if isinstance(encoder, PassThrough):
         return [column for column in range(encoded.shape[1]) if not _is_indicator(encoded[:, column])]
@@ -342,31 +356,12 @@ def _is_indicator(values: NDArray[Any]) -> bool:
     return bool(np.isin(values[~np.isnan(values)], (0, 1)).all())
 
 
-def _check_filled(
-    frame: pd.DataFrame, codes: NDArray[np.int64], names: tuple[str, ...], columns: Sequence[str]
-) -> None:
-    for column in columns:
-        filled = np.bincount(codes, frame[column].notna(), minlength=len(names))
-        if (filled == 0).any():
-            raise InputError(
-                f"Column {column!r} of X has no value in group {names[int(np.argmin(filled))]!r}, so its "
-                "quantiles are unknown there. Leave the column out of columns=, or drop it."
-            )
-
-
-def _numeric(frame: pd.DataFrame) -> tuple[str, ...]:
-    dtypes = frame.dtypes.items()
-    return tuple(
-        str(name) for name, kind in dtypes if pt.is_numeric_dtype(kind) and not pt.is_bool_dtype(kind)
-    )
-
-
-def _as_numbers(frame: pd.DataFrame) -> NDArray[np.float64]:
+def _as_numbers(frame: pd.DataFrame) -> Floats:
     """Return all columns as float64 (n, columns): numbers as they are, others as a hash of their text."""
-    columns = [
-        column.to_numpy(np.float64, na_value=np.nan)
-        if pt.is_numeric_dtype(column.dtype)
-        else pd.util.hash_array(column.astype(str).to_numpy(object)).astype(np.float64)
-        for _, column in frame.items()
-    ]
-    return np.stack(columns, axis=1)
+
+    def numbers(column: "pd.Series[Any]") -> Floats:
+        if pt.is_numeric_dtype(column.dtype):
+            return column.to_numpy(np.float64, na_value=np.nan)
+        return pd.util.hash_array(column.astype(str).to_numpy(object)).astype(np.float64)
+
+    return np.stack([numbers(column) for _, column in frame.items()], axis=1)

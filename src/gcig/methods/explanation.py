@@ -14,6 +14,7 @@ from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
+from gcig.methods.training_data import Codes, Encoded
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows
@@ -55,9 +56,9 @@ class Explanation:
     'checking_status'
     """
 
-    attributions: NDArray[np.float32]
-    disparity: NDArray[np.float32]
-    completeness: NDArray[np.float32]
+    attributions: Encoded
+    disparity: Encoded
+    completeness: Encoded
     groups: tuple[str, ...]
     columns: tuple[str, ...]
     labels: NDArray[Any]
@@ -110,16 +111,11 @@ class Explanation:
 
 
 def explain_rows(
-    adapted: GcigModel,
-    encoded: NDArray[np.float32],
-    codes: NDArray[np.int64],
-    *,
-    definition: Definition,
-    labels: NDArray[Any],
-    label_source: str,
+    model: Any, encoded: Encoded, codes: Codes, *, columns: str, label_source: str
 ) -> Explanation:
-    """Explain encoded rows (n, p) against the references of the labels that `codes` number."""
-    if definition.columns == "encoded":
+    """Explain encoded rows (n, p) of a fitted model against the references of the labels in `codes`."""
+    adapted, definition = GcigModel.wrap(model), Definition(columns=columns)
+    if columns == "encoded":
         raise InputError(
             "must be 'original' or 'raw': explanations are not centred within one-hot blocks. For GCIG on "
             "centred columns, see gcig_encoded of gcig.evaluate.",
@@ -127,16 +123,10 @@ def explain_rows(
         )
     baselines, groups = np.asarray(adapted.baselines), adapted.groups or ()
     references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
-    found = attributions(
-        adapted.module,
-        torch.from_numpy(encoded),
-        references,
-        rule=definition.rule,
-        n_steps=definition.n_steps,
-    )
+    found = attributions(adapted.module, torch.from_numpy(encoded), references)
     rows = EncodedRows(encoded, codes, np.zeros_like(codes), np.arange(len(codes)), None)
-    columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
-    values = columns.sum(found.values) if definition.columns == "original" else found.values
+    compared_columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
+    values = compared_columns.sum(found.values) if columns == "original" else found.values
     compared = compare_attributions(values, definition)
     disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)
     return Explanation(
@@ -144,8 +134,8 @@ def explain_rows(
         disparity=disparity.numpy(),
         completeness=found.residual.numpy(),
         groups=groups,
-        columns=columns.of(definition.columns),
-        labels=labels,
+        columns=compared_columns.of(columns),
+        labels=model.classes_[codes],
         label_source=label_source,
         definition=replace(definition, rule=found.rule, n_steps=found.n_steps).to_dict(),
     )

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 from fairlearn.reductions import EqualizedOdds, ErrorRate, ExponentiatedGradient
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -27,15 +26,13 @@ from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.networks import CLIP_NORM, MixtureOfLogits
 from gcig.methods.parameters import POSITIVE_INTEGER, number, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import TrainingData
+from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData
 from gcig.training.loop import Loop, Outcome, train
 from gcig.training.runtime import one_thread, resolve_batch_size
 
 _ROWS_AT_ONCE = 65_536
 _MIN_ROUND_STEPS = 150  # mini-batches per round
 _NEGLIGIBLE_WEIGHT = 1e-6  # a predictor with less is left out of the mixture
-
-Floats = NDArray[np.float64]
 
 
 class ExponentiatedGradientClassifier(RandomisedClassifier):
@@ -93,12 +90,7 @@ class ExponentiatedGradientClassifier(RandomisedClassifier):
         constraint, no mixture meets it.""",
     )
 
-    def expected_from_encoded(
-        self,
-        encoded: NDArray[np.float32],
-        *,
-        sensitive_features: Any = None,  # noqa: ARG002 (one interface)
-    ) -> NDArray[np.float64]:
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (one interface)
         """Return the weight of the networks that decide for the second class, for each encoded row."""
         mixture = self.module_
         assert isinstance(mixture, MixtureOfLogits)
@@ -147,7 +139,7 @@ class _Oracle(BaseEstimator):
     def __sklearn_clone__(self) -> "_Oracle":
         return _Oracle(self.start, self.inputs, self.train_round)  # shared: a deep copy would copy all rows
 
-    def fit(self, X: NDArray[np.int64], y: Any, sample_weight: Any) -> "_Oracle":  # noqa: ARG002 (all rows)
+    def fit(self, X: Codes, y: Any, sample_weight: Any) -> "_Oracle":  # noqa: ARG002 (all rows)
         labels, costs = (torch.tensor(np.asarray(values)) for values in (y, sample_weight))
         self.network_ = deepcopy(self.start)
         device = self.inputs.device
@@ -156,7 +148,7 @@ class _Oracle(BaseEstimator):
             self.decisions_ = (logits(self.network_, self.inputs) > 0).long().cpu().numpy()
         return self
 
-    def predict(self, X: NDArray[np.int64]) -> NDArray[np.int64]:
+    def predict(self, X: Codes) -> Codes:
         return self.decisions_[X[:, 0]]
 
 
@@ -171,13 +163,8 @@ def _reduce(
     """Search for the saddle point with Fairlearn, which sees rows as their numbers."""
     labels, groups = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
     counts = np.ones(len(rows)) if weights is None else weights.double().cpu().numpy()
-    reduction = ExponentiatedGradient(
-        oracle,
-        WeightedEqualizedOdds(counts, difference_bound=eps),
-        objective=WeightedErrorRate(counts),
-        eps=eps,
-        max_iter=max_iter,
-    )
+    bound, error = WeightedEqualizedOdds(counts, difference_bound=eps), WeightedErrorRate(counts)
+    reduction = ExponentiatedGradient(oracle, bound, objective=error, eps=eps, max_iter=max_iter)
     with warnings.catch_warnings():
         # Fairlearn 0.15 uses pandas in ways that pandas 3 deprecates.
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"fairlearn\.")

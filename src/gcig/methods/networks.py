@@ -10,24 +10,8 @@ from torch import Tensor, nn
 from gcig._validation import InputError, InputTypeError
 from gcig.core.modules import evaluating, logits
 from gcig.data.encoding import TableEncoder
-from gcig.methods.parameters import (
-    BOOLEAN,
-    CLASS_WEIGHT,
-    DEVICE,
-    INSIDE,
-    LAYER_SIZES,
-    MODULE,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_INTEGER,
-    RANDOM_STATE,
-    VERBOSE,
-    Parametrised,
-    Rule,
-    one_of,
-    optional,
-    parameter,
-)
+from gcig.methods import parameters as rules
+from gcig.methods.parameters import Parametrised, Rule, one_of, optional, parameter
 from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
 from gcig.training.loop import Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
@@ -225,7 +209,7 @@ class NetworkParameters(Parametrised):
 
     module: nn.Module | None = parameter(
         default=None,
-        rule=MODULE,
+        rule=rules.MODULE,
         doc="""A network of your own, (n, p) -> (n,) logits, trained from its present weights. It is copied;
         None builds a multi-layer perceptron.""",
     )
@@ -239,57 +223,57 @@ class NetworkParameters(Parametrised):
     )
     hidden_sizes: Sequence[int] = parameter(
         default=(64, 32),
-        rule=LAYER_SIZES,
+        rule=rules.LAYER_SIZES,
         doc="Widths of the hidden layers if no `module` is given; ``()`` gives a linear model.",
     )
     activation: str = parameter(
         default="silu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
     )
-    max_epochs: int = parameter(default=40, rule=POSITIVE_INTEGER, doc="Largest number of epochs.")
+    max_epochs: int = parameter(default=40, rule=rules.POSITIVE_INTEGER, doc="Largest number of epochs.")
     batch_size: int | str = parameter(
         default="auto",
-        rule=optional(POSITIVE_INTEGER, "auto"),
+        rule=optional(rules.POSITIVE_INTEGER, "auto"),
         doc='Rows per mini-batch; ``"auto"`` is 64 for small tables and up to 512 for large ones.',
     )
     learning_rate: float | str = parameter(
         default="auto",
-        rule=optional(POSITIVE, "auto"),
+        rule=optional(rules.POSITIVE, "auto"),
         doc="""Initial learning rate of AdamW, lowered along a cosine. ``"auto"`` grows with the mini-batch
         and is higher for narrow networks.""",
     )
-    weight_decay: float = parameter(default=1e-4, rule=NON_NEGATIVE, doc="Weight decay of AdamW.")
+    weight_decay: float = parameter(default=1e-4, rule=rules.NON_NEGATIVE, doc="Weight decay of AdamW.")
     early_stopping: bool = parameter(
         default=True,
-        rule=BOOLEAN,
+        rule=rules.BOOLEAN,
         doc="""Whether to hold out a part of the training data, which decides the epoch that is kept and when
         to stop. If False, the network is trained on all rows and the last epoch is kept.""",
     )
     patience: int = parameter(
-        default=20, rule=POSITIVE_INTEGER, doc="Epochs without improvement before training stops early."
+        default=20, rule=rules.POSITIVE_INTEGER, doc="Epochs without improvement before training stops early."
     )
     validation_fraction: float = parameter(
-        default=0.15, rule=INSIDE, doc="Share of the training data that is held out."
+        default=0.15, rule=rules.INSIDE, doc="Share of the training data that is held out."
     )
     threshold: float | str = parameter(
         default=0.5,
-        rule=optional(INSIDE, "f1"),
+        rule=optional(rules.INSIDE, "f1"),
         doc="""The probability from which a row is predicted positive; ``"f1"`` chooses it for F1 on the
         held-out set (or on the training data if nothing is held out). A number set later by `set_params`
         applies to the fitted model at once.""",
     )
     class_weight: Any = parameter(
-        default=None, rule=CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
+        default=None, rule=rules.CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
     )
     warm_start: bool = parameter(
-        default=False, rule=BOOLEAN, doc="Whether another `fit` continues from the present network."
+        default=False, rule=rules.BOOLEAN, doc="Whether another `fit` continues from the present network."
     )
     device: str = parameter(
-        default="auto", rule=DEVICE, doc='``"auto"`` is a CUDA device if there is one, else the CPU.'
+        default="auto", rule=rules.DEVICE, doc='``"auto"`` is a CUDA device if there is one, else the CPU.'
     )
     random_state: Any = parameter(
-        default=None, rule=RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the last bit."
+        default=None, rule=rules.RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the bit."
     )
-    verbose: bool | int = parameter(default=False, rule=VERBOSE, doc="Whether to show progress.")
+    verbose: bool | int = parameter(default=False, rule=rules.VERBOSE, doc="Whether to show progress.")
 
     @property
     def holds_out(self) -> bool:

@@ -109,16 +109,9 @@ def _classifier_graph(model: NetworkClassifier, *, opset: int | None = None) -> 
     classes = _classes(model.classes_)
     decide(graph, positive, model.threshold_, classes, outputs[0])
     kind = helper.np_dtype_to_tensor_dtype(classes.dtype) if classes.dtype != object else TensorProto.STRING
-    body = helper.make_graph(
-        graph.nodes,
-        model.method_key,
-        inputs,
-        [
-            helper.make_tensor_value_info(outputs[0], kind, [ROWS]),
-            helper.make_tensor_value_info(outputs[1], TensorProto.DOUBLE, [ROWS, 2]),
-        ],
-        graph.constants,
-    )
+    label = helper.make_tensor_value_info(outputs[0], kind, [ROWS])
+    both = helper.make_tensor_value_info(outputs[1], TensorProto.DOUBLE, [ROWS, 2])
+    body = helper.make_graph(graph.nodes, model.method_key, inputs, [label, both], graph.constants)
     versions = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     exported = helper.make_model(
         body,
@@ -128,14 +121,12 @@ def _classifier_graph(model: NetworkClassifier, *, opset: int | None = None) -> 
         producer_name="gcig",
         producer_version=__version__,
     )
-    helper.set_model_props(
-        exported,
-        {
-            "gcig_method": model.method_key,
-            "gcig_classes": json.dumps(model.classes_.tolist()),
-            "gcig_threshold": repr(float(model.threshold_)),
-        },
-    )
+    notes = {
+        "gcig_method": model.method_key,
+        "gcig_classes": json.dumps(model.classes_.tolist()),
+        "gcig_threshold": repr(float(model.threshold_)),
+    }
+    helper.set_model_props(exported, notes)
     onnx.checker.check_model(exported, full_check=True)
     return exported
 
@@ -308,15 +299,8 @@ def _one_hot(graph: GraphBuilder, value: str, column: CategoryColumn) -> str:
     other = codes.get(OTHER, -1)
     if other >= 0 or MISSING in codes:
         codes = dict.fromkeys(MISSING_TEXT, codes.get(MISSING, -1)) | codes
-    found = graph.apply(
-        "LabelEncoder",
-        value,
-        name="code",
-        domain="ai.onnx.ml",
-        keys_strings=list(codes),
-        values_int64s=list(codes.values()),
-        default_int64=other,
-    )
+    names = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": other}
+    found = graph.apply("LabelEncoder", value, name="code", domain="ai.onnx.ml", **names)
     levels = graph.constant(np.arange(len(column.levels), dtype=np.int64)[np.newaxis], "levels")
     return graph.apply("Equal", found, levels, name="level")
 
@@ -330,11 +314,11 @@ def apply_network(graph: GraphBuilder, network: nn.Module, rows: str) -> str:
     steps = sequential_steps(getattr(network, "_orig_mod", network))
     if steps is None:
         raise _not_exportable("it has hooks, parametrisations or its own forward")
-    value = rows
+    value, known = rows, ", ".join(layer.__name__ for layer in LAYERS)
     for step in steps:
         # By its exact type: a subclass may compute something else.
         if type(step) not in LAYERS:
-            raise _not_exportable(f"its part {type(step).__name__} is not one of {', '.join(_names())}")
+            raise _not_exportable(f"its part {type(step).__name__} is not one of {known}")
         value = LAYERS[type(step)](graph, step, value)
     return value
 
@@ -416,10 +400,6 @@ def _affine(layer: nn.BatchNorm1d | nn.LayerNorm, width: int) -> tuple[Any, Any]
 def _array(values: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     return array.astype(np.float32)
-
-
-def _names() -> list[str]:
-    return [layer.__name__ for layer in LAYERS]
 
 
 def _not_exportable(reason: str) -> InputError:

@@ -20,9 +20,8 @@ from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.networks import all_logits
 from gcig.methods.parameters import FRACTION, parameter
-from gcig.methods.threshold import logit_of
 from gcig.methods.training_data import TrainingData
-from gcig.metrics.ranking import roc_auc
+from gcig.metrics.ranking import logit_of, roc_auc
 from gcig.training.loop import Loop, Outcome, Validation, train
 from gcig.training.runtime import one_thread
 

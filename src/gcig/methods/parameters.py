@@ -15,14 +15,13 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
-from gcig._arguments import shorten
+from gcig._arguments import is_count, is_flag, shorten
 from gcig._validation import InputError
 
 _LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
@@ -67,14 +66,10 @@ def _fits(value: Any) -> bool:
     return not largest < abs(value) < math.inf
 
 
-def _is_integer(value: Any, least: int, below: int) -> bool:
-    return _is_number(value) and isinstance(value, Integral) and least <= int(value) < below
-
-
 def integer(least: int) -> Rule:
     """Accept integers from ``least`` to 2**31 - 1, Python's or NumPy's."""
     text = "a positive integer below 2**31" if least == 1 else f"an integer from {least} to 2**31 - 1"
-    return Rule(text, lambda value: _is_integer(value, least, 2**31))
+    return Rule(text, lambda value: is_count(value, least))
 
 
 def one_of(*choices: str) -> Rule:
@@ -93,7 +88,7 @@ def optional(rule: Rule, *others: str | None) -> Rule:
     return Rule(f"{rule.text} or {' or '.join(map(repr, others))}", holds, rule.choices)
 
 
-BOOLEAN = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+BOOLEAN = Rule("True or False", is_flag)
 FRACTION = number("a number in [0, 1]", lambda value: 0 <= value <= 1)
 NON_NEGATIVE = number("a finite number >= 0", lambda value: 0 <= value < math.inf)
 POSITIVE = number("a finite number > 0", lambda value: 0 < value < math.inf)
@@ -105,7 +100,7 @@ LAYER_SIZES = Rule(
     lambda value: (
         isinstance(value, Sequence | np.ndarray)
         and not isinstance(value, str | bytes)
-        and all(_is_integer(size, 1, _LARGEST_SIZE + 1) for size in value)
+        and all(is_count(size, 1, _LARGEST_SIZE + 1) for size in value)
     ),
 )
 CLASS_WEIGHT = Rule(
@@ -118,11 +113,9 @@ CLASS_WEIGHT = Rule(
 )
 RANDOM_STATE = Rule(
     "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState",
-    lambda value: value is None or isinstance(value, np.random.RandomState) or _is_integer(value, 0, 2**32),
+    lambda value: value is None or isinstance(value, np.random.RandomState) or is_count(value, 0, 2**32),
 )
-VERBOSE = Rule(
-    "True, False or an integer >= 0", lambda value: BOOLEAN.holds(value) or _is_integer(value, 0, 2**31)
-)
+VERBOSE = Rule("True, False or an integer >= 0", lambda value: is_flag(value) or is_count(value))
 MODULE = Rule("None or a torch.nn.Module", lambda value: value is None or isinstance(value, torch.nn.Module))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
 
-from gcig.methods.training_data import TrainingData
+from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import Outcome
 
@@ -18,7 +18,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def row_uniforms(rows: NDArray[np.floating], seed: int, n_draws: int = 1) -> NDArray[np.float64]:
+def row_uniforms(rows: NDArray[np.floating], seed: int, n_draws: int = 1) -> Floats:
     """Draw numbers in (0, 1), of shape (n, n_draws), from the content of each row and a seed.
 
     A row gets the same numbers alone, in any table and after a restart. They are the finaliser of SplitMix64
@@ -62,7 +62,7 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
     predicts_by_network: ClassVar[bool] = False
     fitted_attributes: ClassVar[tuple[str, ...]] = ("draw_seed_",)
 
-    def expected_predictions(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float64]:
+    def expected_predictions(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the probability with which each row is predicted to be of the second class, shape (n,).
 
         Rates computed from it (its mean over the rows of a group and label) are the expected rates.
@@ -90,9 +90,7 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
         return self.classes_[positive.astype(np.int64)]
 
     @abstractmethod
-    def expected_from_encoded(
-        self, encoded: NDArray[np.float32], *, sensitive_features: Any = None
-    ) -> NDArray[np.float64]:
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:
         """Return the probability of a positive decision for each encoded row."""
 
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
@@ -111,7 +109,7 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
     def _choose_threshold(self, data: TrainingData) -> float:  # noqa: ARG002 (there is none to choose)
         return math.nan
 
-    def _labels_to_explain(self, encoded: NDArray[np.float32], y: Any) -> tuple[NDArray[np.int64], str]:
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[Codes, str]:
         if y is None:  # the explained logit predicts by its sign
             return (self._logits(encoded) >= 0).astype(np.int64), "predicted"
         return super()._labels_to_explain(encoded, y)

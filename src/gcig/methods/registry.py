@@ -78,14 +78,11 @@ _SEARCH_SPACES: dict[str, Mapping[str, tuple[Any, ...]]] = {
     "fairx-paper": {"lambda_ig": (0.2, 0.5), "lambda_fair": (0.05, 0.2)},
     "fairx": {"lambda_ig": (0.2, 0.6), "lambda_fair": (0.05, 0.25)},
 }
-METHODS = Registry(
-    "method",
-    {
-        key: Method(key, label, f"gcig.methods.{location}", _SEARCH_SPACES[key])
-        for key, (label, location) in _METHODS.items()
-    },
-    _method_of,
-)
+_OWN = {
+    key: Method(key, label, f"gcig.methods.{location}", _SEARCH_SPACES[key])
+    for key, (label, location) in _METHODS.items()
+}
+METHODS = Registry("method", _OWN, _method_of)
 
 
 def register_method(

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from fairlearn.postprocessing import ThresholdOptimizer
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
@@ -19,7 +18,7 @@ from gcig._validation import check_lengths
 from gcig.core.modules import evaluating, logits
 from gcig.methods.parameters import POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import TrainingData, require_groups
+from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData, require_groups
 from gcig.training.loop import DivergenceError, Outcome
 
 _REASON = "each group has its own thresholds"
@@ -50,7 +49,7 @@ class ThresholdRule:
         if math.isnan(self.threshold0) or math.isnan(self.threshold1):
             raise ValueError("a rule has a threshold that is not a number")
 
-    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, scores: Floats) -> Floats:
         """Return the probability of a positive decision for each score.
 
         >>> ThresholdRule(0.0, 0.0, 0.25, 0.3, 0.75, 0.6)(np.array([0.1, 0.5, 0.9]))
@@ -61,12 +60,7 @@ class ThresholdRule:
 
 
 def equalize_odds(
-    scores: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    *,
-    objective: str = "accuracy_score",
-    grid_size: int = 1000,
+    scores: Floats, labels: Codes, groups: Codes, *, objective: str = "accuracy_score", grid_size: int = 1000
 ) -> tuple[ThresholdRule, ...]:
     """Return the best rules, one per group, whose true and false positive rates are equal on these rows.
 
@@ -149,15 +143,13 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         if len(rules) != len(self.groups_) or not all(isinstance(rule, ThresholdRule) for rule in rules):
             raise ValueError(f"{len(self.groups_)} groups need as many rules")
 
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> NDArray[np.float32]:
+    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:
         """Return the rows as the network sees them, after checking that the groups are those of ``X``."""
         if sensitive_features is not None:
             check_lengths(X=X, sensitive_features=sensitive_features)
         return super().encode(X)
 
-    def expected_from_encoded(
-        self, encoded: NDArray[np.float32], *, sensitive_features: Any = None
-    ) -> NDArray[np.float64]:
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:
         """Return the probability of a positive decision under the rule of each row's group."""
         codes = require_groups(self, encoded, sensitive_features, n_rows=len(encoded), reason=_REASON).codes
         scores = _sigmoid(torch.from_numpy(self._logits(encoded)))
@@ -177,13 +169,8 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
                 f"training diverged: {np.isnan(scores).sum()} of {len(scores)} scores are NaN, "
                 "because the network's parameters are too large. Lower learning_rate or weight_decay."
             )
-        self.rules_ = equalize_odds(
-            scores,
-            rows.labels.cpu().numpy(),
-            rows.groups.cpu().numpy(),
-            objective=self.objective,
-            grid_size=self.grid_size,
-        )
+        cells = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
+        self.rules_ = equalize_odds(scores, *cells, objective=self.objective, grid_size=self.grid_size)
         return outcome
 
 
@@ -196,9 +183,9 @@ class _Scores(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def decision_function(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def decision_function(self, X: Floats) -> Floats:
         return X[:, 0]
 
 
-def _sigmoid(scores: Tensor) -> NDArray[np.float64]:
+def _sigmoid(scores: Tensor) -> Floats:
     return np.asarray(torch.sigmoid(scores.double()).numpy())

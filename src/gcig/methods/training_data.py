@@ -27,6 +27,10 @@ from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
 
+Encoded = NDArray[np.float32]  # rows as the network sees them, (n, p)
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class CheckedTable:
@@ -35,7 +39,7 @@ class CheckedTable:
     frame: Any
     labels: Labels
     groups: Groups
-    weights: NDArray[np.float64] | None
+    weights: Floats | None
 
 
 @dataclass(frozen=True)
@@ -107,22 +111,14 @@ def check_table(
         groups = replace(groups, codes=groups.codes[counted])
     check_cells(labels, groups)
     warn_if_sensitive_in(frame, groups)
-    return CheckedTable(frame, labels, groups, _with_class_weight(weights, labels, class_weight))
-
-
-def _with_class_weight(
-    weights: NDArray[np.float64] | None, labels: Labels, class_weight: Any
-) -> NDArray[np.float64] | None:
     counts = np.bincount(labels.codes, weights=weights, minlength=2)
     factors = class_factors(class_weight, labels.classes, counts)
-    if factors is None:
-        return weights
-    return factors[labels.codes] if weights is None else weights * factors[labels.codes]
+    if factors is not None:
+        weights = factors[labels.codes] * (1.0 if weights is None else weights)
+    return CheckedTable(frame, labels, groups, weights)
 
 
-def class_factors(
-    class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]
-) -> NDArray[np.float64] | None:
+def class_factors(class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]) -> Floats | None:
     """Return the weight of a row of each class, given the number of rows; None without class weights."""
     if class_weight is None:
         return None
@@ -137,28 +133,14 @@ def class_factors(
 
 
 def training_data(
-    table: CheckedTable,
-    encoded: NDArray[np.float32],
-    *,
-    device: torch.device,
-    validation_fraction: float | None,
-    seed: int,
+    table: CheckedTable, encoded: Encoded, device: torch.device, validation_fraction: float | None, seed: int
 ) -> TrainingData:
     """Move encoded rows to a device and hold out a part of them, stratified by label and group."""
-    rows = GroupedBatch(
-        torch.from_numpy(encoded).to(device),
-        torch.from_numpy(table.labels.codes).to(device),
-        torch.from_numpy(table.groups.codes).to(device),
-    )
+    cells = table.labels.codes, table.groups.codes
+    rows = GroupedBatch(*(torch.from_numpy(each).to(device) for each in (encoded, *cells)))
     kept, held_out = np.arange(len(rows)), np.arange(0)
     if validation_fraction is not None:
-        kept, held_out = hold_out(
-            table.labels.codes,
-            table.groups.codes,
-            fraction=validation_fraction,
-            random_state=seed,
-            strict=False,
-        )
+        kept, held_out = hold_out(*cells, fraction=validation_fraction, random_state=seed, strict=False)
         if len(np.unique(table.labels.codes[held_out])) < 2:
             warn_input(
                 f"{len(rows)} rows are too few to hold out rows of both labels "

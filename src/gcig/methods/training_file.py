@@ -28,6 +28,7 @@ from gcig._validation import (
     InputError,
     Labels,
     check_cells,
+    check_filled,
     check_groups,
     check_labels,
     warn_if_sensitive_in,
@@ -98,7 +99,7 @@ def summarise(rows: TrainingFile, encoder: TableEncoder | PassThrough, *, fitted
     rng, sample = np.random.default_rng(0), []
     found: dict[tuple[Any, ...], int] = {}
     for part in rows.parts("Reading the file"):
-        _check_complete(part, keys)
+        check_filled(part, keys)
         if isinstance(encoder, TableEncoder) and not fitted:
             sums.add(part[inputs])
         elif not found and not fitted:
@@ -164,9 +165,9 @@ def encode_rows(
             kept = batch[~held]
             of_cells.add(kept, rng.random(len(kept)))
             blocks.add(kept.inputs.numpy(), kept.labels.numpy(), kept.groups.numpy())
-    validation = _joined(held_out).to(device)
+    validation = GroupedBatch.join(held_out).to(device)
     sample = blocks.read(0).rows
-    training = _joined([sample, of_cells.completing(sample).to(device)])
+    training = GroupedBatch.join([sample, of_cells.completing(sample).to(device)])
     data = TrainingData(
         all=training,
         training=training,
@@ -272,7 +273,7 @@ class _RowsOfCells:
     def add(self, rows: GroupedBatch, keys: NDArray[np.float64]) -> None:
         """Keep the rows of every cell that have the smallest random keys so far."""
         if self.rows is not None:
-            rows, keys = _joined([self.rows, rows]), np.append(self.keys, keys)
+            rows, keys = GroupedBatch.join([self.rows, rows]), np.append(self.keys, keys)
         first = self._smallest(rows, keys)
         self.rows, self.keys = rows[torch.from_numpy(first)], keys[first]
 
@@ -292,11 +293,6 @@ class _RowsOfCells:
         return order[rank < _KEPT_PER_CELL]
 
 
-def _joined(batches: list[GroupedBatch]) -> GroupedBatch:
-    inputs, labels, groups = zip(*((each.inputs, each.labels, each.groups) for each in batches), strict=True)
-    return GroupedBatch(torch.cat(inputs), torch.cat(labels), torch.cat(groups))
-
-
 def _mean_one(factors: NDArray[np.float64] | None, summary: FileSummary) -> Tensor | None:
     """Scale the weights of the classes to a mean of one over all rows."""
     if factors is None:
@@ -312,15 +308,6 @@ def find_classes(values: "pd.Series[Any]", positive: str | None) -> tuple[Any, A
         return classes
     check_positive(positive, str(values.name), classes, None)
     return classes if level_name(classes[1]) == positive else (classes[1], classes[0])
-
-
-def _check_complete(part: pd.DataFrame, columns: list[str]) -> None:
-    for name in columns:
-        if count := int(part[name].isna().sum()):
-            raise InputError(
-                f"Column {name!r} has missing values ({count} in a batch of {len(part)} rows). Remove these "
-                "rows, or give them a separate value such as 'unknown'."
-            )
 
 
 def _check_counts(counts: NDArray[np.int64], classes: tuple[Any, Any], groups: Groups) -> None:

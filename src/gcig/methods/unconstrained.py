@@ -46,11 +46,5 @@ class UnconstrainedClassifier(NetworkClassifier):
             clip_norm=CLIP_NORM,
             progress=bool(self.verbose),
         )
-        trained = train_fairly(
-            network,
-            data.rows,
-            settings,
-            generator=generator,
-            held_out=make_held_out(data, settings, self.encoder_.origin_),
-        )
-        return trained.outcome
+        held_out = make_held_out(data, settings, self.encoder_.origin_)
+        return train_fairly(network, data.rows, settings, generator=generator, held_out=held_out).outcome

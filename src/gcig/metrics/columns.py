@@ -62,14 +62,8 @@ class ComparedColumns:
         if len(blocks) == len(origin):
             mean = _mean_reference(rows, baselines, compared)
             frequencies, ranges = _frequencies(blocks, rows, mean)
-        return cls(
-            names,
-            adapted.columns,
-            torch.from_numpy(blocks),
-            position[origin],
-            torch.from_numpy(frequencies),
-            torch.from_numpy(ranges),
-        )
+        shares, widths = torch.from_numpy(frequencies), torch.from_numpy(ranges)
+        return cls(names, adapted.columns, torch.from_numpy(blocks), position[origin], shares, widths)
 
     @property
     def encodes(self) -> bool:

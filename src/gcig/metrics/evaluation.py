@@ -15,7 +15,6 @@ from gcig._warnings import warn_caller
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.metrics.arguments import check_arguments
 from gcig.metrics.intervals import Draws, percentile_interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
@@ -27,6 +26,7 @@ from gcig.metrics.sample import (
     RandomStreams,
     Reference,
     Sample,
+    check_arguments,
     check_favourable,
     reference_table,
 )
@@ -204,9 +204,9 @@ def check_robustness(other: Any, *, robustness: bool) -> None:
 
 def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
     """Return one seed for everything that is drawn, so that two models are measured on the same rows."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    return int(np.random.default_rng().integers(2**63)) if random_state is None else random_state
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**63))
 
 
 def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
@@ -318,11 +318,8 @@ class GroupScorer:
                 "Series with the index of X."
             )
         known = self.sensitive_features
-        if (
-            not isinstance(X, pd.DataFrame)
-            or not X.index.isin(known.index).all()
-            or not known.index.is_unique
-        ):
+        unique = known.index.is_unique
+        if not isinstance(X, pd.DataFrame) or not unique or not X.index.isin(known.index).all():
             raise InputError(
                 f"{self.name}: groups are looked up by index, so X must be a DataFrame whose index is in the "
                 "index of sensitive_features, without repetition."

@@ -12,11 +12,9 @@ standard error that the choice of members causes (jackknife).
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters import Advance, Reasons
@@ -101,9 +99,7 @@ class MemberComparison(Comparison):
         """Return whether the cells of the label have members for both halves."""
         return self.pool.has_halves(label, self.compared)
 
-    def explain(
-        self, rows: NDArray[np.floating[Any]], label: int, advance: Advance | None = None
-    ) -> RowReasons:
+    def explain(self, rows: Rows, label: int, advance: Advance | None = None) -> RowReasons:
         """Explain encoded rows of one label."""
         used, columns = self.definition, self.compared_columns
         drawn = self.pool.draw(label, self.compared, self.adapted.explainer.budget.members, self.rng)
@@ -143,17 +139,13 @@ class MemberComparison(Comparison):
             noise=vector_norm(units[0] - units[1], "l2").mean(0).numpy(),
         )
 
-    def _average(self, rows: NDArray[np.floating[Any]], members: Rows, seed: int) -> tuple[Tensor, Reasons]:
+    def _average(self, rows: Rows, members: Rows, seed: int) -> tuple[Tensor, Reasons]:
         """Average attributions over members (groups, strata, members, p): (groups, strata, m, columns)."""
         groups, strata, count, p = members.shape
         columns = self.compared_columns
-        centred = self.definition.columns == "encoded" and columns.centres
-        reasons = self.adapted.explainer.attribute_members(
-            rows,
-            members.reshape(groups * strata, count, p),
-            seed=seed,
-            centre=columns.centre if centred else None,
-        )
+        centre = columns.centre if self.definition.columns == "encoded" and columns.centres else None
+        sets = members.reshape(groups * strata, count, p)
+        reasons = self.adapted.explainer.attribute_members(rows, sets, seed=seed, centre=centre)
         return self.select(reasons.values).unflatten(0, (groups, strata)), reasons
 
     def _estimate(self, strata: Tensor, norm: str) -> tuple[Tensor, Floats | None]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig.adapters import Outputs
@@ -20,6 +20,7 @@ from gcig.metrics.rates import (
     Codes,
     Confusion,
     Floats,
+    Scores,
     base_rates,
     noise_floor,
     precisions,
@@ -190,15 +191,11 @@ def group_rates(
 
 
 def rates_by_group(
-    confusion: Confusion,
-    names: Sequence[str],
-    *,
-    mean_scores: Floats | None = None,
-    calibration_errors: Floats | None = None,
+    confusion: Confusion, names: Sequence[str], sums: "OutcomeSums | None" = None
 ) -> tuple[GroupRates, ...]:
-    """Return the record of every group, in the order of ``names``."""
+    """Return the record of every group, in the order of ``names``; scores are described by their ``sums``."""
     unknown, base = np.full(len(names), np.nan), base_rates(confusion.counts)
-    score = unknown if mean_scores is None else mean_scores
+    score = unknown if sums is None else sums.mean_scores
     rates = {
         "base_rate": base,
         "selection_rate": selection_rates(confusion.counts),
@@ -207,7 +204,7 @@ def rates_by_group(
         "ppv": precisions(confusion.counts),
         "mean_score": score,
         "calibration": score - base,
-        "calibration_error": unknown if calibration_errors is None else calibration_errors,
+        "calibration_error": unknown if sums is None else sums.calibration_errors,
     }
     n_rows = confusion.n_rows.sum(axis=1)
     return tuple(
@@ -304,20 +301,13 @@ def evaluate_predictions(
         decisions = _check_probabilities("y_expected", y_expected, len(scores)).astype(np.float64)
     groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
     weights = check_sample_weight(sample_weight, len(labels.codes))
-    return evaluate_arrays(
-        labels.codes,
-        scores,
-        decisions,
-        groups,
-        weights,
-        threshold=threshold if y_pred is None and y_expected is None else math.nan,
-        min_cell=min_cell,
-    )
+    cut = threshold if y_pred is None and y_expected is None else math.nan
+    return evaluate_arrays(labels.codes, scores, decisions, groups, weights, threshold=cut, min_cell=min_cell)
 
 
 def evaluate_arrays(
     labels: Codes,
-    scores: NDArray[np.floating[Any]],
+    scores: Scores,
     predictions: Codes | Floats,
     groups: Groups,
     weights: Floats | None,
@@ -346,19 +336,14 @@ def evaluate_arrays(
         eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
         eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
         collapsed=has_collapsed(auc),
-        groups=rates_by_group(
-            confusion,
-            groups.names,
-            mean_scores=sums.mean_scores if probabilistic else None,
-            calibration_errors=sums.calibration_errors if probabilistic else None,
-        ),
+        groups=rates_by_group(confusion, groups.names, sums),
         min_cell=min_cell,
         suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
         **measured,
     )
 
 
-def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> NDArray[np.floating[Any]]:
+def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Scores:
     given = np.asarray(values)
     if given.shape != (n_rows,):
         raise InputError(
@@ -418,7 +403,7 @@ class OutcomeSums:
 
     @property
     def mean_scores(self) -> Floats:
-        """Mean predicted probability of each group, (groups,)."""
+        """Mean predicted probability of each group, (groups,); NaN without probabilities."""
         scores, _, weights = self._bins
         return quotient(scores.sum(axis=1), weights.sum(axis=1))
 
@@ -437,7 +422,7 @@ class OutcomeSums:
         return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
 
 
-def log_losses(labels: Codes, probabilities: NDArray[np.floating]) -> Floats:
+def log_losses(labels: Codes, probabilities: Scores) -> Floats:
     """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)

@@ -1,6 +1,7 @@
-"""Ranking: the area under the ROC curve, from the weight of both labels at each distinct score.
+"""Ranking: the area under the ROC curve, and the threshold with the best F1.
 
-One formula serves hard labels, probabilistic labels, weighted rows and scores counted in bins.
+The area is computed from the weight of both labels at each distinct score. One formula serves hard labels,
+probabilistic labels, weighted rows and scores counted in bins.
 """
 
 import math
@@ -8,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from gcig.metrics.rates import Codes, Floats
+from gcig.metrics.rates import Codes, Floats, Scores
 from gcig.records import Interval
 from gcig.records.base import Z
 
@@ -18,6 +21,8 @@ _EXACT_ROWS = 1_000_000  # of a stream of batches; scores of more rows are count
 _N_BINS = 1 << 14
 _BIN_RANGE = 12.0  # bins cover logits of this size, that is probabilities down to 6e-6
 _ROC_POINTS = 101
+_MARGIN = 1e-12  # distance of a threshold from 0 and 1
+_F1_TOLERANCE = 0.01  # smaller differences of F1 are treated as noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +33,7 @@ class Ranking:
     positive: Floats
 
     @classmethod
-    def count(
-        cls, labels: NDArray[Any], scores: NDArray[np.floating[Any]], weights: Floats | None = None
-    ) -> "Ranking":
+    def count(cls, labels: NDArray[Any], scores: Scores, weights: Floats | None = None) -> "Ranking":
         """Count rows; ``labels`` are 0 and 1, or the probability of label 1."""
         _, place = np.unique(scores, return_inverse=True)
         weight = np.ones(len(place)) if weights is None else weights
@@ -79,7 +82,7 @@ class Ranking:
         return tuple(zip(false.round(6).tolist(), true.round(6).tolist(), strict=True))
 
 
-def roc_auc(labels: NDArray[Any], scores: NDArray[np.floating[Any]], weights: Floats | None = None) -> float:
+def roc_auc(labels: NDArray[Any], scores: Scores, weights: Floats | None = None) -> float:
     """Return the probability that a row with label 1 scores above one with label 0, ties counted half.
 
     ``labels`` are 0 and 1, or the probability of label 1: the area is then the expected one, with both labels
@@ -131,9 +134,7 @@ class ScoreCounts:
         self._n_kept = 0
         self._bins: Floats | None = None
 
-    def add(
-        self, scores: NDArray[np.floating[Any]], labels: Codes, groups: Codes, weights: Floats | None
-    ) -> None:
+    def add(self, scores: Scores, labels: Codes, groups: Codes, weights: Floats | None) -> None:
         """Count the rows of a batch."""
         weight = np.ones(len(scores)) if weights is None else weights
         self._batches.append((np.asarray(scores, np.float64), 2 * groups + labels, weight))
@@ -174,3 +175,39 @@ def _variance(values: Floats, weights: Floats) -> float:
 
 def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
+
+
+def best_f1_threshold(probability: Tensor, labels: Tensor) -> float:
+    """Return the threshold nearest to one half whose F1 is within 0.01 of the highest.
+
+    F1 is flat around its maximum, whose position is mostly noise on a few hundred rows. If positives are the
+    majority, predicting everyone positive often has the highest F1. Therefore each class must be predicted
+    for at least half as many rows as have it, if that is possible. Rows from the threshold upwards are
+    predicted positive.
+
+    >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([0, 1, 1, 1]))
+    0.15...
+    >>> best_f1_threshold(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([1, 0, 1, 1]))  # not below 0.1
+    0.25...
+    """
+    order = torch.argsort(probability, descending=True)
+    falling = probability[order].double()
+    n_positive = labels.sum()
+    hits = labels[order].cumsum(0).double()
+    positives = torch.arange(1, len(order) + 1, device=order.device)
+    f1 = 2 * hits / (positives + n_positive)
+    both = (positives >= n_positive / 2) & (len(order) - positives >= (len(order) - n_positive) / 2)
+    # Adding 2 ranks thresholds that predict both classes first, since F1 is at most 1. A threshold cannot
+    # separate rows of equal probability: only the last of them counts.
+    below = torch.cat([falling[1:], falling.new_zeros(1)])
+    last_of_ties = torch.cat([falling[1:] < falling[:-1], falling.new_ones(1, dtype=torch.bool)])
+    worth = torch.where(last_of_ties, f1 + 2 * both, -1.0)
+    # Between adjacent floats there is no value: the row's own probability is then the threshold.
+    between = torch.where((falling + below) / 2 > below, (falling + below) / 2, falling)
+    distance = torch.where(worth >= worth.max() - _F1_TOLERANCE, (between - 0.5).abs(), math.inf)
+    return min(1 - _MARGIN, max(_MARGIN, float(between[int(distance.argmin())])))
+
+
+def logit_of(probability: float) -> float:
+    """Return the logit of a probability."""
+    return math.log(probability) - math.log1p(-probability)

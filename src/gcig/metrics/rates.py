@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Aggregate = Literal["sum", "worst"]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.integer]
 Mask = NDArray[np.bool_]
+Scores = NDArray[np.floating[Any]]
 
 
 def quotient(numerator: Floats, denominator: Floats) -> Floats:

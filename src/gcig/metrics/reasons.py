@@ -14,18 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.disparity import (
-    column_disparity,
-    defined_rows,
-    disparity,
-    effective_columns,
-    normalise,
-)
+from gcig.core.disparity import column_disparity, defined_rows, disparity, effective_columns, normalise
 from gcig.core.numerics import vector_norm
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks
@@ -138,17 +131,8 @@ class Comparison:
         """Names of the columns of the definition."""
         return self.compared_columns.of(self.definition.columns)
 
-    @property
-    def encodes(self) -> bool:
-        """True if encoded and original columns differ."""
-        return self.compared_columns.encodes
-
     def attribute(
-        self,
-        rows: NDArray[np.floating[Any]],
-        references: Rows,
-        kinds: Iterable[str],
-        advance: Advance | None = None,
+        self, rows: Rows, references: Rows, kinds: Iterable[str], advance: Advance | None = None
     ) -> tuple[Reasons, dict[str, Tensor]]:
         """Explain rows of one label against references (sets, p); return values by kind of columns."""
         columns = self.compared_columns
@@ -191,9 +175,7 @@ class Comparison:
         """Return whether every compared group has a reference for the label."""
         return bool(np.isfinite(self.baselines[label]).all())
 
-    def explain(
-        self, rows: NDArray[np.floating[Any]], label: int, advance: Advance | None = None
-    ) -> RowReasons:
+    def explain(self, rows: Rows, label: int, advance: Advance | None = None) -> RowReasons:
         """Explain encoded rows of one label."""
         reasons, kinds = self.attribute(rows, self.baselines[label], KINDS, advance)
         used = self.definition
@@ -367,7 +349,7 @@ class ReasonSums:
     def variant(self, columns: str, norm: str) -> float:
         """Return GCIG with other columns or another norm; NaN if it was not measured."""
         used = self.comparison.definition
-        if norm == used.norm and (columns == used.columns or not self.comparison.encodes):
+        if norm == used.norm and (columns == used.columns or not self.comparison.compared_columns.encodes):
             return self.gcig
         if np.isnan(self.total).any() or (columns, norm) not in self._variants:
             return math.nan

@@ -7,7 +7,7 @@ the same random rows.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -59,21 +59,17 @@ def measure_panel(
     error = of_members.standard_error
     comparison = replace(comparison, definition=budget.coarsen(comparison.definition))
     norm_l2 = replace(comparison, definition=replace(comparison.definition, norm="l2"))
-    found = {
-        kind: _relative_to(comparison, rows, draws, references, halves)
-        for kind, references, halves in _references(comparison, pool)
-    }
+    references = _references(comparison, pool)
+    found = {kind: _relative_to(comparison, rows, draws, sets) for kind, sets in references.items()}
     found["members"] = PanelFigure(members, resampled, 0.0 if math.isnan(error) else error)
     found["common"] = _common(comparison, rows, pool, draws)
     found["Shapley values"] = _by_shapley_values(comparison, rows, found["mean"], n_bootstrap)
-    found["mean, l2"] = _relative_to(norm_l2, rows, draws, comparison.baselines, None)
+    found["mean, l2"] = _relative_to(norm_l2, rows, draws, comparison.baselines[None])
     return {kind: found[kind] for kind in REFERENCES}
 
 
-def _references(
-    comparison: Comparison, pool: MemberPool
-) -> Iterator[tuple[str, Rows, tuple[Rows, Rows] | None]]:
-    """Yield kinds of reference: name, references (2, groups, p), and those of two halves of every cell."""
+def _references(comparison: Comparison, pool: MemberPool) -> dict[str, Floats]:
+    """Return kind -> references (3, 2, groups, p): those of every cell, and of each of its two halves."""
     compared, shape = comparison.compared, comparison.baselines.shape
     blocks = torch.from_numpy(comparison.compared_columns.input_blocks)
     counts = np.maximum(pool.counts[:, list(compared)], 1).astype(np.float64)
@@ -82,21 +78,16 @@ def _references(
         "medoid": lambda members: members[int(medoid(torch.from_numpy(members)))],
         "modal member": lambda members: members[int(modal_member(torch.from_numpy(members), blocks))],
     }
-    for kind, make in makers.items():
-        whole, first, second = (np.full(shape, np.nan) for _ in range(3))
-        for label, group in np.ndindex(*shape[:2]):
-            if pool.counts[label, compared[group]] < 2:
-                continue
-            members = np.asarray(pool.members(label, compared[group]), dtype=np.float64)
-            whole[label, group] = make(members)
-            first[label, group], second[label, group] = make(members[0::2]), make(members[1::2])
-        if kind == "mean":
-            whole = comparison.baselines
-        yield kind, whole, (first, second)
-        if kind == "mean":
-            free = (_without_label(each, counts) for each in (whole, first, second))
-            reference, *halves = free
-            yield "label-free", reference, (halves[0], halves[1])
+    found = {kind: np.full((3, *shape), np.nan) for kind in makers}
+    for label, group in np.ndindex(*shape[:2]):
+        if pool.counts[label, compared[group]] < 2:
+            continue
+        members = np.asarray(pool.members(label, compared[group]), dtype=np.float64)
+        for kind, make in makers.items():
+            for i, some in enumerate((members, members[0::2], members[1::2])):
+                found[kind][i, label, group] = make(some)
+    found["mean"][0] = comparison.baselines
+    return {**found, "label-free": np.stack([_without_label(each, counts) for each in found["mean"]])}
 
 
 def _without_label(references: Rows, counts: Floats) -> Rows:
@@ -105,32 +96,28 @@ def _without_label(references: Rows, counts: Floats) -> Rows:
     return np.stack([mean, mean])
 
 
-def _relative_to(
-    comparison: Comparison,
-    rows: EncodedRows,
-    draws: Draws,
-    references: Rows,
-    halves: tuple[Rows, Rows] | None,
-) -> PanelFigure:
-    """Measure GCIG relative to references (2, groups, p)."""
+def _relative_to(comparison: Comparison, rows: EncodedRows, draws: Draws, references: Rows) -> PanelFigure:
+    """Measure GCIG relative to the first of several sets of references (sets, 2, groups, p).
+
+    If there are two more, of two halves of every cell, their distance is the noise.
+    """
     kind, used = comparison.definition.columns, comparison.definition
     weights = rows.known_weights
     sums, noise = np.zeros((len(rows), 2, 2)), np.zeros((2, 2))
     for label in range(2):
-        own = np.flatnonzero(rows.labels == label)
-        sets = [references[label], *(each[label] for each in halves or ())]
+        own, sets = np.flatnonzero(rows.labels == label), references[:, label]
         if not len(own):
             continue
-        if not all(np.isfinite(each).all() for each in sets):
+        if not np.isfinite(sets).all():
             return PanelFigure()
-        _, kinds = comparison.attribute(rows.inputs[own], np.concatenate(sets), (kind,))
+        _, kinds = comparison.attribute(rows.inputs[own], sets.reshape(-1, sets.shape[-1]), (kind,))
         values = kinds[kind].unflatten(0, (len(sets), -1))
         sums[own, label] = _sum_rows(comparison, values[0], kind, weights[own])
-        if halves is not None:
+        if len(sets) > 1:
             first, second = (normalise(each, norm=used.norm, eps=used.eps) for each in values[1:])
             apart = vector_norm(first - second, "l2").mean(0).numpy()
             noise[label] = (apart * weights[own]).sum(), weights[own].sum()
-    apart_by_chance = 0.0 if halves is None else float(combine_labels(noise, used.label_weights))
+    apart_by_chance = float(combine_labels(noise, used.label_weights)) if len(references) > 1 else 0.0
     return _figure(comparison, sums, draws, apart_by_chance)
 
 
@@ -196,7 +183,7 @@ def _by_shapley_values(
         return mean
     if len(comparison.compared_columns.names) > MAX_PERMUTED_COLUMNS:
         return PanelFigure()
-    few = rows[:_SHAPLEY_ROWS]
+    few, blocks = rows[:_SHAPLEY_ROWS], comparison.compared_columns.input_blocks.astype(np.int64)
     sums = np.zeros((len(few), 2, 2))
     for label in range(2):
         own = np.flatnonzero(few.labels == label)
@@ -205,11 +192,7 @@ def _by_shapley_values(
         if not np.isfinite(comparison.baselines[label]).all():
             return PanelFigure()
         values = block_shapley_values(
-            adapted.logits,
-            few.inputs[own],
-            comparison.baselines[label],
-            comparison.compared_columns.input_blocks.astype(np.int64),
-            n_pairs=_SHAPLEY_PAIRS,
+            adapted.logits, few.inputs[own], comparison.baselines[label], blocks, n_pairs=_SHAPLEY_PAIRS
         )
         sums[own, label] = _sum_rows(comparison, values, "original", few.known_weights[own])
     draws = Draws(len(few), max(2, n_bootstrap), np.random.default_rng(0))
@@ -223,25 +206,17 @@ def conclude(panel: Mapping[str, PanelFigure], other: Mapping[str, PanelFigure] 
     does not contain zero. For one model it is whether GCIG exceeds its noise by 0.05 or more; values with
     the l2 norm, which are on another scale, are then not judged.
     """
+    others = {kind: figure.interval for kind, figure in (other or {}).items()}
     figures = tuple(
-        RobustnessFigure(
-            reference=kind,
-            gcig=figure.interval,
-            other=UNDEFINED if other is None else other[kind].interval,
-            description=REFERENCES[kind],
-            noise=figure.noise,
-        )
-        for kind, figure in panel.items()
+        RobustnessFigure(kind, each.interval, others.get(kind, UNDEFINED), REFERENCES[kind], each.noise)
+        for kind, each in panel.items()
     )
     defined = {kind: figure for kind, figure in panel.items() if not math.isnan(figure.interval.value)}
     if other is None:
-        judged = {kind: _material(each) for kind, each in defined.items() if kind not in _OTHER_SCALE}
+        beyond = {kind: each.interval.value - each.noise for kind, each in defined.items()}
+        judged = {kind: value >= MATERIAL for kind, value in beyond.items() if kind not in _OTHER_SCALE}
         return _conclude_on_one(figures, judged)
     return _conclude_on_two(figures, {kind: _fairer(each, other[kind]) for kind, each in defined.items()})
-
-
-def _material(figure: PanelFigure) -> bool:
-    return figure.interval.value - figure.noise >= MATERIAL
 
 
 def _fairer(first: PanelFigure, second: PanelFigure) -> str:

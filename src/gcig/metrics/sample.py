@@ -1,6 +1,6 @@
-"""Checked and encoded rows, random samples of them, and the references that they are compared with."""
+"""Checked arguments of evaluations and audits, encoded rows, random samples of them, and their references."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,17 +9,62 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arguments import check_argument, is_count, is_flag, is_number
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import last_step
+from gcig.core.definition import Definition
 from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import Codes, Floats, quotient
 
 Reference = tuple[Any, Any, Any]
 Rows = NDArray[np.floating[Any]]
 _SAMPLE_ROWS = 4096
+
+
+def _optional(holds: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: value is None or holds(value)
+
+
+_FLAG = "True or False", is_flag
+_COUNT = "an integer from 0 to 2**31 - 1", is_count
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "threshold": ("None or a probability", _optional(lambda value: is_number(value) and 0 <= value <= 1)),
+    "definition": ("None or a gcig.Definition", _optional(lambda value: isinstance(value, Definition))),
+    "min_cell": _COUNT,
+    "n_bootstrap": _COUNT,
+    "n_shuffles": (f"None or {_COUNT[0]}", _optional(is_count)),
+    "max_rows_explained": ("None or a positive integer", _optional(lambda value: is_count(value, 1, 2**63))),
+    "random_state": (
+        "None, an integer >= 0 or a numpy.random.Generator",
+        _optional(lambda value: isinstance(value, np.random.Generator) or is_count(value, 0, 2**128)),
+    ),
+    "robustness": _FLAG,
+    "neighbours": _FLAG,
+    "progress": _FLAG,
+    "include_rows": _FLAG,
+    "include_protected": _FLAG,
+    "trust_pickle": _FLAG,
+    "identifiers": (
+        "None or a sequence with the name of each row",
+        _optional(lambda value: len(value) >= 0 and not isinstance(value, str | bytes)),
+    ),
+    "name": ("None or a text", _optional(lambda value: isinstance(value, str))),
+}
+
+
+def check_arguments(**given: Any) -> None:
+    """Raise an `InputError` that names the first argument that cannot be used.
+
+    >>> check_arguments(threshold=0.3, min_cell=11)
+    >>> check_arguments(threshold=float("nan"))
+    Traceback (most recent call last):
+    gcig._tables.InputError: threshold must be None or a probability, not nan.
+    """
+    for name, value in given.items():
+        check_argument(name, value, *_ACCEPTED[name])
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +185,11 @@ class Sample:
         labels = check_sample_labels(y, len(inputs), adapted.classes)
         sums, names, own, given = None, None, None, None
         if reference is not None:
-            given, names = _reference_rows(adapted, reference, labels.classes)
+            table, y, of_rows = reference
+            encoded = adapted.encode(table, of_rows)
+            codes = check_sample_labels(y, len(encoded), np.asarray(labels.classes)).codes
+            known = check_groups(of_rows, n_rows=len(encoded))
+            given, names = EncodedRows(encoded, codes, known.codes, np.arange(len(encoded))), known.names
             sums = sum_cells(given, len(names))
         elif adapted.baselines is not None:
             own, names = adapted.baselines, adapted.groups
@@ -157,8 +206,8 @@ class Sample:
 
     def within_budget(self, *, robustness: bool = False) -> "Sample":
         """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
-        n_rows, n_groups = len(self.rows), len(self.groups.names)
-        adapted, _ = within_budget(self.adapted, n_rows, n_groups, audit=False, robustness=robustness)
+        size = len(self.rows), len(self.groups.names)
+        adapted, _ = within_budget(self.adapted, *size, audit=False, robustness=robustness, max_rows=None)
         return replace(self, adapted=adapted)
 
     def draw(self, streams: RandomStreams) -> EncodedRows:
@@ -170,11 +219,8 @@ class Sample:
     def _warn_if_not_comparable(self, min_cell: int) -> None:
         """Warn if GCIG will be NaN because references are missing."""
         names = [self.groups.names[g] for g in self.compared]
-        missing = [
-            f"label {y} in group {names[g]!r}"
-            for y, g in np.argwhere(np.isnan(self.baselines).any(axis=2)).tolist()
-            if (self.labels.codes == y).any()
-        ]
+        absent = np.argwhere(np.isnan(self.baselines).any(axis=2)).tolist()
+        missing = [f"label {y} in group {names[g]!r}" for y, g in absent if (self.labels.codes == y).any()]
         remedy = "Pass reference=(X, y, sensitive_features) in which every label occurs in every group."
         if missing:
             warn_caller(
@@ -266,15 +312,3 @@ def check_favourable(favourable: Any, classes: tuple[Any, Any], model: Any = Non
             argument="favourable",
         )
     return names.index(level_name(favourable))
-
-
-def _reference_rows(
-    adapted: AdaptedModel, reference: Reference, classes: tuple[Any, Any]
-) -> tuple[EncodedRows, tuple[str, ...]]:
-    """Return the reference rows, and the names of their groups."""
-    X, y, sensitive_features = reference
-    inputs = adapted.encode(X, sensitive_features)
-    labels = check_sample_labels(y, len(inputs), np.asarray(classes))
-    groups = check_groups(sensitive_features, n_rows=len(inputs))
-    rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)))
-    return rows, groups.names

@@ -181,14 +181,10 @@ def reference_offset(
     counts = torch.bincount(cells, minlength=len(at_references))
     sums = torch.zeros_like(at_references).index_add_(0, cells, scores.to(at_references))
     gaps = (at_references - sums / counts.clamp_min(1)).abs()[counts > 0]
-    spread = _deviation(scores, torch.ones_like(scores) if weights is None else weights)
+    shares = torch.ones_like(scores) if weights is None else weights
+    shares = shares / shares.sum()
+    spread = float((shares * (scores - (shares * scores).sum()).square()).sum().sqrt())
     return float(gaps.mean()) / spread if spread > 0 else math.nan
-
-
-def _deviation(scores: Tensor, weights: Tensor) -> float:
-    """Return the standard deviation of weighted scores, with the total weight as the divisor."""
-    shares = weights / weights.sum()
-    return float((shares * (scores - (shares * scores).sum()).square()).sum().sqrt())
 
 
 def permutation_importance(
@@ -238,23 +234,17 @@ def exchange_columns(
 
 
 def exchange_attributes(
-    rows: Tensor,
-    groups: Tensor,
-    donors: Tensor,
-    donor_groups: Tensor,
-    attributes: Sequence[AttributeColumns],
+    rows: Tensor, groups: Tensor, donors: Tensor, donor_groups: Tensor, attributes: Sequence[AttributeColumns]
 ) -> list[Tensor]:
     """Return versions of the rows with each protected attribute exchanged, and with all of them.
 
     The columns of one attribute are those of a random donor of another level; all of them together, those of
     a donor of another group. A single attribute gives one version.
     """
-    versions = [
-        exchange_columns(
-            rows, each.levels[groups], donors, each.levels[donor_groups], each.columns, seed=place
-        )
-        for place, each in enumerate(attributes)
-    ]
+    versions = []
+    for place, each in enumerate(attributes):
+        own, theirs = each.levels[groups], each.levels[donor_groups]
+        versions.append(exchange_columns(rows, own, donors, theirs, each.columns, seed=place))
     if len(attributes) > 1:
         columns = torch.cat([each.columns for each in attributes])
         versions.append(exchange_columns(rows, groups, donors, donor_groups, columns))

@@ -157,16 +157,12 @@ def flatten(*records: Record) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for record in records:
         single = record.scalars()
-        for each in fields(record):
-            value = getattr(record, each.name)
+        for name in (each.name for each in fields(record)):
+            value = getattr(record, name)
             if isinstance(value, Interval):
-                row |= {
-                    each.name: value.value,
-                    f"{each.name}_low": value.low,
-                    f"{each.name}_high": value.high,
-                }
-            elif each.name in single:
-                row[each.name] = value
+                row |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+            elif name in single:
+                row[name] = value
     return row
 
 

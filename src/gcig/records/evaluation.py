@@ -38,12 +38,10 @@ _SECTIONS = {
 }
 
 
-_SHARES = frozenset(
-    {
-        *("f1", "auc", "accuracy", "balanced_accuracy", "selection_rate", "attribute_effect"),
-        *("eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
-        *("demographic_parity_difference", "selection_rate_ratio"),
-    }
+_SHARES = (
+    *("f1", "auc", "accuracy", "balanced_accuracy", "selection_rate", "attribute_effect"),
+    *("eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
+    *("demographic_parity_difference", "selection_rate_ratio"),
 )
 _RANGES = {
     "eo_gap": (0.0, 2.0),

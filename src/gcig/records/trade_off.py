@@ -26,9 +26,7 @@ class Bound(Record):
     bound: float
     value: float  # the figure on the held-out rows
     limit: float = math.nan  # its upper 90 % confidence limit for new rows
-    fair_limit: float = (
-        math.nan
-    )  # the limit of an exactly fair model, below which a bound is met only by chance
+    fair_limit: float = math.nan  # that of an exactly fair model; a bound below it is met only by chance
     n_rows: int = 0  # held-out rows
 
     @property

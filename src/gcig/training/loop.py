@@ -156,7 +156,7 @@ def train(
     generator = generator_on(device, generator)
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
-    good = _snapshot(state)
+    good = deepcopy(state.state_dict())
     best, best_epoch, best_criterion, waited = good, 0, math.inf if start is None else start, 0
     task = f"Training ({stage})" if stage else "Training"
     with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
@@ -171,7 +171,7 @@ def train(
                     _describe_divergence(terms, number), Outcome(tuple(history), number - 1)
                 )
             outcome = validate(number) if validate is not None else Validation(criterion=-number)
-            good = _snapshot(state)  # after validation, which may change the state
+            good = deepcopy(state.state_dict())  # after validation, which may change the state
             history.append(Epoch(number, terms, outcome.metrics))
             figures = {**terms, **outcome.metrics}
             advance(1, **{name: figures[name] for name in _SHOWN_FIGURES if name in figures})
@@ -207,10 +207,6 @@ def _set_rates(optimizer: ScheduledOptimizer, rates: list[float], loop: Loop, nu
         share = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (number - 1) / loop.max_epochs))
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate * share
-
-
-def _snapshot(state: nn.Module) -> dict[str, Any]:
-    return deepcopy(state.state_dict())
 
 
 def _is_finite(state: nn.Module) -> bool:

@@ -52,8 +52,8 @@ from gcig.methods.parameters import (
     one_of,
     parameter,
 )
-from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
+from gcig.metrics.ranking import best_f1_threshold, logit_of
 from gcig.models.mlp import ACTIVATIONS
 from gcig.records.trade_off import Bound
 from gcig.training.loop import Outcome

@@ -22,10 +22,9 @@ from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fairx.distillation import Teacher
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
-from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.intervals import gap_limit, mean_limit, rate_gap
-from gcig.metrics.ranking import roc_auc
+from gcig.metrics.ranking import best_f1_threshold, logit_of, roc_auc
 from gcig.metrics.rates import Floats, f1
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.trust import (

@@ -19,10 +19,9 @@ from gcig.methods.fairx.bounds import fair_gap
 from gcig.methods.fairx.guards import columns_changed
 from gcig.methods.fairx.selection import HeldOut, make_held_out, measure
 from gcig.methods.fairx.training import Candidate, Student
-from gcig.methods.threshold import best_f1_threshold, logit_of
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.outcome import evaluate_predictions
-from gcig.metrics.ranking import auc_difference
+from gcig.metrics.ranking import auc_difference, best_f1_threshold, logit_of
 from gcig.records.evaluation import decides_alike, has_collapsed
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report.charts import Picture, pareto, standalone

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.methods.threshold import best_f1_threshold, logit_of
+from gcig.metrics.ranking import best_f1_threshold, logit_of
 
 rows = st.lists(
     st.tuples(st.sampled_from([1e-9, 0.1, 0.25, 0.5, 0.500001, 0.9]), st.integers(0, 1)),
