@@ -94,7 +94,7 @@ class FairXClassifier(NetworkClassifier):
     With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
     On small tables the teacher is trained for up to 40 epochs even if `max_epochs` is smaller. The student
     takes two fifths of the epochs, twice the learning rate, and, if `batch_size` is ``"auto"``, mini-batches
-    of at least 128 rows.
+    of at least 128 rows; with ``references="mean"``, its mini-batches are half as large again.
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
     predictions and has fairer reasons. On the test rows of one fold of Adult, LightGBM has an AUC of 0.925,
