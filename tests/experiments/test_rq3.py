@@ -96,7 +96,7 @@ def test_sensitivity_sweeps_one_weight_with_the_other_at_one():
 
 def test_sensitivity_marks_collapsed_points():
     frame = rows_for(SENSITIVITY.settings(["compas"], VERSIONS))
-    worst = (frame["variant"] == design.sensitivity_variant("lambda_ig", 10.0)) & (
+    worst = (frame["variant"] == design.weighted("compas", PUBLISHED, "lambda_ig", 10.0).variant) & (
         frame["method"] == PUBLISHED
     )
     frame.loc[worst & (frame["fold"] == 1), "collapsed"] = True

@@ -16,7 +16,7 @@ from gcig.benchmark.statistics import (
 )
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, method_label, ordered
+from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, method_label, ordered, texts
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.charts import Series
@@ -96,32 +96,11 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
         )
         line = _line(fit.intercept, fit.slope)
         fitted.append((name, line, fit.r_squared, theirs["r_squared"], given, theirs["partial"]))
+    header = ("trials", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper")
+    fit_header = ("trials", "fit: GCIG (raw) =", "R²", "R², paper", "partial, given F1", "partial, paper")
     return {
-        "correlation": Table(
-            ("trials", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper"),
-            plain,
-            caption="RQ2: EO gap and GCIG (raw) over models, folds and datasets",
-            notes=(
-                "p-values in brackets treat all trials as independent, as the paper does. They are not: "
-                "methods on one fold share rows. The interval comes from a bootstrap that resamples whole "
-                "(dataset, fold) clusters.",
-                "Pooling datasets mixes differences between datasets into the correlation; 'within datasets' "
-                "first subtracts every dataset's means. No interval covers the choice of the datasets "
-                "themselves.",
-                "FairX is the published algorithm if it was run; the other version is left out. Several fits "
-                "of a fold are averaged.",
-                "Differences from the paper follow from those in the main table.",
-            ),
-        ),
-        "linear_fit": Table(
-            ("trials", "fit: GCIG (raw) =", "R²", "R², paper", "partial, given F1", "partial, paper"),
-            fitted,
-            caption="RQ2: the linear fit, and the correlation given F1",
-            notes=(
-                "The paper's partial correlation equals its plain correlation to three digits, which is "
-                "listed among its contradictions. It does not print the coefficients of its fit.",
-            ),
-        ),
+        "correlation": make_table("correlation", header, plain),
+        "linear_fit": make_table("linear_fit", fit_header, fitted),
     }
 
 
@@ -150,11 +129,11 @@ def figures(frame: pd.DataFrame) -> dict[str, Figure]:
     ]
     names = ordered(rows["dataset"], first=POPULATIONS["all datasets"])
     single = [_panel(name, rows[rows["dataset"] == name], by="method") for name in names]
-    caption = "One point per method and fold. Lines are least-squares fits."
-    title = "EO gap and GCIG (raw) over all methods and datasets"
+    drawn = {"correlation": (pooled, 2), "correlation_datasets": (single, 3)}
     return {
-        **({"correlation": Figure(title, caption, pooled)} if pooled else {}),
-        "correlation_datasets": Figure("EO gap and GCIG (raw) on each dataset", caption, single, columns=3),
+        name: Figure(**texts()["figures"][name], panels=panels, columns=columns)
+        for name, (panels, columns) in drawn.items()
+        if panels or name != "correlation"
     }
 
 

@@ -19,14 +19,16 @@ from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, printed_mea
 from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     LABELS,
+    Setting,
     fold_test,
     fold_values,
+    make_table,
     means,
     method_label,
 )
 from gcig.metrics.intervals import holm
 from gcig.records import formatting
-from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
+from gcig.records.evaluation import is_ranked
 from gcig.report.tables import Entry, Table, Value
 
 COUNTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's table of wins
@@ -53,8 +55,7 @@ def paired_differences(
     frame: pd.DataFrame, dataset: str, method: str, metric: str, *, minus: str
 ) -> pd.Series[Any]:
     """Return the differences between the fold values of two methods, on the folds that both have."""
-    rows = frame[frame["dataset"] == dataset]
-    ours, theirs = (fold_values(rows[rows["method"] == each], metric) for each in (method, minus))
+    ours, theirs = (fold_values(Setting(dataset, each).results(frame), metric) for each in (method, minus))
     return (ours - theirs).dropna()
 
 
@@ -85,19 +86,8 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
             for m in (*others, FAIRX)
         ]
-    return Table(
-        ("metric", "method", *(f"with {method_label(m)}" for m in versions), "paper", "paper, recounted"),
-        rows,
-        caption="Win / loss / champion, counted in datasets",
-        notes=(
-            "A method wins on a dataset if it beats FairX; FairX's own line compares it with the best of the "
-            "others. The two versions of FairX are counted one at a time. Means are not rounded. Means equal "
-            "up to 1e-9 tie, which is neither a win nor a loss; championships are shared.",
-            f"Datasets: {', '.join(in_paper)}. paper: as printed. paper, recounted: from the rounded means "
-            "in the paper's own main table by the same rules.",
-            UNRANKED_NOTE,
-        ),
-    )
+    header = ("metric", "method", *(f"with {method_label(m)}" for m in versions), "paper", "paper, recounted")
+    return make_table("wins", header, rows, datasets=", ".join(in_paper))
 
 
 def _triple(counts: pd.DataFrame, method: str) -> str:
@@ -126,18 +116,15 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value)})"
         rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
     critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
-    return Table(
+    return make_table(
+        "ranks",
         ("metric", "Friedman", *map(method_label, methods)),
         rows,
-        caption=f"Mean ranks over {n_blocks} datasets (1 is best), with Nemenyi's p-value against FairX",
-        notes=(
-            f"Two of {len(methods)} methods differ at the 5 % level if their mean ranks are "
-            f"{formatting.number(critical, 2)} apart (Nemenyi). Ranks span {len(methods) - 1} units: with "
-            f"{n_blocks} datasets only the largest differences can be shown. The paper has no test.",
-            UNRANKED_NOTE,
-            "compas and compas-paper contain the same people, and are therefore not independent datasets.",
-        ),
         digits=2,
+        n_blocks=n_blocks,
+        n_methods=len(methods),
+        span=len(methods) - 1,
+        critical=formatting.number(critical, 2),
     )
 
 
@@ -158,18 +145,9 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
                 for mean, p in zip(differences, holm([test.p_value for test in found]).tolist(), strict=True)
             ]
             rows.append((name, LABELS[metric], *entries))
-    floor = smallest_wilcoxon_p(n_folds)
-    return Table(
-        ("dataset", "metric", *map(method_label, others)),
-        rows,
-        caption="FairX minus each method: mean difference over folds, corrected resampled t-test",
-        notes=(
-            "Nadeau and Bengio's correction for folds that share training rows; p-values adjusted by Holm's "
-            f"rule for {len(others)} comparisons per line. The paper has no test.",
-            f"Limits of {n_folds} folds: a two-sided Wilcoxon test has a p-value of at least {floor:g} "
-            "however large the difference is, and one partition into folds says nothing about another.",
-        ),
-    )
+    header = ("dataset", "metric", *map(method_label, others))
+    smallest = smallest_wilcoxon_p(n_folds)
+    return make_table("t_tests", header, rows, n_others=len(others), n_folds=n_folds, smallest=smallest)
 
 
 def _rank(rank: float, p_value: float, method: str) -> Entry:

@@ -9,7 +9,9 @@ from gcig.report.charts.drawing import Picture, standalone
 from gcig.report.charts.groups import disparity_histogram, gauge, group_rates, roc_curves
 from gcig.report.charts.models import (
     OTHER_NORM,
+    Measure,
     TradeOff,
+    front_line,
     is_reversed,
     pareto,
     reference_name,
@@ -18,6 +20,7 @@ from gcig.report.charts.models import (
 
 __all__ = [
     "OTHER_NORM",
+    "Measure",
     "Picture",
     "Series",
     "TradeOff",
@@ -25,6 +28,7 @@ __all__ = [
     "difference_boxes",
     "disparity_histogram",
     "estimates",
+    "front_line",
     "gauge",
     "group_rates",
     "is_reversed",

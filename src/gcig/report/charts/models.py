@@ -75,6 +75,18 @@ class TradeOff:
         )
 
 
+def front_line(points: Sequence[TradeOff], measure: Measure) -> list[tuple[float, float]]:
+    """Return gap and AUC of the models on the Pareto front, by increasing gap; collapsed ones are not on it.
+
+    >>> plain, fair, poor = TradeOff("", 0.91, 0.16), TradeOff("", 0.90, 0.05), TradeOff("", 0.8, 0.2)
+    >>> front_line([plain, fair, poor], "GCIG")
+    [(0.05, 0.9), (0.16, 0.91)]
+    """
+    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
+    flags = pareto_front([(-gap, auc) for gap, auc in sound])
+    return sorted(pair for pair, on_front in zip(sound, flags, strict=True) if on_front)
+
+
 def pareto(
     points: Sequence[TradeOff],
     measures: Sequence[Measure] = ("GCIG", "EO gap"),
@@ -115,11 +127,8 @@ def _trade_off_panel(
     limits = [p.gcig_limit if measure == "GCIG" else p.eo_gap_limit for p in points]
     x = scale_for([*(p.gap(measure) for p in points), *limits], left, right, include=[0.0])
     y = scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
-    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
-    on_front = pareto_front([(-gap, auc) for gap, auc in sound])
-    kept = sorted(point for point, on in zip(sound, on_front, strict=True) if on)
-    corners = " ".join(f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in kept)
-    line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
+    corners = [f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in front_line(points, measure)]
+    line = element("polyline", points=" ".join(corners), fill="none", class_="axis", stroke_dasharray="5 4")
     drawn: list[Markup] = []
     whiskers: list[Markup] = []
     named: list[tuple[float, float]] = []  # marks with their name to the upper right
@@ -140,7 +149,7 @@ def _trade_off_panel(
         y_axis(y, left, right),
         _floor(x, floor, top, bottom),
         *whiskers,
-        *([line] if kept else []),
+        *([line] if corners else []),
         *drawn,
     )
 
