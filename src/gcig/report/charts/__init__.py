@@ -4,15 +4,16 @@ Colours come from the style of the page, light or dark; `standalone` adds the st
 """
 
 from gcig.report.charts.columns import attribution_profiles, difference_boxes, estimates, waterfall
-from gcig.report.charts.curves import Series, lines
 from gcig.report.charts.drawing import Picture, standalone
 from gcig.report.charts.groups import disparity_histogram, gauge, group_rates, roc_curves
 from gcig.report.charts.models import (
     OTHER_NORM,
     Measure,
+    Series,
     TradeOff,
     front_line,
     is_reversed,
+    lines,
     pareto,
     reference_name,
     robustness,

@@ -1,7 +1,7 @@
-"""Charts that compare models: the trade-off of ranking and fairness, and GCIG under several references."""
+"""Charts that compare models: trade-offs, GCIG under several references, curves and scatter plots."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,12 +17,16 @@ from gcig.report.charts.drawing import (
     Scale,
     bar,
     chart,
+    colour,
+    dash,
     element,
     empty_chart,
     finite,
+    fitted,
     horizontal,
     join,
     label_line,
+    marker,
     scale_for,
     text,
     vertical,
@@ -33,6 +37,8 @@ from gcig.report.charts.drawing import (
 Measure: TypeAlias = Literal["GCIG", "EO gap"]
 OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
+_CURVES = 220.0  # height of a panel with curves
+_LEFT, _RIGHT = 52.0, WIDTH - 14  # the ends of the axis below a trade-off or curves
 _NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
 _SHIFT = 7.0  # vertical distance of two models' marks from the middle of their row
@@ -123,9 +129,9 @@ def pareto(
 def _trade_off_panel(
     points: Sequence[TradeOff], marks: Marks, measure: Measure, floor: float | None, top: float
 ) -> Markup:
-    bottom, left, right = top + _PANEL, 52.0, WIDTH - 14
+    bottom = top + _PANEL
     limits = [p.gcig_limit if measure == "GCIG" else p.eo_gap_limit for p in points]
-    x = scale_for([*(p.gap(measure) for p in points), *limits], left, right, include=[0.0])
+    x = scale_for([*(p.gap(measure) for p in points), *limits], _LEFT, _RIGHT, include=[0.0])
     y = scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
     corners = [f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in front_line(points, measure)]
     line = element("polyline", points=" ".join(corners), fill="none", class_="axis", stroke_dasharray="5 4")
@@ -144,9 +150,9 @@ def _trade_off_panel(
         if not math.isnan(p.auc_low + p.auc_high):
             whiskers.append(vertical(at[0], y(p.auc_low), y(p.auc_high), class_="grid whisker"))
     return join(
-        text("AUC", left, top - 12, anchor="end", class_="label"),
+        text("AUC", _LEFT, top - 12, anchor="end", class_="label"),
         x_axis(x, top, bottom, measure),
-        y_axis(y, left, right),
+        y_axis(y, _LEFT, _RIGHT),
         _floor(x, floor, top, bottom),
         *whiskers,
         *([line] if corners else []),
@@ -302,3 +308,144 @@ def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup
         return element("line", **place, class_="axis")
     line = element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
     return element("g", line, class_="limit")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one curve with a band (``low`` to ``high``), or of a scatter plot if they are not ``joined``.
+
+    A point with NaN is not drawn and breaks the line and the band; ``breaks`` has the positions of points
+    that are not connected with the one before. ``hollow`` flags points such as collapsed models.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    hollow: Sequence[bool] = ()
+    joined: bool = True
+    breaks: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("y", "low", "high", "hollow"):
+            found = len(getattr(self, field))
+            if found != len(self.x) and (found or field == "y"):
+                raise ValueError(f"Series: {field} has {found} values, but x has {len(self.x)}.")
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    fit: tuple[float, float] | None = None,
+    whole_x: bool = False,
+) -> Markup:
+    """Draw curves with bands and marks.
+
+    ``fit`` is the intercept and slope of a line through all points, which is not drawn on a logarithmic axis;
+    ``whole_x`` restricts the ticks of x to whole numbers.
+
+    >>> curve = Series("FairX", x=[0.1, 1, 10], y=[0.9, 0.89, 0.7], hollow=[False, False, True])
+    >>> lines([curve], title="AUC", x_label="weight", y_label="AUC", log_x=True).startswith("<svg")
+    True
+    """
+    places = _drawn(series, log_x)
+    if not places:
+        return empty_chart(title)
+    names = [s.name for s in series]
+    marks = Marks(names if names != [y_label] else [])  # the axis has this name already
+    top = marks.height + 34  # below the name of the axis, the first value needs half a line
+    bottom = top + _CURVES
+    x = scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
+    y = scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
+    descriptions = [
+        f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series
+    ]
+    return chart(
+        bottom + 40,
+        marks.legend(),
+        text(fitted(y_label, WIDTH - 20), 8, top - 20, class_="label"),
+        x_axis(x, top, bottom, x_label, whole=whole_x),
+        y_axis(y, _LEFT, _RIGHT),
+        *(_band(s, k, x, y) for k, s in enumerate(series)),
+        _fitted_line(fit, x, y) if not log_x else join(),
+        *(_curve(s, k, x, y) for k, s in enumerate(series)),
+        title=title,
+        description="; ".join(descriptions)
+        if len(places) <= 100
+        else f"{len(places)} points of {', '.join(names)}.",
+    )
+
+
+def _pairs(series: Series) -> list[tuple[float, float]]:
+    return list(zip(series.x, series.y, strict=True))
+
+
+def _drawn(series: Sequence[Series], log_x: bool) -> list[tuple[float, float]]:
+    points = [pair for s in series for pair in _pairs(s)]
+    return [(a, b) for a, b in points if math.isfinite(a + b) and (a > 0 or not log_x)]
+
+
+def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[int]]:
+    """Return the positions of the points that are defined in all fields, one list per connected part."""
+    runs: list[list[int]] = []
+    for i, values in enumerate(zip(series.x, *fields, strict=True)):
+        if not math.isfinite(sum(values)) or (log_x and values[0] <= 0):
+            continue
+        if runs and runs[-1][-1] == i - 1 and i not in series.breaks:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _curve(series: Series, index: int, x: Scale, y: Scale) -> Markup:
+    path, marks = "", []
+    for run in _runs(series, x.log, series.y):
+        path += "M" + "L".join(f"{x(series.x[i]):.2f} {y(series.y[i]):.2f}" for i in run)
+        for i in run:
+            a, b = series.x[i], series.y[i]
+            hollow = bool(series.hollow) and bool(series.hollow[i])
+            tooltip = f"{series.name}: {number(a)}, {number(b)}"
+            marks.append(marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
+    if not path or not series.joined:
+        return join(*marks)
+    paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0, "stroke_dasharray": dash(index)}
+    return join(element("g", element("path", d=path, **paint), class_=colour(index)), *marks)
+
+
+def _band(series: Series, index: int, x: Scale, y: Scale) -> Markup:
+    if not series.low or not series.high:
+        return join()
+    parts = []
+    for run in _runs(series, x.log, series.low, series.high):
+        kept = [(x(series.x[i]), y(series.low[i]), y(series.high[i])) for i in run]
+        if len(kept) == 1:  # the interval of a single point
+            ((at, low, high),) = kept
+            parts.append(vertical(at, high, low, stroke="currentColor", stroke_width=1.3))
+            continue
+        outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]
+        points = " ".join(f"{a:.2f},{b:.2f}" for a, b in outline)
+        parts.append(element("polygon", points=points, fill="currentColor", opacity=0.14))
+    return element("g", *parts, class_=colour(index)) if parts else join()
+
+
+def _fitted_line(fit: tuple[float, float] | None, x: Scale, y: Scale) -> Markup:
+    """Draw the part of the line that is inside the panel."""
+    if fit is None or not math.isfinite(fit[0] + fit[1]):
+        return join()
+    intercept, slope = fit
+    low, high = x.low, x.high
+    if slope:
+        crossings = sorted(((y.low - intercept) / slope, (y.high - intercept) / slope))
+        low, high = max(low, crossings[0]), min(high, crossings[1])
+    elif not y.low <= intercept <= y.high:
+        return join()
+    if low >= high:
+        return join()
+    ends = {"x1": x(low), "y1": y(intercept + slope * low), "x2": x(high), "y2": y(intercept + slope * high)}
+    return element("line", **ends, class_="axis", stroke_width=1.6)
