@@ -375,36 +375,30 @@ def open_table(
     `decimal` is given. `kinds` requests kinds of columns, as in `gcig.data.entries.REQUESTED_KINDS`, and
     takes precedence over `trained_kinds`, those requested for a model's training file.
     """
-    path, kinds = Path(path), dict(kinds or {})
+    path, notes = Path(path), list[str]()
     found = recognise_format(path)
-    if not found.startswith("CSV"):
+    layout = None
+    if found.startswith("CSV"):
+        check_options(separator, decimal, encoding)
+        layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
+        names, n_rows = layout.names, layout.n_rows
+    else:
         with opened_arrow(path, found) as file:
             names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
         check_unique(names, path)
-        check_requests(kinds, names, path)
-        kinds = _with_trained(kinds, trained_kinds, names)
+    check_requests(kinds or {}, names, path)
+    kinds = {**{name: kind for name, kind in (trained_kinds or {}).items() if name in names}, **(kinds or {})}
+    if layout is None:
         if n_rows == 0:
             raise InputError(f"{path} has columns but no rows.")
         return TableFile(path, found, names, n_rows, (), None, None, kinds=kinds)
-    check_options(separator, decimal, encoding)
-    notes: list[str] = []
-    layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
-    check_requests(kinds, layout.names, path)
-    kinds = _with_trained(kinds, trained_kinds, layout.names)
     if decimal is None and trained is not None:
         if separator is None:
             _check_separator(layout, trained, path)
         decimal = trained.decimal
     else:
         trained = None
-    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)
-
-
-def _with_trained(
-    kinds: Mapping[str, str], trained: Mapping[str, str] | None, names: Sequence[str]
-) -> dict[str, str]:
-    """Return the requested kinds, and those requested in training for other columns of the file."""
-    return {**{name: kind for name, kind in (trained or {}).items() if name in names}, **kinds}
+    return TableFile(path, found, names, n_rows, tuple(notes), layout, decimal, trained, kinds)
 
 
 def _check_separator(layout: CsvLayout, trained: CsvFormat, path: Path) -> None:

@@ -245,7 +245,7 @@ def _answer_rq2(results: Results) -> str:
     data = Evidence(results)
     version = PUBLISHED if PUBLISHED in results.request.methods else FAIRX
     pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
-    within = correlation.associate(populations[correlation.WITHIN], draws=1000)["interval"]
+    within = correlation.correlate(populations[correlation.WITHIN])
     value, inside = (
         formatting.number(each.value) if math.isnan(pooled.low) else shown(each) for each in (pooled, within)
     )

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
 from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.run_folder import Results
@@ -120,20 +119,12 @@ class Evidence:
         return [method for method, value in rounded.items() if value == min(rounded.values())]
 
     def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
-        """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+        """Return a correlation of EO gap and GCIG (raw); undefined with fewer than three folds."""
         points = correlation.points(self.results.frames["comparison"], fairx).dropna()
         points = points[points["dataset"].isin(datasets)]
-        clusters = points.groupby(["dataset", *FOLD_KEYS]).ngroup()
-        if clusters.nunique() < MIN_FOLDS:
+        if len(points[["dataset", *FOLD_KEYS]].drop_duplicates()) < MIN_FOLDS:
             return UNDEFINED
-        statistic = {
-            "pearson": lambda p: coefficient(p[:, :2]),
-            "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
-            "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
-            "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
-        }[kind]
-        values = points[[correlation.X, correlation.Y, correlation.GIVEN]]
-        return clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
+        return correlation.correlate(points, kind)
 
 
 def shown(found: Interval, digits: int = 3) -> str:

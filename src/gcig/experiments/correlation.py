@@ -1,7 +1,7 @@
 """Correlation (RQ2): the association of outcome and procedural fairness over models and datasets."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,7 +18,7 @@ from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, method_label, ordered, texts
 from gcig.methods.registry import METHODS
-from gcig.records import formatting
+from gcig.records import Interval, formatting
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
@@ -63,18 +63,29 @@ def points(frame: pd.DataFrame, fairx: str | None = None) -> pd.DataFrame:
     return kept.groupby(["dataset", "method", *FOLD_KEYS], sort=False)[[X, Y, GIVEN]].mean().reset_index()
 
 
+_STATISTICS: Mapping[str, Callable[[Any], float]] = {  # of points (x, y, given)
+    "pearson": lambda p: coefficient(p[:, :2]),
+    "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
+    "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
+    "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
+}
+
+
+def correlate(rows: pd.DataFrame, kind: str = "pearson", *, draws: int = 1000) -> Interval:
+    """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+    rows = rows.dropna(subset=[X, Y])
+    clusters = rows.groupby(["dataset", *FOLD_KEYS]).ngroup()
+    return clustered_bootstrap(rows[[X, Y, GIVEN]], _STATISTICS[kind], clusters=clusters, draws=draws)
+
+
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
     """Compute all measures of association of EO gap and GCIG over some trials."""
-    fit = linear_fit(rows[X], rows[Y])
-    known = rows.dropna(subset=[X, Y])
-    clusters = known.groupby(["dataset", *FOLD_KEYS]).ngroup()
-    interval = clustered_bootstrap(known[[X, Y]], coefficient, clusters=clusters, draws=draws)
     return {
         "pearson": pearson(rows[X], rows[Y]),
         "spearman": spearman(rows[X], rows[Y]),
         "partial": partial_correlation(rows[X], rows[Y], given=rows[GIVEN]),
-        "fit": fit,
-        "interval": interval,
+        "fit": linear_fit(rows[X], rows[Y]),
+        "interval": correlate(rows, draws=draws),
     }
 
 

@@ -188,10 +188,6 @@ class Parameters:
         chosen = {_fold_key(**each): each for each in (*self.chosen, *later.chosen)}
         return Parameters({**self.common, **later.common}, list(chosen.values()))
 
-    def write(self, folder: Path) -> None:
-        """Write the parameters into the folder of the results."""
-        write_json(folder / CHOSEN, {"common": self.common, "chosen": list(self.chosen)})
-
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the parameters from a folder; there are none if tuning is not finished."""
@@ -231,19 +227,14 @@ def _search(
     request: Request, tables: Mapping[str, Table], common: Mapping[str, Mapping[str, Any]]
 ) -> list[Trial]:
     """Return the trials that choose the parameters."""
-    return [
-        trial
-        for name in request.datasets
-        for method in request.methods
-        for trial in search_trials(
-            [tables[name]],
-            [method],
-            tuning=request.tuning,
-            n_folds=request.n_folds,
-            seeds=request.seeds if request.tuning == "nested" else (0,),  # one split for all partitions
-            common=common.get(method, {}),
-        )
-    ]
+    return search_trials(
+        [tables[name] for name in request.datasets],
+        request.methods,
+        tuning=request.tuning,
+        n_folds=request.n_folds,
+        seeds=request.seeds if request.tuning == "nested" else (0,),  # one split for all partitions
+        common={name: value for own in common.values() for name, value in own.items()},
+    )
 
 
 def _fold_key(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
@@ -288,7 +279,8 @@ def add_request(out: Path, request: Request) -> None:
 def add_parameters(out: Path, chosen: Parameters) -> None:
     """Add parameters to those in the folder."""
     with exclusive_claim(out / "claims" / "parameters"):
-        Parameters.read(out).union(chosen).write(out)
+        whole = Parameters.read(out).union(chosen)
+        write_json(out / CHOSEN, {"common": whole.common, "chosen": list(whole.chosen)})
 
 
 def read_request(out: Path) -> Request:

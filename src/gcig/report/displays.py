@@ -290,19 +290,15 @@ class ParetoDisplay(Display):
     def plot(self, ax: Any = None, *, measure: Measure = "GCIG") -> Self:
         """Draw on ``ax``, or on a new figure; up and to the left is better."""
         ax = _axes_of(ax)
-        points = [(p.gap(measure), p) for p in self.points]
-        points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
-        series = list(dict.fromkeys(p.series for _, p in points))
-
-        def draw(pairs: Sequence[tuple[float, float]], **style: Any) -> None:
-            ax.plot([value for value, _ in pairs], [auc for _, auc in pairs], **style)
-
-        for i, name in enumerate(series):
-            style = {**_mark(i), "linestyle": "none"}
-            own = [(v, p) for v, p in points if p.series == name]
-            draw([(v, p.auc) for v, p in own if not p.collapsed], label=_literal(name), **style)
-            draw([(v, p.auc) for v, p in own if p.collapsed], fillstyle="none", **style)
-        draw(front_line([p for _, p in points], measure), color="0.5", linestyle="--", linewidth=1, zorder=0)
+        points = [p for p in self.points if math.isfinite(p.gap(measure) + p.auc)]
+        for i, name in enumerate(dict.fromkeys(p.series for p in points)):
+            for collapsed, style in ((False, {"label": _literal(name)}), (True, {"fillstyle": "none"})):
+                own = [p for p in points if p.series == name and p.collapsed == collapsed]
+                place = [p.gap(measure) for p in own], [p.auc for p in own]
+                ax.plot(*place, linestyle="none", **_mark(i), **style)
+        front = front_line(points, measure)
+        line = {"color": "0.5", "linestyle": "--", "linewidth": 1, "zorder": 0}
+        ax.plot([gap for gap, _ in front], [auc for _, auc in front], **line)
         ax.set_xlim(left=0)
         ax.set_ylabel("AUC")
         return self._finish(ax, measure)

@@ -180,13 +180,8 @@ def _explorer(record: TradeOffRecord, folder: str) -> RowExplorer:
     views = []
     for point in record.points:
         better = [other for other in front if other.evaluation.auc > point.evaluation.auc]
-        views.append(
-            RowView(
-                _key(point),
-                _name(point).capitalize(),
-                _details(record, point, better[-1] if better else None, folder),
-            )
-        )
+        details = _details(record, point, better[-1] if better else None, folder)
+        views.append(RowView(_key(point), _name(point).capitalize(), details))
     return RowExplorer(views, label="Model")
 
 
@@ -224,22 +219,13 @@ def _loss(point: TradeOffPoint) -> str:
 
 def _groups(record: TradeOffRecord, point: TradeOffPoint) -> Table:
     plain = record.points[0].evaluation
-    rows: list[tuple[Value, ...]] = [
-        (
-            rates.group,
-            rates.n_rows,
-            *(
-                Entry(
-                    number(getattr(rates, name)),
-                    getattr(rates, name),
-                    f"plain {number(getattr(before, name))}",
-                )
-                for name in ("selection_rate", "tpr", "fpr")
-            ),
-        )
-        for rates, before in zip(point.evaluation.groups, plain.groups, strict=True)
-        if rates.n_rows >= SMALLEST_CELL
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for rates, before in zip(point.evaluation.groups, plain.groups, strict=True):
+        if rates.n_rows >= SMALLEST_CELL:
+            names = ("selection_rate", "tpr", "fpr")
+            pairs = [(getattr(rates, name), getattr(before, name)) for name in names]
+            entries = (Entry(number(rate), rate, f"plain {number(old)}") for rate, old in pairs)
+            rows.append((rates.group, rates.n_rows, *entries))
     return Table(("group", "rows", "selection rate", "TPR", "FPR"), rows, "Decisions by group")
 
 
