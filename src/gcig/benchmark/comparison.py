@@ -15,7 +15,7 @@ from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import Manifest, RunStore, write_file, write_provenance
+from gcig.benchmark.store import Manifest, RunStore, provenance, write_file, write_json
 from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
 from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
 from gcig.core.definition import Definition
@@ -132,7 +132,7 @@ class ComparisonResult:
         write_file(folder / "results.csv", csv_text(self.frame))
         write_file(folder / "summary.csv", csv_text(self.summary()))
         write_file(folder / "pooled.csv", csv_text(self.pooled()))
-        write_provenance(folder / "provenance.json", self.trials, self.manifest)
+        write_json(folder / "provenance.json", provenance(self.trials, self.manifest))
 
     def __repr__(self) -> str:
         header, *rows = self._table()

@@ -183,12 +183,8 @@ def are_dates(levels: Iterable[str]) -> bool:
     >>> are_dates(["2024-03-01", "2024-04-01"]), are_dates(["2024-03-01", "never"]), are_dates([])
     (True, False, False)
     """
-    empty = True
-    for level in levels:
-        if parse_date(level) is None:
-            return False
-        empty = False
-    return not empty
+    texts = list(levels)
+    return bool(texts) and all(parse_date(text) is not None for text in texts)
 
 
 def are_ambiguous_dates(levels: Iterable[str]) -> bool:

@@ -124,12 +124,11 @@ def tables(
 def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> dict[str, Figure]:
     """Plot outcome against procedural fairness by method, one panel per dataset."""
     axes = ("eo_gap", "gcig_raw")
-    averages = {metric: means(frame, metric, datasets=datasets, methods=methods) for metric in axes}
     panels = []
     for name in datasets:
         series = []
         for method in methods:
-            ours = tuple(_entry(averages[metric], name, method) for metric in axes)
+            ours = tuple(float(Setting(name, method).results(frame)[metric].mean()) for metric in axes)
             published = [printed(name, method, metric) for metric in axes]
             theirs = tuple(math.nan if each is None else each[0] for each in published)
             drawn = [(p, h) for p, h in ((ours, False), (theirs, True)) if not math.isnan(sum(p))]
@@ -138,11 +137,6 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[s
             series.append(Series(method_label(method), x, y, hollow=hollow, joined=False))
         panels.append(Panel(name, LABELS[axes[0]], LABELS[axes[1]], series))
     return {"comparison": Figure(**texts()["figures"]["comparison"], panels=panels, columns=3)}
-
-
-def _entry(table: pd.DataFrame, row: str, column: str) -> float:
-    value: Any = table.loc[row, column]
-    return float(value)
 
 
 def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:

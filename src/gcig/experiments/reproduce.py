@@ -8,7 +8,7 @@ from typing import Any
 from gcig.benchmark.backends import Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim
+from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim, write_json
 from gcig.experiments import measurements
 from gcig.experiments.paper import PUBLISHED
 from gcig.experiments.rendering import render
@@ -21,7 +21,6 @@ from gcig.experiments.run_folder import (
     choose_parameters,
     collect,
     read_request,
-    write_json,
 )
 
 KIND = "reproduction"

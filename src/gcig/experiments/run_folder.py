@@ -15,7 +15,7 @@ import pandas as pd
 
 from gcig._validation import InputError
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
-from gcig.benchmark.store import RunError, RunStore, exclusive_claim, write_file, write_provenance
+from gcig.benchmark.store import RunError, RunStore, exclusive_claim, provenance, write_file, write_json
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
@@ -266,7 +266,7 @@ def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -
         if name == "comparison":
             metrics = pooled([result for result in results if result.predictions])
             write_file(out / POOLED, csv_text(metrics))
-    write_provenance(out / PROVENANCE, done, store.manifest)
+    write_json(out / PROVENANCE, provenance(done, store.manifest))
 
 
 def add_request(out: Path, request: Request) -> None:
@@ -310,11 +310,6 @@ def read(out: Path) -> Results:
         provenance=_json(out / PROVENANCE, {}),
         parameters=Parameters.read(out),
     )
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write plain values as JSON, atomically."""
-    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def _file(experiment: str) -> str:
