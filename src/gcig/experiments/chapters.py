@@ -8,9 +8,9 @@ import pandas as pd
 
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
-from gcig.experiments import claims, comparison, correlation, design, measurements, significance
+from gcig.experiments import claims, comparison, correlation, design, measurements
 from gcig.experiments.claims import Evidence, percent, shown
-from gcig.experiments.figures import Figure
+from gcig.experiments.figures import Figure, trade_off_figures
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper
 from gcig.experiments.run_folder import EXPERIMENTS, Results
 from gcig.experiments.settings import Setting, finished, make_table, method_label, spread, texts
@@ -54,7 +54,7 @@ def chapters(results: Results) -> list[Chapter]:
         Chapter(
             "Trade-off",
             [_TEXTS["trade_off"]],
-            figures=comparison.trade_off_figures(frame, datasets=request.datasets),
+            figures=trade_off_figures("trade_off", frame, request.datasets),
         ),
         _claims(results),
         Chapter(
@@ -63,7 +63,11 @@ def chapters(results: Results) -> list[Chapter]:
             comparison.tables(frame, **scope, n_folds=request.n_folds, pooled=results.pooled),
             comparison.figures(frame, **scope),
         ),
-        Chapter("RQ1, wins and tests", (), significance.tables(frame, **scope, n_folds=request.n_folds)),
+        Chapter(
+            "RQ1, wins and tests",
+            (),
+            comparison.significance_tables(frame, **scope, n_folds=request.n_folds),
+        ),
         Chapter(
             "RQ2, outcomes and reasons",
             list(filter(None, [_TEXTS["correlation"], correlation.answer(frame)])),
@@ -135,7 +139,7 @@ def _candidates(results: Results) -> Chapter:
     frame = results.frames.get("tuning")
     if frame is None or not len(finished(frame)):
         return Chapter("All candidates", ())
-    figures = comparison.candidate_figures(frame, datasets=results.request.datasets)
+    figures = trade_off_figures("candidates", frame, results.request.datasets)
     return Chapter("All candidates", [_TEXTS["candidates"]], figures=figures)
 
 
