@@ -1,8 +1,9 @@
 """Chapters of the reproduction: text, tables and figures of each experiment, and answers to the questions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -77,15 +78,11 @@ def chapters(results: Results) -> list[Chapter]:
         Chapter("RQ3, ablation", (), _table(results, "ablation")),
         _sensitivity(results),
         _design_choices(results),
-        Chapter("Cost", (), _unless_empty("cost", measurements.cost_table(results.measured.get("cost", [])))),
+        Chapter("Cost", (), _measured(results, "cost", measurements.cost_table)),
         Chapter("Other readings of the paper", [_TEXTS["variants"]] if variants else (), variants),
         _candidates(results),
         Chapter("Protocol", _protocol(results), {**_chosen(results), **_time(results)}),
-        Chapter(
-            "Datasets",
-            (),
-            _unless_empty("datasets", measurements.size_table(results.measured.get("datasets", []))),
-        ),
+        Chapter("Datasets", (), _measured(results, "datasets", measurements.size_table)),
         Chapter("Failed fits", (), _failures(results)),
         _contradictions(results),
     ]
@@ -106,6 +103,10 @@ def _claims(results: Results) -> Chapter:
 
 def _unless_empty(name: str, table: Table) -> dict[str, Table]:
     return {name: table} if table.rows else {}
+
+
+def _measured(results: Results, name: str, table: Callable[[Sequence[Any]], Table]) -> dict[str, Table]:
+    return _unless_empty(name, table(results.measured.get(name, [])))
 
 
 def _table(results: Results, experiment: str) -> dict[str, Table]:
@@ -224,13 +225,13 @@ def _answer_rq1(results: Results) -> str:
                 for name in datasets
             ]
             if not any(math.isnan(each.value) for each in known):
-                changes.append(f"{words} by {_percent_range([each.value for each in known])}")
+                low, high = (percent(Interval(choose(each.value for each in known))) for choose in (min, max))
+                changes.append(f"{words} by {_range(low, high)}")
             if not any(math.isnan(each.high) for each in known):
                 certain.append(str(sum(each.high < 0 for each in known)))
         moved = [data.mean(name, version, "auc") - data.mean(name, PLAIN, "auc") for name in datasets]
         if changes:
-            low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
-            auc = low if low == high else f"{low} to {high}"
+            auc = _range(formatting.signed(min(moved), 3), formatting.signed(max(moved), 3))
             beyond = f" (GCIG is lower beyond chance on {', '.join(certain)} datasets)" if certain else ""
             parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
     if not parts:
@@ -288,8 +289,7 @@ def _change(data: Evidence, metric: str, new: pd.DataFrame, old: pd.DataFrame) -
     return change
 
 
-def _percent_range(changes: Sequence[float]) -> str:
-    low, high = (percent(Interval(choose(changes))) for choose in (min, max))
+def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
@@ -300,8 +300,7 @@ def _describe_weights(data: Evidence, version: str) -> str:
         values = [float(rows[metric].mean()) for rows in data.sweeps(version)]
         if any(map(math.isnan, values)):
             return ""
-        low, high = formatting.number(min(values)), formatting.number(max(values))
-        ranges.append(low if low == high else f"{low} to {high}")
+        ranges.append(_range(formatting.number(min(values)), formatting.number(max(values))))
     weights = f"{min(design.WEIGHTS):g} to {max(design.WEIGHTS):g}"
     return f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
 

@@ -235,9 +235,10 @@ def robustness(
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
-            panel = _Panel(rows, marks, headline, top)
-            parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
-            top = panel.bottom + 48
+            bottom = top + len(rows) * (_LINE if len(names) == 1 else _PAIR_LINE)
+            turned = [is_reversed(f, figures, headline) for f in rows]
+            parts.append(_references(rows, turned, marks, headline, label, top, bottom))
+            top = bottom + 48
     description = "; ".join(
         f"{reference_name(f.reference, headline)}: "
         + ", ".join(f"{name} {estimate(i)}" for name, i in zip(names, (f.gcig, f.other), strict=False))
@@ -246,59 +247,42 @@ def robustness(
     return chart(top - 8, *parts, title=title, description=description)
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """Rows on a common axis."""
-
-    rows: Sequence[RobustnessFigure]
-    marks: Marks
-    headline: str
-    top: float
-
-    @property
-    def height(self) -> float:
-        return _LINE if len(self.marks.names) == 1 else _PAIR_LINE
-
-    @property
-    def bottom(self) -> float:
-        return self.top + len(self.rows) * self.height
-
-    def draw(self, label: str, reversed_rows: Sequence[bool]) -> Markup:
-        noise = (f.noise for f in self.rows if len(self.marks.names) == 1)
-        values = finite(v for f in self.rows for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
-        x = scale_for([*values, *finite(noise)], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
-        behind, rows = [], []
-        for k, (figure, is_reversed) in enumerate(zip(self.rows, reversed_rows, strict=True)):
-            y = self.top + self.height * (k + 0.5)
-            if figure.reference == self.headline:
-                behind.append(self._highlight(figure, x, y))
-            rows.append(self._row(figure, x, y, is_reversed))
-        return join(*behind, x_axis(x, self.top, self.bottom, label), *rows)
-
-    def _highlight(self, figure: RobustnessFigure, x: Scale, y: float) -> Markup:
-        band = element(
-            "rect", x=4.0, y=y - self.height / 2, width=WIDTH - 14, height=self.height, class_="wash"
-        )
-        if len(self.marks.names) > 1 or not math.isfinite(figure.gcig.value):
-            return band
-        at = x(figure.gcig.value)
-        return join(band, vertical(at, self.top, self.bottom, class_="axis", stroke_dasharray="4 3"))
-
-    def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
-        name = reference_name(figure.reference, self.headline)
-        style = "strong" if figure.reference == self.headline else None
-        parts = [label_line(name, y, margin=0.0, class_=style)]
-        if len(self.marks.names) == 1 and math.isfinite(figure.noise):
+def _references(
+    figures: Sequence[RobustnessFigure],
+    turned: Sequence[bool],
+    marks: Marks,
+    headline: str,
+    label: str,
+    top: float,
+    bottom: float,
+) -> Markup:
+    """Draw references on a common axis; ``turned`` flags those that reverse the order of the models."""
+    paired, height = len(marks.names) > 1, (bottom - top) / len(figures)
+    values = finite(v for f in figures for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
+    noise = finite(f.noise for f in figures if not paired)
+    x = scale_for([*values, *noise], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
+    behind, rows = [], []
+    for k, figure in enumerate(figures):
+        y, name = top + height * (k + 0.5), reference_name(figure.reference, headline)
+        is_headline = figure.reference == headline
+        if is_headline:
+            place = {"x": 4.0, "y": y - height / 2, "width": WIDTH - 14, "height": height}
+            behind.append(element("rect", **place, class_="wash"))
+        if is_headline and not paired and math.isfinite(figure.gcig.value):
+            dashed = {"class_": "axis", "stroke_dasharray": "4 3"}
+            behind.append(vertical(x(figure.gcig.value), top, bottom, **dashed))
+        rows.append(label_line(name, y, margin=0.0, class_="strong" if is_headline else None))
+        if not paired and math.isfinite(figure.noise):
             tooltip = f"noise: {number(figure.noise)}"
-            parts.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
-        shift = _SHIFT if len(self.marks.names) > 1 else 0.0
+            rows.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
+        shift = _SHIFT if paired else 0.0
         pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
         if all(math.isfinite(i.value) for i, _ in pair):
-            parts.append(_connector([(x(i.value), at) for i, at in pair], is_reversed))
-        for k, (model, (found, at)) in enumerate(zip(self.marks.names, pair, strict=False)):
-            tooltip = f"{model}, {name}: {estimate(found)}"
-            parts.append(self.marks.estimate(model, found, x, at, hollow=k == 1, size=5.0, label=tooltip))
-        return join(*parts)
+            rows.append(_connector([(x(i.value), at) for i, at in pair], turned[k]))
+        for model, (found, at) in zip(marks.names, pair, strict=False):
+            style = {"hollow": at > y, "size": 5.0, "label": f"{model}, {name}: {estimate(found)}"}
+            rows.append(marks.estimate(model, found, x, at, **style))
+    return join(*behind, x_axis(x, top, bottom, label), *rows)
 
 
 def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:
