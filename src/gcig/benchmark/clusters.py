@@ -159,10 +159,7 @@ def _submit_to_dask(
     from distributed import CancelledError, KilledWorker, as_completed
 
     futures = {
-        client.submit(
-            _run_remotely, work, trial, _method_of(trial), tables[trial.dataset], _fingerprint(), pure=False
-        ): trial
-        for trial in trials
+        client.submit(_run_remotely, work, *_task(trial, tables), pure=False): trial for trial in trials
     }
     try:
         for future in as_completed(list(futures)):
@@ -210,10 +207,7 @@ def _submit_to_ray(
     errors = ray.exceptions
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_remotely)
     held = ray.put(work)
-    pending = {
-        task.remote(held, trial, _method_of(trial), tables[trial.dataset], _fingerprint()): trial
-        for trial in trials
-    }
+    pending = {task.remote(held, *_task(trial, tables)): trial for trial in trials}
     try:
         while pending:
             (reference,), _ = ray.wait(list(pending), num_returns=1)
@@ -256,6 +250,10 @@ def _start_ray(ray: Any, **options: Any) -> None:
         )
 
 
+def _task(trial: Trial, tables: Mapping[str, Any]) -> tuple[Trial, Method | None, Any, str]:
+    return trial, METHODS.get(trial.method), tables[trial.dataset], _fingerprint()
+
+
 def _run_remotely(
     work: Work, trial: Trial, method: Method | None, table: bytes, fingerprint: str
 ) -> FoldResult | None:
@@ -273,10 +271,6 @@ def _run_remotely(
 def _fingerprint() -> str:
     """Return a text that is equal in two processes if their code gives the same results."""
     return canonical_json(code_fingerprints())
-
-
-def _method_of(trial: Trial) -> Method | None:
-    return METHODS.get(trial.method)
 
 
 def _missing(extra: str, packages: str) -> RunError:

@@ -98,6 +98,11 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
     return (*place, result.seed, result.fold, result.repeat, canonical_json(dict(result.parameters)))
 
 
+def method_label(key: str) -> str:
+    """Return a method's name in tables: the paper's if it has one."""
+    return METHODS[key].label if key in METHODS else key
+
+
 def csv_text(frame: pd.DataFrame) -> str:
     """Return a table as CSV: floats read back exactly, and no spreadsheet evaluates the text."""
     safe = frame.copy()

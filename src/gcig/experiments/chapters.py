@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
 from gcig.experiments import claims, comparison, correlation, design, measurements
@@ -14,7 +15,7 @@ from gcig.experiments.claims import Evidence, percent, shown
 from gcig.experiments.figures import Figure, trade_off_figures
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper
 from gcig.experiments.run_folder import EXPERIMENTS, Results
-from gcig.experiments.settings import Setting, finished, make_table, method_label, spread, texts
+from gcig.experiments.settings import Setting, finished, make_table, spread, texts
 from gcig.experiments.statements import CLAIMS, READINGS
 from gcig.records import Interval, formatting
 from gcig.report.tables import Table, Value

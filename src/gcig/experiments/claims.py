@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.run_folder import Results
@@ -28,7 +29,6 @@ from gcig.experiments.settings import (
     finished,
     fold_test,
     make_table,
-    method_label,
 )
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED

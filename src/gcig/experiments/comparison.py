@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.statistics import (
     friedman,
     nemenyi,
@@ -37,7 +38,6 @@ from gcig.experiments.settings import (
     fold_values,
     make_table,
     means,
-    method_label,
     spread,
     texts,
 )

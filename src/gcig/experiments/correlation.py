@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.statistics import (
     clustered_bootstrap,
     coefficient,
@@ -16,7 +17,7 @@ from gcig.benchmark.statistics import (
 )
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, method_label, ordered, texts
+from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, ordered, texts
 from gcig.methods.registry import METHODS
 from gcig.records import Interval, formatting
 from gcig.report.charts import Series

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
 from gcig.experiments.settings import (
@@ -21,7 +22,6 @@ from gcig.experiments.settings import (
     finished,
     line_rows,
     make_table,
-    method_label,
 )
 from gcig.records import formatting
 from gcig.report.charts import Series

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from gcig._validation import InputError
-from gcig.experiments.settings import finished, method_label, ordered, texts
+from gcig.benchmark.results import method_label
+from gcig.experiments.settings import finished, ordered, texts
 from gcig.methods.registry import METHODS
 from gcig.records.evaluation import is_ranked
 from gcig.report.charts import Measure, Series, TradeOff, front_line

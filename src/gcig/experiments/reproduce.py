@@ -23,8 +23,6 @@ from gcig.experiments.run_folder import (
     read_request,
 )
 
-KIND = "reproduction"
-
 
 def reproduce(
     out: str | Path,
@@ -58,7 +56,7 @@ def reproduce(
     place = make_backend(backend, jobs=jobs, address=address)
     parameters = {**(parameters or {}), **device_parameters(device, place)}
     configuration = {
-        "kind": KIND,
+        "kind": "reproduction",
         "folds": request.n_folds,
         "tuning": request.tuning,
         "quick": request.quick,

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.statistics import ResampledTest, corrected_resampled_t
 from gcig.benchmark.trials import Table, Trial, fold_trials
-from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.records.evaluation import UNRANKED_NOTE
 from gcig.report.tables import Entry, Value
@@ -197,8 +197,3 @@ def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
     """
     distinct = list(dict.fromkeys(names))
     return [name for name in first if name in distinct] + [name for name in distinct if name not in first]
-
-
-def method_label(key: str) -> str:
-    """Return a method's name in tables: the paper's if it has one."""
-    return METHODS[key].label if key in METHODS else key

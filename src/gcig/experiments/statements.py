@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from gcig.benchmark.results import method_label
 from gcig.experiments.claims import (
     FEW,
     Claim,
@@ -21,7 +22,7 @@ from gcig.experiments.claims import (
 )
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, PUBLISHED, paper, printed
-from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, method_label, texts
+from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, texts
 from gcig.records import Interval
 from gcig.records.formatting import number
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import Table as Rows
 from gcig.experiments.paper import PUBLISHED, printed
-from gcig.experiments.settings import LABELS, Experiment, Line, Setting, make_table, method_label, spreads
+from gcig.experiments.settings import LABELS, Experiment, Line, Setting, make_table, spreads
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 

@@ -189,8 +189,9 @@ def _details(
     record: TradeOffRecord, point: TradeOffPoint, previous: TradeOffPoint | None, folder: str
 ) -> list[Block]:
     found, plain = point.evaluation, record.points[0]
+    lost = f"lost: {estimate(point.auc_lost, 4)}" if point.number else "no fairness term"
     figures = [
-        ("AUC", number(found.auc, 4), _loss(point)),
+        ("AUC", number(found.auc, 4), lost),
         ("GCIG", number(found.gcig), f"at most {number(point.gcig_limit)} with 90 % confidence"),
         (_GAPS[record.outcome], number(point.gap), f"at most {number(point.gap_limit)} with 90 % confidence"),
         ("F1", number(found.f1), f"balanced accuracy {number(found.balanced_accuracy)}"),
@@ -209,12 +210,6 @@ def _details(
     if folder:
         blocks.append(f"Use it: gcig predict {folder}/models/{point.number} NEW.csv")
     return blocks
-
-
-def _loss(point: TradeOffPoint) -> str:
-    if point.number == 0:
-        return "no fairness term"
-    return f"lost: {estimate(point.auc_lost, 4)}"
 
 
 def _groups(record: TradeOffRecord, point: TradeOffPoint) -> Table:
